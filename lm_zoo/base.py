@@ -1,0 +1,211 @@
+"""The protocol that every LM of the zoo follows, and the vocabularies (words or sentencepiece pieces).
+
+A sentence is scored as `log p(w_1 ... w_n, </s> | <s>)`: the begin is context only, the end is scored.
+All scores are natural logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from lm_zoo.errors import VocabError
+
+SOS_EOS = "<sos/eos>"
+UNK = "<unk>"
+
+
+class Vocabulary(Protocol):
+    """Maps words to token ids.  A word is one or more tokens; tokens never cross a word boundary."""
+
+    bos: int
+    eos: int
+    unk: int
+    case: str  # "upper", "lower" or "mixed": the text that the LM was trained on
+
+    def __len__(self) -> int: ...
+
+    def encode_word(self, word: str) -> tuple[int, ...]:
+        """Token ids of one word (never empty); contains `unk` if the word, or a part of it, is unknown."""
+
+    def save(self, folder: Path) -> None:
+        """Writes the vocabulary's file into a model folder."""
+
+
+class WordVocabulary:
+    """One token a word; unknown words become `<unk>`.  Stored as `words.txt`, lines `WORD ID`."""
+
+    FILE = "words.txt"
+
+    def __init__(self, words: Sequence[str], case: str = "mixed") -> None:
+        self.words = list(words)
+        self.ids = {word: index for index, word in enumerate(self.words)}
+        if len(self.ids) != len(self.words):
+            raise VocabError("a word occurs twice in the vocabulary")
+        for symbol in (SOS_EOS, UNK):
+            if symbol not in self.ids:
+                raise VocabError(f"the vocabulary lacks {symbol}")
+        self.bos = self.eos = self.ids[SOS_EOS]
+        self.unk = self.ids[UNK]
+        self.case = case
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode_word(self, word: str) -> tuple[int, ...]:
+        return (self.ids.get(word, self.unk),)
+
+    def save(self, folder: Path) -> None:
+        lines = (f"{word} {index}\n" for index, word in enumerate(self.words))
+        (folder / self.FILE).write_text("".join(lines), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path, case: str) -> WordVocabulary:
+        path, words = folder / cls.FILE, []
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            fields = line.split()
+            if len(fields) != 2 or fields[1] != str(len(words)):
+                raise VocabError(f"{path}:{number}: found '{line}', expected 'WORD {len(words)}'")
+            words.append(fields[0])
+        return cls(words, case)
+
+
+class PieceVocabulary:
+    """Sentencepiece pieces (BPE or unigram), `<sos/eos>` = 1 and `<unk>` = 2 as in icefall.  Stored as `bpe.model`."""
+
+    FILE = "bpe.model"
+
+    def __init__(self, model: bytes, case: str = "mixed") -> None:
+        import sentencepiece
+
+        self.model = model
+        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self.bos = self.eos = self.processor.piece_to_id(SOS_EOS)
+        self.unk = self.processor.unk_id()
+        if self.bos == self.unk:
+            raise VocabError(f"the sentencepiece model lacks the piece {SOS_EOS}")
+        self.case = case
+        self._cache: dict[str, tuple[int, ...]] = {}
+
+    def __len__(self) -> int:
+        return self.processor.get_piece_size()
+
+    def encode_word(self, word: str) -> tuple[int, ...]:
+        tokens = self._cache.get(word)
+        if tokens is None:
+            tokens = tuple(self.processor.encode(word)) or (self.unk,)
+            self._cache[word] = tokens
+        return tokens
+
+    def save(self, folder: Path) -> None:
+        (folder / self.FILE).write_bytes(self.model)
+
+    @classmethod
+    def load(cls, folder: Path, case: str) -> PieceVocabulary:
+        return cls((folder / cls.FILE).read_bytes(), case)
+
+
+def load_vocabulary(folder: Path, case: str) -> WordVocabulary | PieceVocabulary:
+    """The vocabulary of a model folder, whichever kind its files show."""
+    for kind in (PieceVocabulary, WordVocabulary):
+        if (folder / kind.FILE).exists():
+            return kind.load(folder, case)
+    raise VocabError(f"{folder}: no vocabulary; expected {PieceVocabulary.FILE} or {WordVocabulary.FILE}")
+
+
+def text_case(words: Iterable[str]) -> str:
+    """`upper`, `lower` or `mixed`, whichever the letters of the words are; words like `<unk>` do not count."""
+    text = "".join(word for word in words if not word.startswith("<"))
+    if text.upper() == text and text.lower() != text:
+        return "upper"
+    return "lower" if text.lower() == text else "mixed"
+
+
+def check_case(vocab: Vocabulary, words: Sequence[str], where: str) -> None:
+    """Refuses text whose letters are in another case than the LM's training text.
+
+    Raises:
+      VocabError: names the place, the word found and what to do.
+    """
+    if vocab.case == "mixed":
+        return
+    for word in words:
+        if not word.startswith("<") and word != getattr(word, vocab.case)():
+            raise VocabError(
+                f"{where}: found '{word}', but the LM was trained on {vocab.case}-case text; "
+                f"convert the text first, for instance with: rescore convert SRC DST --case {vocab.case}"
+            )
+
+
+def encode(vocab: Vocabulary, words: Sequence[str]) -> list[int]:
+    """Token ids of a sentence, without begin and end."""
+    return [token for word in words for token in vocab.encode_word(word)]
+
+
+class LanguageModel(Protocol):
+    """What rescoring needs of an LM.  `score`, `step` and trie scoring agree to 1e-4 in float32."""
+
+    vocab: Vocabulary
+
+    def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Log-probabilities of whole sentences.
+
+        Args:
+          tokens: int64 `(batch, time)`, without begin and end, padded on the right with anything valid.
+          lengths: int64 `(batch,)`, tokens of each sentence (0 for an empty one).
+        Returns:
+          float32 `(batch, time + 1)`: `log p(token | prefix)`; the sentence end stands at column `lengths[b]`,
+          zeros after it.
+        """
+
+    def initial_state(self) -> Any:
+        """The state of one node that has read nothing, not even the begin of sentence."""
+
+    def step(self, state: Any, parents: Tensor, tokens: Tensor) -> tuple[Any, Tensor]:
+        """Extends nodes of a state by one token each.
+
+        Args:
+          state: a state of `n` nodes that have all read the same number of tokens.
+          parents: int64 `(nodes,)`, the node of `state` that each new node extends.
+          tokens: int64 `(nodes,)`, the token that each new node reads (`vocab.bos` first).
+        Returns:
+          the state of the new nodes, and float32 `(nodes, vocab)`: `log p(next token)` after each of them.
+        """
+
+
+@torch.no_grad()
+def score_words(lm: LanguageModel, sentences: Sequence[Sequence[str]], batch_tokens: int = 8192) -> list[list[float]]:
+    """Log-probabilities a word: those of its tokens summed; the last value of each sentence is the sentence end.
+
+    Args:
+      sentences: tuples of words; batched by length so that a padded batch holds about `batch_tokens` tokens.
+    Returns:
+      for each sentence a list of `len(words) + 1` natural logs, in the order given.
+    """
+    word_tokens = [[lm.vocab.encode_word(word) for word in words] for words in sentences]
+    sizes = [sum(map(len, tokens)) for tokens in word_tokens]
+    order = sorted(range(len(sentences)), key=sizes.__getitem__)
+    result: list[list[float]] = [[] for _ in sentences]
+    while order:
+        width = sizes[order[-1]] + 1
+        chosen = [order.pop() for _ in range(min(len(order), max(1, batch_tokens // width)))]
+        tokens = torch.full((len(chosen), width - 1), lm.vocab.eos, dtype=torch.long)
+        for row, index in enumerate(chosen):
+            flat = [token for word in word_tokens[index] for token in word]
+            tokens[row, : len(flat)] = torch.tensor(flat, dtype=torch.long)
+        scores = lm.score(tokens, torch.tensor([sizes[index] for index in chosen])).double().tolist()
+        for row, index in enumerate(chosen):
+            result[index] = _sum_to_words(scores[row], [len(word) for word in word_tokens[index]])
+    return result
+
+
+def _sum_to_words(token_scores: list[float], counts: list[int]) -> list[float]:
+    sums, start = [], 0
+    for count in [*counts, 1]:
+        sums.append(sum(token_scores[start : start + count]))
+        start += count
+    return sums

@@ -1,0 +1,70 @@
+"""The command `rescore`: a table of subcommands, each in its own module and imported only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from lm_zoo.errors import LMError
+from rescore import __version__
+from rescore.errors import RescoreError
+
+COMMANDS = {
+    "nbest": "score every hypothesis of N-best lists with LMs and combine the scores",
+    "tune": "find the scales that minimise WER on a development set",
+    "combine": "apply weights to saved scores: new 1-best and N-best",
+    "wer": "word error rate as Kaldi and icefall print it",
+    "compare": "a table of systems: WER, intervals, significance, oracle",
+    "ppl": "perplexity of LMs and of their interpolation on text",
+    "convert": "N-best lists and lattices from one format to another",
+    "lms": "the LMs of the zoo",
+    "train-lm": "train a neural LM of the zoo",
+    "train-ngram": "estimate a modified Kneser-Ney n-gram LM, write ARPA",
+}
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module("rescore.cli." + name.replace("-", "_"))
+        return module.command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]):  # type: ignore[no-untyped-def]
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(f"no command '{args[0]}'; there are: {', '.join(COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=_LazyGroup, context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="rescore")
+@click.option("--quiet", is_flag=True, help="No progress and no remarks; results and errors only.")
+@click.pass_context
+def cli(ctx: click.Context, quiet: bool) -> None:
+    """Rescore N-best lists and lattices with language models.
+
+    Example: rescore nbest --nbest lists.jsonl.gz --lm transfornn --out exp/scores
+    """
+    from rescore.console import set_quiet
+
+    set_quiet(quiet)
+
+
+def main() -> None:
+    """Entry point: user errors become one line and exit code 2."""
+    try:
+        cli(standalone_mode=True)
+    except (RescoreError, LMError) as error:
+        click.echo(f"rescore: {error}", err=True)
+        sys.exit(2)

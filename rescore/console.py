@@ -1,0 +1,36 @@
+"""Remarks and progress on standard error; silent under `rescore --quiet`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import click
+
+T = TypeVar("T")
+_quiet = False
+
+
+def set_quiet(quiet: bool) -> None:
+    global _quiet
+    _quiet = quiet
+
+
+def remark(message: str) -> None:
+    """A line for the user (counts of what was skipped, where output went)."""
+    if not _quiet:
+        click.echo(message, err=True)
+
+
+def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+    """Yields `items` with a rich progress bar on standard error (on a terminal only)."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if _quiet or not console.is_terminal:
+        yield from items
+        return
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as bar:
+        yield from bar.track(items, total=total, description=label)

@@ -1,0 +1,34 @@
+"""Errors that a user can act on.
+
+Each message names the place (file, line or utterance), what was found, what was expected and what to do.  The command
+line prints the message alone and exits with code 2; anything that is not a `RescoreError` is a bug and keeps its
+traceback.
+"""
+
+
+class RescoreError(Exception):
+    """Base of all errors caused by input or usage."""
+
+
+class FormatError(RescoreError):
+    """A file is not what its format says: truncated, malformed, empty, or of another format."""
+
+    def __init__(self, path: object, problem: str, line: "int | None" = None) -> None:
+        where = f"{path}:{line}" if line is not None else f"{path}"
+        super().__init__(f"{where}: {problem}")
+
+
+class ScoreError(RescoreError):
+    """A score is missing, NaN or infinite, or a score column does not fit the lists."""
+
+
+class ReferenceError(RescoreError):  # noqa: A001 - the field's word; never confused with the builtin in this package
+    """References and hypotheses do not cover the same utterances."""
+
+
+class WeightsError(RescoreError):
+    """Weights name a score that is not there, or leave one out."""
+
+
+class UsageError(RescoreError):
+    """Options that contradict each other or name something unknown."""

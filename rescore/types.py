@@ -1,0 +1,70 @@
+"""The values that flow through the toolkit; plain numpy, no torch, no k2.
+
+Scores are natural logs, unscaled, higher is better, and are kept by name (`am`, `lm`, `words`, `transfornn`, ...).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Words = tuple[str, ...]
+
+
+@dataclass
+class Hypothesis:
+    """One word sequence with its scores by name."""
+
+    words: Words
+    scores: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class NbestList:
+    """The hypotheses of one utterance, in the order of their source (best first by convention)."""
+
+    utt_id: str
+    hyps: list[Hypothesis]
+    ref: Words | None = None
+
+
+@dataclass
+class Lattice:
+    """A directed acyclic word graph with one start state and one final state.
+
+    Arcs are parallel arrays.  `labels` index `symbols`; symbol 0 is always the epsilon `""`.  States are numbered in
+    topological order (`src < dst` for every arc), state 0 is the start and `num_states - 1` the only final state.
+
+    Attributes:
+      src, dst: int32 `(arcs,)`, source and destination state.
+      labels:   int32 `(arcs,)`, index into `symbols`.
+      scores:   name -> float64 `(arcs,)`, natural logs.
+      symbols:  label -> word; `symbols[0] == ""`.
+      times:    float64 `(states,)` seconds, or None.
+    """
+
+    utt_id: str
+    num_states: int
+    src: np.ndarray
+    dst: np.ndarray
+    labels: np.ndarray
+    scores: dict[str, np.ndarray]
+    symbols: list[str]
+    times: np.ndarray | None = None
+
+    @property
+    def num_arcs(self) -> int:
+        return len(self.src)
+
+
+@dataclass
+class Weights:
+    """Scales by score name: `total = sum_k scales[k] * scores[k]`; the column `words` carries the word reward.
+
+    `info` says how the scales were found (data, seed, WER, ...), so that they can be found again.
+    """
+
+    scales: dict[str, float]
+    info: dict[str, Any] = field(default_factory=dict)
