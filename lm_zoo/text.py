@@ -1,0 +1,64 @@
+"""Reading text for LMs: one sentence a line, plain, gzip or xz."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from lm_zoo.errors import TextError
+
+
+def read_sentences(spec: str | Path, remark: Callable[[str], None] | None = None) -> Iterator[list[str]]:
+    """Yields the words of every sentence of a text, one sentence a line; `.gz` and `.xz` transparent.
+
+    Lines without a word are skipped; their number is told to `remark` at the end, if there were any.
+
+    Args:
+      spec: `kaldi:PATH` drops the first field (the utterance id) of every line; `text:PATH` or a bare path keeps it.
+      remark: takes one line of text for the user.
+    Raises:
+      TextError: the file is missing, has no sentence, is truncated or damaged, or is not UTF-8.
+    """
+    first, path = parse_spec(spec)
+    number = empty = 0
+    try:
+        with _open_read(path) as stream:
+            for line in stream:
+                number += 1  # counted by hand: the count is needed after an error, too
+                words = line.decode().split()
+                if len(words) > first:
+                    yield words[first:] if first else words
+                else:
+                    empty += 1
+    except FileNotFoundError:
+        raise TextError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise TextError(f"{path}: is a folder, expected a text file") from None
+    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise TextError(f"{path}:{number}: compressed file is truncated or damaged after this line ({error})") from None
+    except UnicodeDecodeError as error:
+        raise TextError(f"{path}:{number}: not UTF-8 text ({error}); convert it first (iconv)") from None
+    if empty == number:
+        raise TextError(f"{path}: no sentence in {number} lines, expected one sentence a line")
+    if empty and remark is not None:
+        remark(f"{path}: {empty} of {number} lines have no word and were skipped")
+
+
+def parse_spec(spec: str | Path) -> tuple[int, Path]:
+    """`(fields to drop at the start of each line, path)` of `kaldi:PATH`, `text:PATH` or a bare path."""
+    kind, colon, rest = str(spec).partition(":")
+    if colon and kind in ("kaldi", "text"):
+        return int(kind == "kaldi"), Path(rest)
+    return 0, Path(spec)
+
+
+def _open_read(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    if path.suffix == ".xz":
+        return cast(BinaryIO, lzma.open(path, "rb"))
+    return open(path, "rb")
