@@ -1,0 +1,55 @@
+"""`rescore compare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text.")
+@click.option("--against", multiple=True, metavar="NAME", help="p-values against this system too; may be repeated.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the table as JSON.")
+@click.option("--markdown", is_flag=True, help="Print the table as Markdown.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the bootstrap.")
+@click.option("--samples", default=10_000, show_default=True, help="Samples of the bootstrap.")
+@click.argument("systems", nargs=-1, required=True, metavar="NAME=HYP...")
+def command(
+    ref: Path,
+    against: tuple[str, ...],
+    json_file: Path | None,
+    markdown: bool,
+    seed: int,
+    samples: int,
+    systems: tuple[str, ...],
+) -> None:
+    """A table of systems: WER, 95 % interval, change and significance (MAPSSWE) against the first, oracle.
+
+    HYP is a file of Kaldi text, N-best lists as FORMAT:PATH, or a folder of `rescore nbest` or `rescore combine`
+    (its nbest.jsonl.gz, or else scores.jsonl.gz).  The first hypothesis of a list counts; lists have an oracle WER too.
+
+    \b
+    Example: rescore compare --ref data/test/text first=exp/first.txt rescored=exp/test/best --against first
+    """
+    from rescore.files import read_kaldi_text
+    from rescore.report import (
+        compare_systems,
+        parse_system,
+        print_table,
+        read_system,
+        reference_identity,
+        to_markdown,
+        write_json,
+    )
+
+    refs = read_kaldi_text(ref)
+    loaded = [read_system(*parse_system(option), refs) for option in systems]
+    comparison = compare_systems(refs, loaded, against, seed, samples)
+    comparison.how["ref"] = reference_identity(ref)
+    if json_file:
+        write_json(json_file, comparison)
+    if markdown:
+        click.echo(to_markdown(comparison), nl=False)
+    else:
+        print_table(comparison)

@@ -1,0 +1,198 @@
+"""Combining saved scores with scales: new order of the N-best lists, new 1-best.  Loads no LM, sees no reference."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rescore.errors import FormatError, ScoreError, UsageError, WeightsError
+from rescore.files import atomic_text, require_folder
+from rescore.formats import read_nbest, write_nbest
+from rescore.types import Hypothesis, NbestList, Weights
+
+SCORES_FILE = "scores.jsonl.gz"
+NBEST_FILE = "nbest.jsonl.gz"
+WORDS_COLUMN = "words"
+
+
+@dataclass
+class CombineCounts:
+    """What `write_combined` did: utterances, hypotheses, utterances with a new 1-best, columns without a scale."""
+
+    utterances: int = 0
+    hypotheses: int = 0
+    changed: int = 0
+    unused: list[str] = field(default_factory=list)
+
+
+def load_weights(path: str | Path) -> Weights:
+    """Reads `{"scales": {NAME: VALUE, ...}, "info": {...}}` (`info` may be missing).
+
+    Raises:
+      FormatError: no such file, or not JSON.
+      WeightsError: JSON, but not weights: no scales, or a scale that is no finite number.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FormatError(path, "no such file; `rescore tune` writes one") from None
+    except IsADirectoryError:
+        raise FormatError(path, "is a folder, expected a weights file as written by `rescore tune`") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise FormatError(path, f"not JSON ({error}); expected weights as written by `rescore tune`") from None
+    if not isinstance(content, dict) or "scales" not in content:
+        raise WeightsError(f'{path}: no "scales" in it; expected {{"scales": {{"am": 1.0, ...}}, "info": {{}}}}')
+    info = content.get("info", {})
+    if not isinstance(info, dict):
+        raise WeightsError(f'{path}: "info" is not an object; expected {{"scales": {{...}}, "info": {{...}}}}')
+    return Weights(_checked_scales(content["scales"], str(path)), info)
+
+
+def _checked_scales(scales: Any, where: str) -> dict[str, float]:
+    if not isinstance(scales, dict) or not scales:
+        raise WeightsError(f'{where}: "scales" must name at least one score, as in {{"am": 1.0, "lm": 0.5}}')
+    for name, value in scales.items():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not math.isfinite(value):
+            raise WeightsError(f"{where}: the scale of '{name}' is {value!r}, expected a finite number; tune again")
+    return {name: float(value) for name, value in scales.items()}
+
+
+def save_weights(path: str | Path, weights: Weights) -> None:
+    """Writes weights so that `load_weights` gives them back exactly.
+
+    Raises:
+      WeightsError: no scale, or one that is not finite.
+    """
+    scales = _checked_scales(weights.scales, "weights to save")
+    with atomic_text(path) as stream:
+        stream.write(_weights_json(Weights(scales, weights.info)))
+
+
+def _weights_json(weights: Weights) -> str:
+    content = {"scales": weights.scales, "info": weights.info}
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def parse_scales(options: Iterable[str]) -> dict[str, float]:
+    """Parses `("lm=0.5", "words=2")`; 0.0 is a scale.
+
+    Raises:
+      UsageError: not `NAME=VALUE`, not a finite number, or a name given twice.
+    """
+    scales: dict[str, float] = {}
+    for option in options:
+        name, equals, text = option.rpartition("=")
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not equals or not name or not math.isfinite(value):
+            raise UsageError(f"'{option}' is no scale; expected NAME=VALUE with a finite number, as in lm=0.5")
+        if name in scales:
+            raise UsageError(f"the scale of '{name}' is given twice")
+        scales[name] = value
+    return scales
+
+
+def total(scores: Mapping[str, float], scales: Mapping[str, float]) -> float:
+    """`sum_k scales[k] * scores[k]` in the order of `scales`; every scale needs its score (KeyError)."""
+    return sum(scale * scores[name] for name, scale in scales.items())
+
+
+def with_words(hyp: Hypothesis) -> dict[str, float]:
+    """The scores of a hypothesis, with the column `words` (number of words) if it is not there yet."""
+    if WORDS_COLUMN in hyp.scores:
+        return hyp.scores
+    return {**hyp.scores, WORDS_COLUMN: float(len(hyp.words))}
+
+
+def combine_list(nbest: NbestList, weights: Weights) -> NbestList:
+    """Sorts the hypotheses by total score, best first; ties keep the order of the source.
+
+    All scores are kept as they are; the total is stored nowhere.  `words` is counted where it is missing.
+
+    Raises:
+      ScoreError: no hypothesis at all, a score missing in one of them, or a score that is not finite.
+      WeightsError: a scale whose score no hypothesis has.
+    """
+    scored = [with_words(hyp) for hyp in nbest.hyps]
+    if not scored:
+        raise ScoreError(f"utterance {nbest.utt_id}: no hypothesis; every list needs at least one")
+    for rank, scores in enumerate(scored, start=1):
+        _check_scores(nbest.utt_id, rank, scores, scored, weights.scales)
+    totals = [total(scores, weights.scales) for scores in scored]
+    order = sorted(range(len(totals)), key=lambda i: -totals[i])
+    return NbestList(nbest.utt_id, [nbest.hyps[i] for i in order], nbest.ref)
+
+
+def _check_scores(
+    utt_id: str, rank: int, scores: dict[str, float], all_scores: list[dict[str, float]], scales: dict[str, float]
+) -> None:
+    for name in scales:
+        if name not in scores:
+            found = ", ".join(scores)
+            if not any(name in other for other in all_scores):
+                raise WeightsError(
+                    f"utterance {utt_id}: the weights have a scale for '{name}', but the scores are: {found}; "
+                    "score with that LM first or leave the scale out"
+                )
+            raise ScoreError(f"utterance {utt_id}: hypothesis {rank} has no score '{name}'; found: {found}")
+        if not math.isfinite(scores[name]):
+            raise ScoreError(
+                f"utterance {utt_id}: hypothesis {rank} has the score {name} = {scores[name]}; "
+                "scores must be finite numbers"
+            )
+
+
+def read_scores(folder: str | Path) -> Iterator[NbestList]:
+    """Reads the lists of a scores folder (`DIR/scores.jsonl.gz`) as a stream.
+
+    Raises:
+      RescoreError: no such folder, or no scores in it.
+    """
+    path = require_folder(folder) / SCORES_FILE
+    if not path.is_file():
+        raise FormatError(path, "no such file; `rescore nbest --out DIR` writes it")
+    return read_nbest(f"jsonl:{path}")
+
+
+def write_combined(lists: Iterable[NbestList], weights: Weights, out: str | Path) -> CombineCounts:
+    """Combines a stream of lists and writes the results, all of them or, on an error, none.
+
+    Writes `out/1best.txt` (Kaldi text in the order of the input), `out/nbest.jsonl.gz` (reordered, all scores kept)
+    and `out/weights.json` (the weights used).
+
+    Raises:
+      ScoreError, WeightsError: as `combine_list`; also an utterance that comes twice, or no utterance at all.
+    """
+    out = Path(out)
+    counts = CombineCounts()
+    _checked_scales(weights.scales, "weights")
+    unused: dict[str, None] = {}
+
+    def combined() -> Iterator[NbestList]:
+        seen: set[str] = set()
+        for nbest in lists:
+            if nbest.utt_id in seen:
+                raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the scores")
+            seen.add(nbest.utt_id)
+            result = combine_list(nbest, weights)
+            best.write(" ".join((result.utt_id, *result.hyps[0].words)) + "\n")
+            counts.utterances += 1
+            counts.hypotheses += len(result.hyps)
+            counts.changed += result.hyps[0].words != nbest.hyps[0].words
+            unused.update(dict.fromkeys(name for hyp in nbest.hyps for name in hyp.scores))
+            yield result
+        if not seen:
+            raise ScoreError("there is no utterance to combine; the scores are empty")
+
+    with atomic_text(out / "1best.txt") as best, atomic_text(out / "weights.json") as kept:
+        kept.write(_weights_json(weights))
+        write_nbest(f"jsonl:{out / NBEST_FILE}", combined())
+    counts.unused = [name for name in unused if name not in weights.scales]
+    return counts

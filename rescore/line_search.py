@@ -1,0 +1,153 @@
+"""Exact line search over N-best lists: errors of the 1-best as a function of the way along a direction.
+
+F. J. Och, "Minimum error rate training in statistical machine translation", ACL 2003.  Along `scales + t * direction`
+the total of each hypothesis is a straight line in `t`; the hypothesis chosen from a list is the one on the upper
+envelope of its lines, so that the errors are piecewise constant and all their steps can be listed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rescore.table import ScoreTable
+
+CHUNK = 1 << 15  # lines of one block of lists; small enough for the processor's cache
+NARROW = 1e-9  # intervals narrower than this, relative to their place, are rounding
+
+
+class PaddedLists:
+    """The lists of a table as rectangles: `(columns, utterances, hyps)`, short lists filled with their first entry.
+
+    A copy of the first hypothesis never wins over the first one itself, so filling changes no result.
+
+    Attributes:
+      scores: float64 `(columns, utterances, hyps)`.
+      errors: int64 `(utterances, hyps)`.
+    """
+
+    def __init__(self, table: ScoreTable) -> None:
+        lengths = np.diff(table.offsets)
+        place = np.arange(lengths.max())
+        rows = table.offsets[:-1, None] + np.where(place < lengths[:, None], place, 0)
+        self.scores = np.ascontiguousarray(table.matrix[rows].transpose(2, 0, 1))
+        self.errors = table.errors[rows]
+
+    def totals(self, scales: np.ndarray) -> np.ndarray:
+        """Totals `(utterances, hyps)`, summed in the order of the columns as `combine.total` does."""
+        result = np.zeros(self.errors.shape)
+        for scale, column in zip(scales, self.scores, strict=True):
+            if scale != 0.0:  # adding 0 changes nothing
+                result += scale * column
+        return result
+
+    def count(self, scales: np.ndarray) -> int:
+        """Errors of the hypotheses with the highest totals (the first of equals)."""
+        return int(self.chosen_errors(scales).sum())
+
+    def chosen_errors(self, scales: np.ndarray) -> np.ndarray:
+        """Errors of the chosen hypothesis of each utterance, int64 `(utterances,)`."""
+        best = self.totals(scales).argmax(axis=1)
+        return self.errors[np.arange(len(best)), best]
+
+
+@dataclass
+class Steps:
+    """Errors along a line: `errors[i]` between `edges[i]` and `edges[i + 1]`.
+
+    Attributes:
+      edges: float64 `(pieces + 1,)`, ascending; the first and the last are the ends of the search.
+      errors: int64 `(pieces,)`.
+    """
+
+    edges: np.ndarray
+    errors: np.ndarray
+
+    def best(self) -> tuple[int, float, float]:
+        """Fewest errors and the ends of the widest piece that has them."""
+        fewest = self.errors.min()
+        widths = np.where(self.errors == fewest, np.diff(self.edges), -1.0)
+        piece = int(widths.argmax())
+        return int(fewest), float(self.edges[piece]), float(self.edges[piece + 1])
+
+    def region(self, at: float, most: float) -> tuple[float, float]:
+        """Ends of the stretch around `at` with no more than `most` errors; `(at, at)` if `at` itself has more."""
+        piece = int(np.clip(np.searchsorted(self.edges, at, side="right") - 1, 0, len(self.errors) - 1))
+        fine = self.errors <= most
+        if not fine[piece]:
+            return at, at
+        begin = end = piece
+        while begin > 0 and fine[begin - 1]:
+            begin -= 1
+        while end + 1 < len(fine) and fine[end + 1]:
+            end += 1
+        return float(self.edges[begin]), float(self.edges[end + 1])
+
+
+def error_steps(base: np.ndarray, slope: np.ndarray, errors: np.ndarray, low: float, high: float) -> Steps:
+    """Lists the errors of the 1-best for all `t` between `low` and `high`.
+
+    Args:
+      base: float64 `(utterances, hyps)`, totals at `t = 0`.
+      slope: float64 `(utterances, hyps)`, change of the totals with `t`.
+      errors: int64 `(utterances, hyps)`.
+      low, high: finite ends of the search, `low < high`.
+    """
+    start, places, changes = 0, [], []
+    step = max(1, CHUNK // base.shape[1])
+    for begin in range(0, len(base), step):
+        block = slice(begin, begin + step)
+        block_start, block_places, block_changes = _envelopes(base[block], slope[block], errors[block], low, high)
+        start += block_start
+        places.extend(block_places)
+        changes.extend(block_changes)
+    return _merge(start, np.concatenate([[], *places]), np.concatenate([[], *changes]), low, high)
+
+
+def _envelopes(
+    base: np.ndarray, slope: np.ndarray, errors: np.ndarray, low: float, high: float
+) -> tuple[int, list[np.ndarray], list[np.ndarray]]:
+    """Walks along the upper envelopes of all lists at once, from crossing to crossing.
+
+    From the line that is highest now, the next piece of the envelope is the steeper line that crosses it first.
+
+    Returns:
+      The errors at `low`, then for each round the places of the crossings and the changes of the errors there.
+    """
+    everyone = np.arange(len(base))
+    now = (base + low * slope).argmax(axis=1)
+    now_base, now_slope, now_errors = base[everyone, now], slope[everyone, now], errors[everyone, now]
+    start, places, changes = int(now_errors.sum()), [], []
+    while len(base):
+        rise = slope - now_slope[:, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            crossing = (now_base[:, None] - base) / rise
+        crossing[rise <= 0] = np.inf
+        following = crossing.argmin(axis=1)
+        rows = np.arange(len(base))
+        place = crossing[rows, following]
+        alive = place < high
+        if not alive.any():
+            break
+        rows, following = rows[alive], following[alive]
+        next_errors = errors[rows, following]
+        places.append(place[alive])
+        changes.append(next_errors - now_errors[alive])
+        now_base, now_slope, now_errors = base[rows, following], slope[rows, following], next_errors
+        if len(rows) < len(base):
+            base, slope, errors = base[rows], slope[rows], errors[rows]
+    return start, places, changes
+
+
+def _merge(start: int, places: np.ndarray, changes: np.ndarray, low: float, high: float) -> Steps:
+    """Sorts the steps of all lists into one sequence; drops pieces of no width and joins those of equal errors."""
+    order = np.argsort(places, kind="stable")
+    edges = np.concatenate([[low], np.clip(places[order], low, high), [high]])
+    errors = start + np.concatenate([[0], np.cumsum(changes[order].astype(np.int64))])
+    wide = np.diff(edges) > NARROW * np.maximum(1.0, np.abs(edges[:-1]))
+    if not wide.any():
+        return Steps(np.array([low, high]), errors[:1])
+    begins, errors = edges[:-1][wide], errors[wide]
+    new = np.concatenate([[True], errors[1:] != errors[:-1]])
+    return Steps(np.concatenate([[low], begins[new][1:], [high]]), errors[new])

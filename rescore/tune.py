@@ -1,0 +1,322 @@
+"""Scales that minimise the WER of a development set: exact line searches from many starting points (Och 2003)."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rescore import __version__
+from rescore.combine import SCORES_FILE, WORDS_COLUMN, read_scores
+from rescore.console import progress, remark
+from rescore.errors import UsageError, WeightsError
+from rescore.files import read_kaldi_text
+from rescore.line_search import PaddedLists, error_steps
+from rescore.table import ScoreTable, build_table
+from rescore.types import Weights
+
+LIMIT = 50.0  # largest scale searched, where a column's spread within lists counts as the fixed columns' spread
+GRID_LEVELS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0)  # starting points of LM scales, in the same unit
+GRID_SIGNED = (-1.0, -0.4, -0.1, 0.0, 0.1, 0.4, 1.0)  # of the word reward
+GRID_POINTS = 4096
+GRID_WORK = 400_000_000  # grid points times hypotheses times columns
+SLACK = 0.001  # of the reference words: the wider flat region that is reported
+FOLD_RESTARTS = 3
+
+
+@dataclass
+class Problem:
+    """A search: lists, which columns move, their units and limits (all arrays `(columns,)`)."""
+
+    lists: PaddedLists
+    free: np.ndarray  # indices of the columns that move
+    start: np.ndarray  # the fixed scales; 0 for the others
+    unit: np.ndarray  # scale of a column that makes its spread equal to that of the fixed columns
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclass
+class Tuned:
+    """Result of a search: scales `(columns,)`, their errors, and the mean log width of the flat region in units."""
+
+    scales: np.ndarray
+    errors: int
+    flatness: float
+
+
+def tune_folder(
+    scores: Path, ref: Path, fixed: Mapping[str, float], seed: int, restarts: int, folds: int, command: str
+) -> Weights:
+    """Finds scales for a scores folder and says in `info` everything needed to find them again.
+
+    Raises:
+      ReferenceError, ScoreError, FormatError: bad input (see `build_table`).
+      UsageError, WeightsError: `fixed` or the numbers do not fit.
+    """
+    table = build_table(progress(read_scores(scores), "reading scores"), read_kaldi_text(ref))
+    weights = tune_table(table, fixed, seed=seed, restarts=restarts, folds=folds)
+    data = {
+        "scores": file_identity(scores / SCORES_FILE),
+        "ref": file_identity(ref),
+        "utterances": len(table.utt_ids),
+        "words": table.total_words,
+    }
+    weights.info = {"data": data, **weights.info, "command": command}
+    return weights
+
+
+def file_identity(path: Path) -> dict[str, str]:
+    """Name without folders and sha256 of a file."""
+    return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+def tune_table(
+    table: ScoreTable, fixed: Mapping[str, float] | None = None, seed: int = 0, restarts: int = 10, folds: int = 5
+) -> Weights:
+    """Finds the scales that give the fewest errors on `table`.
+
+    Scales other than that of `words` are kept at 0 or above.  Only ratios of scales matter, so one column is fixed:
+    those of `fixed`, or `am` (the first column if there is none) at 1 where `fixed` names no scale other than 0.
+
+    Args:
+      fixed: scales that stay as they are.
+      seed: of all random choices; the same seed gives the same scales.
+      restarts: starting points besides the fixed scales alone.
+      folds: of the cross-validation; 0 or 1 for none.
+
+    Raises:
+      UsageError: numbers out of range.  WeightsError: `fixed` names a score that is not there.
+    """
+    if restarts < 1 or folds < 0:
+        raise UsageError(f"restarts must be at least 1 and folds at least 0, found {restarts} and {folds}")
+    scales = choose_fixed(table.names, fixed or {})
+    problem = make_problem(table, scales)
+    found = search(problem, np.random.default_rng(seed), restarts, show=True)
+    found.scales = rounded(problem.lists, found.scales, found.errors)
+    words = table.total_words
+    constant = [name for k, name in enumerate(table.names) if name not in scales and k not in problem.free]
+    if constant:
+        remark(f"no list has different values of {', '.join(constant)}: scale 0")
+    info: dict[str, Any] = {
+        "columns": table.names,
+        "fixed": scales,
+        "wer": percent(found.errors, words),
+        "errors": found.errors,
+        "oracle_wer": percent(table.oracle_errors(), words),
+        **cross_validation(table, scales, seed, min(restarts, FOLD_RESTARTS), folds),
+        "flat_region": flat_regions(problem, found, table.names, words),
+        "seed": seed,
+        "restarts": restarts,
+        "version": __version__,
+    }
+    return Weights({name: float(scale) for name, scale in zip(table.names, found.scales, strict=True)}, info)
+
+
+def percent(errors: int, words: int) -> float:
+    """Error rate in percent, to three digits."""
+    return round(100.0 * errors / words, 3) if words else math.nan
+
+
+def choose_fixed(names: list[str], fixed: Mapping[str, float]) -> dict[str, float]:
+    """The scales that stay: those given, and a reference column at 1 if none of them is other than 0."""
+    unknown = [name for name in fixed if name not in names]
+    if unknown:
+        raise WeightsError(f"--fix names '{unknown[0]}', but the scores are: {', '.join(names)}")
+    if any(fixed.values()):
+        return dict(fixed)
+    free = [name for name in names if name not in fixed]
+    if not free:
+        raise UsageError("every scale is fixed at 0: nothing is left to tell hypotheses apart")
+    return {**fixed, "am" if "am" in free else free[0]: 1.0}
+
+
+def make_problem(table: ScoreTable, fixed: Mapping[str, float]) -> Problem:
+    """Units and limits of the search.  Columns that are constant within every list do not move."""
+    spread = table.spread()
+    start = np.array([fixed.get(name, 0.0) for name in table.names])
+    reference = math.sqrt(float(((start * spread) ** 2).sum())) or 1.0
+    varies = spread > 1e-12 * np.maximum(1.0, np.abs(table.matrix).max(axis=0))
+    free = np.array([k for k, name in enumerate(table.names) if name not in fixed and varies[k]], dtype=np.int64)
+    unit = np.zeros(len(start))
+    unit[free] = reference / spread[free]
+    signed = np.array([name == WORDS_COLUMN for name in table.names])
+    return Problem(PaddedLists(table), free, start, unit, low=np.where(signed, -LIMIT * unit, 0.0), high=LIMIT * unit)
+
+
+def search(problem: Problem, rng: np.random.Generator, restarts: int, show: bool = False) -> Tuned:
+    """Descends from every starting point; of the best results takes the one in the widest flat region."""
+    if not len(problem.free):
+        return Tuned(problem.start, problem.lists.count(problem.start), 0.0)
+    starts = starting_points(problem, rng, restarts)
+    results = [descend(problem, start, rng) for start in (progress(starts, "tuning") if show else starts)]
+    fewest = min(result.errors for result in results)
+    finalists = [result for result in results if result.errors == fewest]
+    centred = [centre(problem, result, rng) for result in finalists]
+    return min(centred, key=lambda result: (result.errors, -result.flatness))
+
+
+def starting_points(problem: Problem, rng: np.random.Generator, restarts: int) -> list[np.ndarray]:
+    """The fixed scales alone, the best half from a coarse grid, and random points."""
+    free = len(problem.free)
+    signed = problem.low[problem.free] < 0
+    size = problem.lists.scores.size
+    limit = max(restarts, min(GRID_POINTS, GRID_WORK // size))
+    levels = [GRID_SIGNED if negative else GRID_LEVELS for negative in signed]
+    if math.prod(map(len, levels)) <= limit:
+        grid = np.array(list(itertools.product(*levels)))
+    else:
+        grid = np.stack([rng.choice(level, size=limit) for level in levels], axis=1)
+    ranked = sorted((problem.lists.count(at_units(problem, point)), i) for i, point in enumerate(grid))
+    good = [grid[i] for _, i in ranked[: (restarts + 1) // 2]]
+    loose = 10.0 ** rng.uniform(-2.0, 1.0, size=(restarts - len(good), free))
+    loose *= np.where(signed, rng.choice([-1.0, 1.0], size=loose.shape), 1.0)
+    return [problem.start.copy(), *(at_units(problem, point) for point in (*good, *loose))]
+
+
+def at_units(problem: Problem, point: np.ndarray) -> np.ndarray:
+    """Scales `(columns,)` from values `(free,)` in units of the free columns."""
+    scales = problem.start.copy()
+    scales[problem.free] = point * problem.unit[problem.free]
+    return scales
+
+
+def directions(problem: Problem, scales: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
+    """Every free column, all free columns together, and as many random directions; in random order."""
+    result = []
+    for k in problem.free:
+        along = np.zeros(len(scales))
+        along[k] = problem.unit[k]
+        result.append(along)
+    if len(problem.free) > 1:
+        result.append(scales - problem.start)
+        for _ in problem.free:
+            result.append(at_units(problem, rng.standard_normal(len(problem.free))) - problem.start)
+    return [result[i] for i in rng.permutation(len(result)) if result[i].any()]
+
+
+def reach(problem: Problem, scales: np.ndarray, along: np.ndarray) -> tuple[float, float]:
+    """How far `scales + t * along` stays within the limits; `low <= 0 <= high`."""
+    moves = along != 0
+    ends = np.stack([problem.low - scales, problem.high - scales])[:, moves] / along[moves]
+    return min(0.0, float(ends.min(axis=0).max())), max(0.0, float(ends.max(axis=0).min()))
+
+
+def descend(problem: Problem, start: np.ndarray, rng: np.random.Generator, most_rounds: int = 20) -> Tuned:
+    """Line searches along all directions until two rounds bring nothing; moves to the middle of equal regions too."""
+    scales, errors, idle = start, problem.lists.count(start), 0
+    for _ in range(most_rounds):
+        before = errors
+        for along in directions(problem, scales, rng):
+            low, high = reach(problem, scales, along)
+            if not low < high:
+                continue
+            base, slope = problem.lists.totals(scales), problem.lists.totals(along)
+            fewest, begin, end = error_steps(base, slope, problem.lists.errors, low, high).best()
+            if fewest <= errors:
+                scales, errors = _moved(problem, scales, errors, along, 0.5 * (begin + end))
+        idle = idle + 1 if errors == before else 0
+        if idle == 2:
+            break
+    return Tuned(scales, errors, 0.0)
+
+
+def _moved(problem: Problem, scales: np.ndarray, errors: int, along: np.ndarray, step: float) -> tuple[np.ndarray, int]:
+    """The step, unless rounding or ties make its true count worse than what we have."""
+    moved = np.clip(scales + step * along, problem.low, problem.high)
+    moved[along == 0] = scales[along == 0]
+    count = problem.lists.count(moved)
+    return (moved, count) if count <= errors else (scales, errors)
+
+
+def centre(problem: Problem, result: Tuned, rng: np.random.Generator, rounds: int = 5) -> Tuned:
+    """Moves to the middle of the flat region around a result, along one direction after another."""
+    scales, errors = result.scales, result.errors
+    for _ in range(rounds):
+        for along in directions(problem, scales, rng):
+            begin, end = region_along(problem, scales, along, errors)
+            scales, errors = _moved(problem, scales, errors, along, 0.5 * (begin + end))
+    widths = []
+    for k in problem.free:
+        along = np.zeros(len(scales))
+        along[k] = problem.unit[k]
+        begin, end = region_along(problem, scales, along, errors)
+        widths.append(math.log(max(end - begin, 1e-12)))
+    return Tuned(scales, errors, float(np.mean(widths)))
+
+
+def region_along(problem: Problem, scales: np.ndarray, along: np.ndarray, most: float) -> tuple[float, float]:
+    """The stretch of `t` around 0 on which `scales + t * along` makes no more than `most` errors."""
+    low, high = reach(problem, scales, along)
+    if not low < high:
+        return 0.0, 0.0
+    base, slope = problem.lists.totals(scales), problem.lists.totals(along)
+    return error_steps(base, slope, problem.lists.errors, low, high).region(0.0, most)
+
+
+def rounded(lists: PaddedLists, scales: np.ndarray, errors: int) -> np.ndarray:
+    """The scales with as few digits (three at least) as leave the errors as they are."""
+    for digits in (3, 4, 6, 9):
+        short = np.array([float(f"{scale:.{digits}g}") for scale in scales])
+        if lists.count(short) == errors:
+            return short
+    return scales
+
+
+def flat_regions(problem: Problem, found: Tuned, names: list[str], words: int) -> dict[str, dict[str, list[float]]]:
+    """For each free scale, the interval with the fewest errors and that within 0.1 % absolute, the others held."""
+    regions = {}
+    for k in problem.free:
+        along = np.zeros(len(names))
+        along[k] = problem.unit[k]
+        intervals = {}
+        for title, most in (("same", found.errors), ("within_0.1", found.errors + SLACK * words)):
+            begin, end = region_along(problem, found.scales, along, most)
+            ends = (found.scales[k] + begin * along[k], found.scales[k] + end * along[k])
+            intervals[title] = [float(f"{value:.4g}") for value in ends]
+        regions[names[k]] = intervals
+    return regions
+
+
+def cross_validation(
+    table: ScoreTable, fixed: Mapping[str, float], seed: int, restarts: int, folds: int
+) -> dict[str, Any]:
+    """WER where each utterance is combined with scales tuned on the other folds' utterances."""
+    utterances = len(table.utt_ids)
+    folds = min(folds, utterances)
+    if folds < 2:
+        return {"cv_wer": None, "cv_how": "no cross-validation"}
+    parts = np.array_split(np.random.default_rng(seed).permutation(utterances), folds)
+    errors = 0
+    for fold, held_out in enumerate(progress(parts, "cross-validation")):
+        others = np.sort(np.concatenate([part for i, part in enumerate(parts) if i != fold]))
+        problem = make_problem(table.select(others), fixed)
+        found = search(problem, np.random.default_rng([seed, fold]), restarts)
+        errors += PaddedLists(table.select(held_out)).count(found.scales)
+    how = (
+        f"utterances shuffled with seed {seed} into {folds} folds; each fold combined with scales tuned on the other "
+        f"{folds - 1} by the same search with {restarts} restarts; errors of all folds summed"
+    )
+    return {"cv_wer": percent(errors, table.total_words), "cv_how": how}
+
+
+def summary(weights: Weights) -> list[str]:
+    """What the command prints: the rates, then a line for each scale."""
+    info = weights.info
+    lines = [f"dev WER {info['wer']:.2f} % ({info['errors']} errors), oracle {info['oracle_wer']:.2f} %"]
+    if info["cv_wer"] is not None:
+        lines.append(f"cross-validated WER {info['cv_wer']:.2f} %")
+    for name, scale in weights.scales.items():
+        region = info["flat_region"].get(name)
+        note = "fixed" if name in info["fixed"] else "the same in every list"
+        if region:
+            same, near = region["same"], region["within_0.1"]
+            note = f"same WER from {same[0]:g} to {same[1]:g}; within 0.1 % from {near[0]:g} to {near[1]:g}"
+        lines.append(f"{name} = {scale:g} ({note})")
+    return lines
