@@ -1,0 +1,231 @@
+"""N-best lists and lattices in files, named `FORMAT:PATH`, with options behind a `?` (`nemo:beams.tsv?n=10`).
+
+One module a format, imported when it is used.  Readers give one utterance at a time in the order of the source; the
+only thing that grows with the number of utterances is the set of utterance ids that finds duplicates.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from rescore.console import remark
+from rescore.errors import FormatError, UsageError
+from rescore.types import Lattice, NbestList
+
+
+@dataclass(frozen=True)
+class Format:
+    """One file format.
+
+    Attributes:
+      kind: "nbest" or "lattice".
+      module: where its `read` and `write` (N-best) or `read_lattices` (lattices) are.
+      suffixes: a file whose name ends so is taken for this format (`.gz` or `.xz` may follow).
+      contents: a folder that has a file matching one of these patterns is taken for this format.
+      options: what may be written behind the path: `FORMAT:PATH?NAME=VALUE&NAME=VALUE`.
+      keeps_refs: whether references are written.
+    """
+
+    name: str
+    kind: str
+    module: str
+    description: str
+    suffixes: tuple[str, ...] = ()
+    contents: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    keeps_refs: bool = False
+
+
+_TABLE = (
+    Format(
+        name="jsonl",
+        kind="nbest",
+        module="rescore.formats.jsonl",
+        description="JSON lines, one utterance a line: utt_id, optional ref, hyps with words and named scores; "
+        "reads lists named nbest and hypotheses with text and score too",
+        suffixes=(".jsonl",),
+        keeps_refs=True,
+    ),
+    Format(
+        name="mlm",
+        kind="nbest",
+        module="rescore.formats.mlm",
+        description="mlm-scoring's JSON; holds one score a hypothesis, called 'score', or NAME with ?score=NAME",
+        suffixes=(".json",),
+        options=("score",),
+        keeps_refs=True,
+    ),
+    Format(
+        name="kaldi",
+        kind="nbest",
+        module="rescore.formats.kaldi",
+        description="folder with archives.JOB of Kaldi's N-best rescoring (words_text, acwt, lmwt.*), or one of these",
+        contents=("words_text*", "archives.*/words_text*"),
+    ),
+    Format(
+        name="espnet",
+        kind="nbest",
+        module="rescore.formats.espnet",
+        description="folder with ESPnet's 1best_recog, 2best_recog, ... (text and score), or with output.JOB of them; "
+        "holds one score, see mlm",
+        contents=("1best_recog/text*", "output.*/1best_recog/text*", "logdir/output.*/1best_recog/text*"),
+        options=("score",),
+    ),
+    Format(
+        name="nemo",
+        kind="nbest",
+        module="rescore.formats.nemo",
+        description="NeMo's TSV, text<TAB>score, ?n=N lines an utterance; ids and references from &manifest=FILE, "
+        "else utt000001 and so on; holds one score, see mlm",
+        suffixes=(".tsv",),
+        options=("n", "manifest", "score"),
+    ),
+    Format(
+        name="srilm",
+        kind="nbest",
+        module="rescore.formats.srilm",
+        description="lines 'utt-k score... words'; up to three numbers (those that lead every line of the first "
+        "utterance) are am, lm, words, and one alone is 'score', or say ?scores=NAME,NAME; &base=10 if they are log10",
+        suffixes=(".nbest",),
+        options=("scores", "base"),
+    ),
+    Format(
+        name="slf",
+        kind="lattice",
+        module="rescore.formats.slf",
+        description="HTK lattices, a file or a folder of them",
+        suffixes=(".slf", ".lat"),
+        contents=("*.slf", "*.slf.gz", "*.lat", "*.lat.gz"),
+    ),
+)
+FORMATS: dict[str, Format] = {entry.name: entry for entry in _TABLE}
+
+_OPTIONS = re.compile(r"\?(\w+=[^&]*(?:&\w+=[^&]*)*)$")
+_NAME = re.compile(r"[A-Za-z][\w.-]*")
+
+
+def parse_spec(spec: str) -> tuple[str, Path]:
+    """`(format name, path)` of `FORMAT:PATH`; the format is guessed from the path where it is left out.
+
+    Raises:
+      UsageError: no path, an unknown format or option, or a format that cannot be guessed.
+    """
+    entry, path, _ = _parse(spec)
+    return entry.name, path
+
+
+def is_lattice(spec: str) -> bool:
+    """Whether `spec` names lattices (and not N-best lists)."""
+    return _parse(spec)[0].kind == "lattice"
+
+
+def read_nbest(spec: str) -> Iterator[NbestList]:
+    """The N-best lists of `spec`, one utterance at a time, in the order of the source.
+
+    Raises:
+      UsageError: `spec` cannot be understood or names lattices.
+      FormatError: the source is not what its format says.
+      ScoreError: a score is missing, NaN or infinite.
+    """
+    entry, path, options = _parse(spec)
+    _require_kind(entry, "nbest", spec)
+    lists: Iterator[NbestList] = _module(entry).read(path, options)
+    return lists
+
+
+def write_nbest(spec: str, lists: Iterable[NbestList]) -> int:
+    """Writes N-best lists as they come; the file or folder appears only when all are written.
+
+    Returns:
+      The number of utterances.
+    Raises:
+      UsageError: as `read_nbest`.
+      FormatError, ScoreError: a list that cannot be written so that it reads back the same (NaN or infinite scores,
+        a duplicate id, no hypothesis, scores that the format has no place for, ...), or no list at all.
+    """
+    from rescore.formats.common import Checked
+
+    entry, path, options = _parse(spec)
+    _require_kind(entry, "nbest", spec)
+    to_write = Checked(path, lists)
+    try:
+        count: int = _module(entry).write(path, iter(to_write), options)
+    except UnicodeEncodeError as error:
+        raise FormatError(path, f"text that UTF-8 cannot write ({error.reason})") from None
+    if to_write.references and not entry.keeps_refs:
+        remark(
+            f"{path}: {entry.name} has no place for references; those of {to_write.references} utterances are left out"
+        )
+    return count
+
+
+def read_lattices(spec: str) -> Iterator[Lattice]:
+    """The lattices of `spec`, one at a time; raises as `read_nbest` does."""
+    entry, path, _ = _parse(spec)
+    _require_kind(entry, "lattice", spec)
+    lattices: Iterator[Lattice] = _module(entry).read_lattices(path)
+    return lattices
+
+
+def _module(entry: Format) -> ModuleType:
+    return importlib.import_module(entry.module)
+
+
+def _parse(spec: str) -> tuple[Format, Path, dict[str, str]]:
+    """`(format, path, options)` of a spec."""
+    spec = str(spec)
+    found = _OPTIONS.search(spec)
+    body = spec[: found.start()] if found else spec
+    pairs = (tuple(pair.split("=", 1)) for pair in found[1].split("&")) if found else ()
+    options: dict[str, str] = dict(pairs)  # type: ignore[arg-type]
+    name, colon, rest = body.partition(":")
+    if colon and name in FORMATS:
+        entry, path = FORMATS[name], Path(rest)
+        if not rest:
+            raise UsageError(f"'{spec}': no path after '{name}:'")
+    else:
+        if colon and _NAME.fullmatch(name) and not _colon_in_path(Path(body)):
+            known = ", ".join(FORMATS)
+            raise UsageError(f"'{spec}': unknown format '{name}'; there are: {known} (a file of this name: ./{body})")
+        path = Path(body)
+        entry = _guess(path, spec)
+    for option in options:
+        if option not in entry.options:
+            known = ", ".join(entry.options) or "none"
+            raise UsageError(f"'{spec}': {entry.name} has no option '{option}'; it has: {known}")
+    return entry, path, options
+
+
+def _colon_in_path(path: Path) -> bool:
+    """Whether something is there whose name has the colon: the path itself or its folder."""
+    return path.exists() or (":" in str(path.parent) and path.parent.is_dir())
+
+
+def _guess(path: Path, spec: str) -> Format:
+    if not str(path.name):
+        raise UsageError(f"'{spec}': no path")
+    if path.is_dir():
+        for entry in FORMATS.values():
+            if any(next(path.glob(pattern), None) for pattern in entry.contents):
+                return entry
+    name = path.name
+    for packed in (".gz", ".xz"):
+        name = name.removesuffix(packed)
+    for entry in FORMATS.values():
+        if entry.suffixes and name.endswith(entry.suffixes) and not path.is_dir():
+            return entry
+    known = ", ".join(FORMATS)
+    raise UsageError(f"'{spec}': the format cannot be guessed; write FORMAT:PATH with one of: {known}")
+
+
+def _require_kind(entry: Format, kind: str, spec: str) -> None:
+    if entry.kind == kind:
+        return
+    if kind == "nbest":
+        raise UsageError(f"'{spec}': {entry.name} holds lattices, expected N-best lists")
+    raise UsageError(f"'{spec}': {entry.name} holds N-best lists, expected lattices")

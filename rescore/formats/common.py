@@ -1,0 +1,250 @@
+"""What all N-best formats need: one set of checks, one wording of their errors, files that are joined by key."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rescore.errors import FormatError, ScoreError
+from rescore.files import read_lines
+from rescore.types import Hypothesis, NbestList, Words
+
+SCORE = "score"  # the name of a recogniser's one combined score
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something was found, for messages."""
+
+    path: Path
+    line: int | None = None
+    utt_id: str | None = None
+
+    def format_error(self, problem: str) -> FormatError:
+        return FormatError(self.path, self._utterance() + problem, line=self.line)
+
+    def score_error(self, problem: str) -> ScoreError:
+        where = f"{self.path}:{self.line}" if self.line is not None else f"{self.path}"
+        return ScoreError(f"{where}: {self._utterance()}{problem}")
+
+    def _utterance(self) -> str:
+        return f"utterance '{self.utt_id}': " if self.utt_id is not None else ""
+
+
+class UniqueIds:
+    """Finds utterance ids that occur twice; holds every id seen."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def add(self, utt_id: str, place: Place) -> None:
+        if utt_id in self._seen:
+            raise place.format_error("this utterance id occurs a second time; the lines of an utterance stand together")
+        self._seen.add(utt_id)
+
+
+def utterance_id(value: object, place: Place) -> str:
+    """`value` if it can be an utterance id: a string that is not empty and has no white space."""
+    if not isinstance(value, str) or value.split() != [value]:
+        raise place.format_error(f"utterance id {value!r}, expected a string without white space")
+    return value
+
+
+def finite_score(value: object, name: str, rank: int, place: Place) -> float:
+    """The number `value` as a finite float; `rank` counts hypotheses from 1."""
+    if value is None:
+        raise place.score_error(f"hypothesis {rank} has no score '{name}'")
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
+        return float(value)
+    raise place.score_error(f"hypothesis {rank} has score '{name}' {value!r}, expected a finite number")
+
+
+def text_score(text: str | None, name: str, rank: int, place: Place) -> float:
+    """As `finite_score`, of a number as text; None or no text is a missing score."""
+    try:
+        return finite_score(float(text) if text else None, name, rank, place)
+    except ValueError:
+        return finite_score(text, name, rank, place)
+
+
+def make_list(utt_id: str, hyps: list[Hypothesis], ref: Words | None, place: Place) -> NbestList:
+    """An N-best list whose hypotheses all have the same score names, and of which there is one at least."""
+    if not hyps:
+        raise place.format_error("no hypotheses, expected at least one (which may be empty)")
+    names = hyps[0].scores.keys()
+    for rank, hyp in enumerate(hyps, start=1):
+        if hyp.scores.keys() != names:
+            raise _uneven(rank, hyp.scores, hyps[0].scores, place)
+    return NbestList(utt_id, hyps, ref)
+
+
+def _uneven(rank: int, scores: Mapping[str, float], first: Mapping[str, float], place: Place) -> ScoreError:
+    missing = [name for name in first if name not in scores]
+    if missing:
+        has = ", ".join(first)
+        return place.score_error(f"hypothesis {rank} has no score '{missing[0]}'; hypothesis 1 has {has}")
+    extra = next(name for name in scores if name not in first)
+    has = ", ".join(first) or "none"
+    return place.score_error(f"hypothesis {rank} has a score '{extra}' that hypothesis 1 does not have; it has {has}")
+
+
+class Checked:
+    """Passes `lists` on to a writer as long as they can be written: unique ids, hypotheses, finite scores, same names.
+
+    Iterating raises FormatError or ScoreError at the first list that cannot, and if there is no list at all.
+    `references` counts those that had one.
+    """
+
+    def __init__(self, path: Path, lists: Iterable[NbestList]) -> None:
+        self._path, self._lists = path, lists
+        self.references = 0
+
+    def __iter__(self) -> Iterator[NbestList]:
+        unique = UniqueIds()
+        empty = True
+        for nbest in self._lists:
+            empty = False
+            place = Place(self._path, utt_id=nbest.utt_id)
+            unique.add(utterance_id(nbest.utt_id, place), place)
+            make_list(nbest.utt_id, nbest.hyps, nbest.ref, place)
+            for rank, hyp in enumerate(nbest.hyps, start=1):
+                for name, value in hyp.scores.items():
+                    if not math.isfinite(value):
+                        finite_score(value, name, rank, place)
+            self.references += nbest.ref is not None
+            yield nbest
+        if empty:
+            raise FormatError(self._path, "no utterance to write")
+
+
+def join_words(words: Words, place: Place) -> str:
+    """The words with single spaces between them.
+
+    Raises:
+      FormatError: a word is empty or has white space in it, so that it would not read back the same.
+    """
+    text = " ".join(words)
+    if text.split() != list(words):
+        bad = next(word for word in words if word.split() != [word])
+        raise place.format_error(f"word {bad!r} is empty or has white space in it")
+    return text
+
+
+def single_score(nbest: NbestList, options: Mapping[str, str], place: Place) -> list[float]:
+    """The scores to write into a format that holds one score a hypothesis.
+
+    That is the one called as the option `score` says, or the only one that there is.
+    """
+    names = list(nbest.hyps[0].scores)
+    name = options.get("score", names[0] if len(names) == 1 else None)
+    if name is None:
+        has = ", ".join(names) or "none"
+        raise place.score_error(f"the format holds one score a hypothesis; here are: {has}; say which: PATH?score=NAME")
+    if name not in names:
+        raise place.score_error(f"no score '{name}'; there are: {', '.join(names) or 'none'}")
+    return [float(hyp.scores[name]) for hyp in nbest.hyps]
+
+
+_KEY = re.compile(r"(.+)-(\d+)")
+
+
+def split_key(key: str, place: Place) -> tuple[str, int]:
+    """`(utterance id, k)` of a key `utt-k` with k from 1."""
+    found = _KEY.fullmatch(key)
+    if not found or int(found[2]) < 1:
+        raise place.format_error(f"key '{key}', expected 'utt-k' with k from 1")
+    return found[1], int(found[2])
+
+
+def split_line(path: Path, number: int, line: str) -> tuple[str, str]:
+    """`(key, rest)` of a line `key rest`; the rest may be empty."""
+    fields = line.split(None, 1)
+    if not fields:
+        raise FormatError(path, "empty line, expected 'key ...'", line=number)
+    return fields[0], fields[1].rstrip() if len(fields) > 1 else ""
+
+
+@dataclass(frozen=True)
+class KeyLine:
+    """A line `utt-k rest` of a file that holds one hypothesis a line."""
+
+    line: int
+    key: str
+    rest: str
+
+
+def read_groups(path: Path, unique: UniqueIds) -> Iterator[tuple[str, list[KeyLine]]]:
+    """`(utterance id, its lines)` of a file of lines `utt-k rest`, in file order.
+
+    Raises:
+      FormatError: an empty file or line, a key that is not `utt-k` or occurs twice, an utterance in two places.
+    """
+    current, group, ranks = "", list[KeyLine](), set[int]()
+    for number, line in read_lines(path):
+        key, rest = split_line(path, number, line)
+        utt_id, rank = split_key(key, Place(path, number))
+        if group and utt_id != current:
+            yield current, group
+        if not group or utt_id != current:
+            unique.add(utt_id, Place(path, number, utt_id))
+            current, group, ranks = utt_id, [], set()
+        if rank in ranks:
+            raise FormatError(path, f"key '{key}' occurs a second time", line=number)
+        ranks.add(rank)
+        group.append(KeyLine(number, key, rest))
+    if not group:
+        raise FormatError(path, "empty file, expected a hypothesis a line: 'utt-k ...'")
+    yield current, group
+
+
+class KeyedFile:
+    """A file of lines `key value` that is asked for its keys one after the other.
+
+    Lines are read on only until the key is found; what is read over is kept for later.  So memory stays constant
+    where keys are asked for in the order of the file, and any other order works too.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lines = read_lines(path)
+        self._pending: dict[str, tuple[int, str]] = {}
+
+    def take(self, key: str) -> tuple[int, str] | None:
+        """`(line number, value)` of `key`, or None if the file does not have it (any more)."""
+        if key in self._pending:
+            return self._pending.pop(key)
+        for number, line in self._lines:
+            found, value = split_line(self.path, number, line)
+            if found == key:
+                return number, value
+            if found in self._pending:
+                raise FormatError(self.path, f"key '{found}' occurs a second time", line=number)
+            self._pending[found] = (number, value)
+        return None
+
+    def finish(self, other: Path) -> None:
+        """Raises FormatError if lines are left, which `other` has no hypothesis for."""
+        for number, line in self._lines:
+            self._pending.setdefault(split_line(self.path, number, line)[0], (number, ""))
+            break
+        for key, (number, _) in self._pending.items():
+            raise FormatError(self.path, f"key '{key}' is not in {other}, or occurs a second time", line=number)
+
+
+def numbered_folders(path: Path, prefix: str) -> list[Path]:
+    """The folders `PREFIX1`, `PREFIX2`, ... of `path` (any numbers), in the order of their numbers."""
+    pattern = re.compile(re.escape(prefix) + r"(\d+)")
+    found = [(int(match[1]), child) for child in path.iterdir() if (match := pattern.fullmatch(child.name))]
+    return [child for _, child in sorted(found)]
+
+
+def plain_or_packed(path: Path) -> Path | None:
+    """`path` or `path.gz`, whichever exists."""
+    for candidate in (path, path.with_name(path.name + ".gz")):
+        if candidate.is_file():
+            return candidate
+    return None

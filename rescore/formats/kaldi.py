@@ -1,0 +1,133 @@
+"""The N-best archives of Kaldi's rescoring scripts (steps/pytorchnn, scripts/rnnlm): folders `archives.JOB`.
+
+Each file of an archive has a line `utt-k value` a hypothesis.  Read are the words (`words_text`) and the costs, which
+are negated: `acwt` as `am`, `lmwt.nolm` (graph cost without LM) as `nolm`, `lmwt.lmonly` as `lm`, any other `lmwt.NAME`
+as `NAME`, its values summed (`lmwt.nn` may have one a word).  Not read is what follows from these: `lmwt.withlm` (but
+without `lmwt.lmonly`, `lm` is `withlm - nolm`), `lmwt.interp.*`, and `lmwt.NAME.sum` where there is `lmwt.NAME`.
+Written are `words_text` and the costs; `words` and `ali` would need Kaldi's symbol table and alignments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+from rescore.console import remark
+from rescore.errors import FormatError, RescoreError
+from rescore.files import atomic_folder, atomic_text
+from rescore.formats.common import (
+    KeyedFile,
+    KeyLine,
+    Place,
+    UniqueIds,
+    join_words,
+    make_list,
+    numbered_folders,
+    plain_or_packed,
+    read_groups,
+    text_score,
+)
+from rescore.types import Hypothesis, NbestList
+
+_NAMES = {"acwt": "am", "lmwt.lmonly": "lm"}
+_FILES = {name: file for file, name in _NAMES.items()}
+
+
+def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
+    """Reads `archives.1`, `archives.2`, ... of a folder in this order, or the folder itself if it is one of these."""
+    if not path.is_dir():
+        raise FormatError(path, "no such folder, expected one with archives.JOB or with words_text")
+    folders = [path] if plain_or_packed(path / "words_text") else numbered_folders(path, "archives.")
+    if not folders:
+        raise FormatError(path, "no archives.JOB and no words_text in this folder")
+    unique = UniqueIds()
+    for folder in folders:
+        yield from _read_archive(folder, unique)
+
+
+def _read_archive(folder: Path, unique: UniqueIds) -> Iterator[NbestList]:
+    text = plain_or_packed(folder / "words_text")
+    if text is None:
+        problem = "no words_text; make it with utils/int2sym.pl -f 2- words.txt < words > words_text"
+        raise FormatError(folder, problem)
+    costs = _cost_files(folder)
+    for utt_id, lines in read_groups(text, unique):
+        hyps = [_hypothesis(line, rank, costs, text) for rank, line in enumerate(lines, start=1)]
+        yield make_list(utt_id, hyps, None, Place(text, lines[0].line, utt_id))
+    for file in costs.values():
+        file.finish(text)
+
+
+def _hypothesis(line: KeyLine, rank: int, costs: dict[str, KeyedFile], text: Path) -> Hypothesis:
+    utt_id = line.key.rsplit("-", 1)[0]
+    scores = {}
+    for name, file in costs.items():
+        found = file.take(line.key)
+        if found is None:
+            problem = f"hypothesis {rank} has no score '{name}': key '{line.key}' of {text}:{line.line} is missing"
+            raise Place(file.path, utt_id=utt_id).score_error(problem)
+        place = Place(file.path, found[0], utt_id)
+        values = [text_score(value, name, rank, place) for value in found[1].split() or [""]]
+        scores[name] = -sum(values) + 0.0  # no -0.0
+    if "withlm" in scores and "nolm" in scores and "lm" not in scores:
+        scores["lm"] = scores.pop("withlm") - scores["nolm"]
+    return Hypothesis(tuple(line.rest.split()), scores)
+
+
+def _cost_files(folder: Path) -> dict[str, KeyedFile]:
+    """Score name -> file, for the files that are to be read."""
+    found = {file.name.removesuffix(".gz"): file for file in sorted(folder.glob("lmwt.*"))}
+    acoustic = plain_or_packed(folder / "acwt")
+    if acoustic:
+        found = {"acwt": acoustic, **found}
+    skipped = [name for name in found if _follows(name, found)]
+    if skipped:
+        remark(f"{folder}: not read, as they follow from the others: {', '.join(skipped)}")
+    files = {_score_name(name): KeyedFile(file) for name, file in found.items() if name not in skipped}
+    if not files:
+        raise Place(folder).score_error("no scores: neither acwt nor lmwt.* in this folder")
+    return files
+
+
+def _follows(name: str, found: Mapping[str, Path]) -> bool:
+    """Whether the costs in file `name` are the sum or a mixture of those in other files."""
+    if name == "lmwt.withlm":
+        return "lmwt.lmonly" in found and "lmwt.nolm" in found
+    return name.startswith("lmwt.interp.") or (name.endswith(".sum") and name.removesuffix(".sum") in found)
+
+
+def _score_name(file: str) -> str:
+    return _NAMES.get(file, file.removeprefix("lmwt.").removesuffix(".sum"))
+
+
+def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:
+    """Writes a folder with the one archive `archives.1`; the first list says which scores there are."""
+    count = 0
+    with atomic_folder(path) as temporary, ExitStack() as stack:
+        folder = temporary / "archives.1"
+        text = stack.enter_context(atomic_text(folder / "words_text"))
+        files: dict[str, IO[str]] = {}
+        for nbest in lists:
+            place = Place(path, utt_id=nbest.utt_id)
+            names = nbest.hyps[0].scores.keys()
+            if not count:
+                files = {name: stack.enter_context(atomic_text(folder / _file_name(name, path))) for name in names}
+            if names != files.keys() or not files:
+                raise place.score_error(f"scores {', '.join(names) or 'none'}, expected {', '.join(files) or 'some'}")
+            for rank, hyp in enumerate(nbest.hyps, start=1):
+                key = f"{nbest.utt_id}-{rank}"
+                text.write(f"{key} {join_words(hyp.words, place)}\n")
+                for name, file in files.items():
+                    file.write(f"{key} {-float(hyp.scores[name])!r}\n")
+            count += 1
+    return count
+
+
+def _file_name(name: str, path: Path) -> str:
+    file = _FILES.get(name, f"lmwt.{name}")
+    readable = _score_name(file) == name and not file.endswith(".gz") and file not in ("lmwt.withlm", "lmwt.interp")
+    if not readable or name.startswith("interp.") or name.split() != [name] or "/" in name:
+        raise RescoreError(f"{path}: a score cannot be called '{name}' in this format; call it otherwise")
+    return file

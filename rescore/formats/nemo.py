@@ -1,0 +1,110 @@
+"""The beams of NeMo's beam search: lines `text<TAB>score`, `n` of them an utterance, utterances in manifest order.
+
+The file has neither utterance ids nor a mark between utterances, so `n` must be given: `nemo:beams.tsv?n=10`.  With
+`&manifest=FILE`, NeMo's JSON lines, the id is `utt_id` or else the name of `audio_filepath` without folder and suffix,
+and the reference is `text`; without it the ids are `utt000001` and so on.  Ids and references are not written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from rescore.console import remark
+from rescore.errors import FormatError, UsageError
+from rescore.files import atomic_text, read_lines
+from rescore.formats.common import (
+    SCORE,
+    Place,
+    UniqueIds,
+    join_words,
+    make_list,
+    single_score,
+    text_score,
+    utterance_id,
+)
+from rescore.types import Hypothesis, NbestList, Words
+
+
+def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
+    """Reads `n` lines an utterance; `n` and `manifest` are options, `score` names the score."""
+    size = _size(path, options)
+    name = options.get("score", SCORE)
+    manifest = Path(options["manifest"]) if "manifest" in options else None
+    ids = _read_manifest(manifest) if manifest else _numbered_ids()
+    lines = read_lines(path)
+    count = 0
+    while group := list(itertools.islice(lines, size)):
+        utt_id, ref = next(ids, (None, None))
+        if utt_id is None:
+            raise FormatError(path, f"more than the {count} utterances of {manifest} at n={size}", line=group[0][0])
+        if len(group) < size:
+            problem = f"the last utterance has {len(group)} lines, expected n={size}; is n right?"
+            raise Place(path, group[-1][0], utt_id).format_error(problem)
+        places = [Place(path, number, utt_id) for number, _ in group]
+        hyps = [_hypothesis(group[k][1], name, k + 1, places[k]) for k in range(size)]
+        yield make_list(utt_id, hyps, ref, places[0])
+        count += 1
+    if not count:
+        raise FormatError(path, "empty file, expected text<TAB>score a line")
+    if manifest and next(ids, None):
+        raise FormatError(path, f"{count} utterances at n={size}, but {manifest} has more")
+
+
+def _size(path: Path, options: Mapping[str, str]) -> int:
+    text = options.get("n")
+    if text is None:
+        raise UsageError(f"{path}: the number of lines an utterance must be given: nemo:{path}?n=NUMBER")
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"{path}: n is '{text}', expected a number from 1")
+    return int(text)
+
+
+def _hypothesis(line: str, name: str, rank: int, place: Place) -> Hypothesis:
+    text, _, score = line.rpartition("\t")
+    if "\t" not in line:
+        raise place.score_error(f"hypothesis {rank} has no score, expected text<TAB>score")
+    return Hypothesis(tuple(text.split()), {name: text_score(score.strip(), name, rank, place)})
+
+
+def _numbered_ids() -> Iterator[tuple[str, Words | None]]:
+    for number in itertools.count(1):
+        yield f"utt{number:06d}", None
+
+
+def _read_manifest(path: Path) -> Iterator[tuple[str, Words | None]]:
+    unique = UniqueIds()
+    for number, line in read_lines(path):
+        place = Place(path, number)
+        try:
+            entry = json.loads(line)
+        except ValueError as error:
+            raise place.format_error(f"not JSON ({error}), expected a line of a NeMo manifest") from None
+        audio = entry.get("utt_id", entry.get("audio_filepath")) if isinstance(entry, dict) else None
+        if not isinstance(audio, str):
+            raise place.format_error("no 'utt_id' and no 'audio_filepath', expected a line of a NeMo manifest")
+        utt_id = utterance_id(audio if "utt_id" in entry else PurePosixPath(audio).stem, place)
+        unique.add(utt_id, place)
+        text = entry.get("text")
+        yield utt_id, tuple(text.split()) if isinstance(text, str) else None
+
+
+def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:
+    """Writes lists that all have the same number of hypotheses (`n`); see `single_score` for which score."""
+    if "manifest" in options:
+        raise UsageError(f"{path}: a manifest is read, not written; leave '&manifest=' out")
+    size = _size(path, options) if "n" in options else 0
+    count = 0
+    with atomic_text(path) as stream:
+        for nbest in lists:
+            place = Place(path, utt_id=nbest.utt_id)
+            size = size or len(nbest.hyps)
+            if len(nbest.hyps) != size:
+                raise place.format_error(f"{len(nbest.hyps)} hypotheses, expected {size} as NeMo's TSV has no gaps")
+            for hyp, score in zip(nbest.hyps, single_score(nbest, options, place), strict=True):
+                stream.write(f"{join_words(hyp.words, place)}\t{score!r}\n")
+            count += 1
+    remark(f"{path}: NeMo's TSV has no utterance ids; read it with ?n={size}")
+    return count

@@ -1,0 +1,60 @@
+"""Turning a recogniser's words into the form that references and LMs have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from rescore.errors import UsageError
+from rescore.types import Words
+
+
+@dataclass(frozen=True)
+class TextNormalizer:
+    """Splits words, deletes characters from them, and changes their case, in this order.
+
+    PocketSphinx, for one, needs `TextNormalizer(case="upper", delete=".", split="-")`: `u.s.-made` gives `US MADE`.
+
+    Args:
+      case: "upper", "lower", or None to leave it.
+      delete: characters to take out of words.
+      split: characters at which a word falls into several; they vanish.
+    Raises:
+      UsageError: another `case`, or a character that stands in both `delete` and `split`.
+    """
+
+    case: str | None = None
+    delete: str = ""
+    split: str = ""
+
+    def __post_init__(self) -> None:
+        if self.case not in (None, "upper", "lower"):
+            raise UsageError(f"unknown case '{self.case}'; there are: upper, lower")
+        both = set(self.delete) & set(self.split)
+        if both:
+            raise UsageError(f"'{''.join(sorted(both))}' is to be deleted and to be split at; choose one")
+
+    def __call__(self, word: str) -> Words:
+        """The words that `word` becomes; none if nothing is left of it."""
+        word = word.translate(self._table)
+        if self.case == "upper":
+            word = word.upper()
+        elif self.case == "lower":
+            word = word.lower()
+        return tuple(word.split())
+
+    def words(self, words: Iterable[str]) -> Words:
+        """The words that `words` become."""
+        if self.is_identity:
+            return tuple(words)
+        return self(" ".join(words))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether every word stays as it is."""
+        return self.case is None and not self.delete and not self.split
+
+    @cached_property
+    def _table(self) -> dict[int, str]:
+        return {ord(char): " " for char in self.split} | {ord(char): "" for char in self.delete}
