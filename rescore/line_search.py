@@ -42,14 +42,14 @@ class PaddedLists:
                 result += scale * column
         return result
 
-    def count(self, scales: np.ndarray) -> int:
-        """Errors of the hypotheses with the highest totals (the first of equals)."""
-        return int(self.chosen_errors(scales).sum())
-
-    def chosen_errors(self, scales: np.ndarray) -> np.ndarray:
-        """Errors of the chosen hypothesis of each utterance, int64 `(utterances,)`."""
-        best = self.totals(scales).argmax(axis=1)
+    def chosen_errors(self, totals: np.ndarray) -> np.ndarray:
+        """Errors of the hypothesis with the highest total (the first of equals) of each utterance, `(utterances,)`."""
+        best = totals.argmax(axis=1)
         return self.errors[np.arange(len(best)), best]
+
+    def count(self, scales: np.ndarray) -> int:
+        """Errors of all chosen hypotheses."""
+        return int(self.chosen_errors(self.totals(scales)).sum())
 
 
 @dataclass

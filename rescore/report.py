@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,15 +12,13 @@ import numpy as np
 
 from rescore import __version__
 from rescore.combine import NBEST_FILE, SCORES_FILE
-from rescore.errors import FormatError, ScoreError, UsageError
+from rescore.errors import ScoreError, UsageError
 from rescore.files import atomic_text, read_kaldi_text
-from rescore.formats import read_nbest
+from rescore.formats import FORMATS, read_nbest
 from rescore.significance import bootstrap_wer, error_positions, mapsswe
 from rescore.tune import file_identity
 from rescore.types import NbestList, Words
 from rescore.wer import ErrorCounts, best_of_list, check_same_utterances, utterance_errors
-
-NBEST_SUFFIXES = (".jsonl", ".json", ".tsv", ".nbest")
 
 
 @dataclass
@@ -91,17 +88,14 @@ def read_system(name: str, spec: str, refs: Mapping[str, Words]) -> System:
 def _nbest_source(spec: str) -> Iterator[NbestList] | None:
     """The lists that `spec` names, or None if it is a file of Kaldi text."""
     path = Path(spec)
-    if path.is_dir():
-        for file in (NBEST_FILE, SCORES_FILE):
-            if (path / file).is_file():
-                return read_nbest(f"jsonl:{path / file}")
+    for file in (NBEST_FILE, SCORES_FILE):
+        if (path / file).is_file():
+            return read_nbest(f"jsonl:{path / file}")
+    name = path.name.partition("?")[0].removesuffix(".gz").removesuffix(".xz")
+    suffixes = tuple(suffix for entry in FORMATS.values() for suffix in entry.suffixes)
+    if path.is_dir() or spec.partition(":")[0] in FORMATS or name.endswith(suffixes):
         return read_nbest(spec)
-    if not path.exists() and re.match(r"[A-Za-z][\w-]*:", spec):
-        return read_nbest(spec)
-    if not path.exists():
-        raise FormatError(path, "no such file or folder")
-    plain = path.name.removesuffix(".gz").removesuffix(".xz")
-    return read_nbest(spec) if plain.endswith(NBEST_SUFFIXES) else None
+    return None
 
 
 def compare_systems(

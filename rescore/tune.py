@@ -17,7 +17,7 @@ from rescore.combine import SCORES_FILE, WORDS_COLUMN, read_scores
 from rescore.console import progress, remark
 from rescore.errors import UsageError, WeightsError
 from rescore.files import read_kaldi_text
-from rescore.line_search import PaddedLists, error_steps
+from rescore.line_search import PaddedLists, Steps, error_steps
 from rescore.table import ScoreTable, build_table
 from rescore.types import Weights
 
@@ -43,12 +43,12 @@ class Problem:
 
 
 @dataclass
-class Tuned:
-    """Result of a search: scales `(columns,)`, their errors, and the mean log width of the flat region in units."""
+class Place:
+    """A point of the search: scales `(columns,)`, totals `(utterances, hyps)`, and the errors of the 1-best."""
 
     scales: np.ndarray
+    totals: np.ndarray
     errors: int
-    flatness: float
 
 
 def tune_folder(
@@ -99,7 +99,7 @@ def tune_table(
     scales = choose_fixed(table.names, fixed or {})
     problem = make_problem(table, scales)
     found = search(problem, np.random.default_rng(seed), restarts, show=True)
-    found.scales = rounded(problem.lists, found.scales, found.errors)
+    found = place_at(problem, rounded(problem.lists, found))
     words = table.total_words
     constant = [name for k, name in enumerate(table.names) if name not in scales and k not in problem.free]
     if constant:
@@ -150,16 +150,21 @@ def make_problem(table: ScoreTable, fixed: Mapping[str, float]) -> Problem:
     return Problem(PaddedLists(table), free, start, unit, low=np.where(signed, -LIMIT * unit, 0.0), high=LIMIT * unit)
 
 
-def search(problem: Problem, rng: np.random.Generator, restarts: int, show: bool = False) -> Tuned:
+def search(problem: Problem, rng: np.random.Generator, restarts: int, show: bool = False) -> Place:
     """Descends from every starting point; of the best results takes the one in the widest flat region."""
     if not len(problem.free):
-        return Tuned(problem.start, problem.lists.count(problem.start), 0.0)
+        return place_at(problem, problem.start)
     starts = starting_points(problem, rng, restarts)
     results = [descend(problem, start, rng) for start in (progress(starts, "tuning") if show else starts)]
     fewest = min(result.errors for result in results)
-    finalists = [result for result in results if result.errors == fewest]
-    centred = [centre(problem, result, rng) for result in finalists]
-    return min(centred, key=lambda result: (result.errors, -result.flatness))
+    centred = [centre(problem, result, rng) for result in results if result.errors == fewest]
+    return min(centred, key=lambda result: (result.errors, -flatness(problem, result)))
+
+
+def place_at(problem: Problem, scales: np.ndarray) -> Place:
+    """Counts the errors at some scales."""
+    totals = problem.lists.totals(scales)
+    return Place(scales, totals, int(problem.lists.chosen_errors(totals).sum()))
 
 
 def starting_points(problem: Problem, rng: np.random.Generator, restarts: int) -> list[np.ndarray]:
@@ -187,13 +192,16 @@ def at_units(problem: Problem, point: np.ndarray) -> np.ndarray:
     return scales
 
 
+def axis(problem: Problem, column: int) -> np.ndarray:
+    """The direction along one column, one unit long."""
+    along = np.zeros(len(problem.start))
+    along[column] = problem.unit[column]
+    return along
+
+
 def directions(problem: Problem, scales: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
     """Every free column, all free columns together, and as many random directions; in random order."""
-    result = []
-    for k in problem.free:
-        along = np.zeros(len(scales))
-        along[k] = problem.unit[k]
-        result.append(along)
+    result = [axis(problem, k) for k in problem.free]
     if len(problem.free) > 1:
         result.append(scales - problem.start)
         for _ in problem.free:
@@ -201,84 +209,73 @@ def directions(problem: Problem, scales: np.ndarray, rng: np.random.Generator) -
     return [result[i] for i in rng.permutation(len(result)) if result[i].any()]
 
 
-def reach(problem: Problem, scales: np.ndarray, along: np.ndarray) -> tuple[float, float]:
-    """How far `scales + t * along` stays within the limits; `low <= 0 <= high`."""
+def steps_along(problem: Problem, place: Place, along: np.ndarray) -> Steps:
+    """Errors at `place.scales + t * along` for all `t` within the limits of the scales."""
     moves = along != 0
-    ends = np.stack([problem.low - scales, problem.high - scales])[:, moves] / along[moves]
-    return min(0.0, float(ends.min(axis=0).max())), max(0.0, float(ends.max(axis=0).min()))
+    ends = np.stack([problem.low - place.scales, problem.high - place.scales])[:, moves] / along[moves]
+    low, high = min(0.0, float(ends.min(axis=0).max())), max(0.0, float(ends.max(axis=0).min()))
+    if low == high:
+        return Steps(np.array([low, high]), np.array([place.errors]))
+    return error_steps(place.totals, problem.lists.totals(along), problem.lists.errors, low, high)
 
 
-def descend(problem: Problem, start: np.ndarray, rng: np.random.Generator, most_rounds: int = 20) -> Tuned:
+def move(problem: Problem, place: Place, along: np.ndarray, step: float) -> Place:
+    """The place a step away, or the same one if rounding or ties make the true count there worse."""
+    scales = np.clip(place.scales + step * along, problem.low, problem.high)
+    moved = place_at(problem, np.where(along != 0, scales, place.scales))
+    return moved if moved.errors <= place.errors else place
+
+
+def descend(problem: Problem, start: np.ndarray, rng: np.random.Generator, most_rounds: int = 20) -> Place:
     """Line searches along all directions until two rounds bring nothing; moves to the middle of equal regions too."""
-    scales, errors, idle = start, problem.lists.count(start), 0
+    place, idle = place_at(problem, start), 0
     for _ in range(most_rounds):
-        before = errors
-        for along in directions(problem, scales, rng):
-            low, high = reach(problem, scales, along)
-            if not low < high:
-                continue
-            base, slope = problem.lists.totals(scales), problem.lists.totals(along)
-            fewest, begin, end = error_steps(base, slope, problem.lists.errors, low, high).best()
-            if fewest <= errors:
-                scales, errors = _moved(problem, scales, errors, along, 0.5 * (begin + end))
-        idle = idle + 1 if errors == before else 0
+        before = place.errors
+        for along in directions(problem, place.scales, rng):
+            fewest, begin, end = steps_along(problem, place, along).best()
+            if fewest <= place.errors:
+                place = move(problem, place, along, 0.5 * (begin + end))
+        idle = idle + 1 if place.errors == before else 0
         if idle == 2:
             break
-    return Tuned(scales, errors, 0.0)
+    return place
 
 
-def _moved(problem: Problem, scales: np.ndarray, errors: int, along: np.ndarray, step: float) -> tuple[np.ndarray, int]:
-    """The step, unless rounding or ties make its true count worse than what we have."""
-    moved = np.clip(scales + step * along, problem.low, problem.high)
-    moved[along == 0] = scales[along == 0]
-    count = problem.lists.count(moved)
-    return (moved, count) if count <= errors else (scales, errors)
-
-
-def centre(problem: Problem, result: Tuned, rng: np.random.Generator, rounds: int = 5) -> Tuned:
+def centre(problem: Problem, place: Place, rng: np.random.Generator, rounds: int = 5) -> Place:
     """Moves to the middle of the flat region around a result, along one direction after another."""
-    scales, errors = result.scales, result.errors
     for _ in range(rounds):
-        for along in directions(problem, scales, rng):
-            begin, end = region_along(problem, scales, along, errors)
-            scales, errors = _moved(problem, scales, errors, along, 0.5 * (begin + end))
+        for along in directions(problem, place.scales, rng):
+            begin, end = steps_along(problem, place, along).region(0.0, place.errors)
+            place = move(problem, place, along, 0.5 * (begin + end))
+    return place
+
+
+def flatness(problem: Problem, place: Place) -> float:
+    """Mean logarithm of the widths of the flat region along the free columns, in their units."""
     widths = []
     for k in problem.free:
-        along = np.zeros(len(scales))
-        along[k] = problem.unit[k]
-        begin, end = region_along(problem, scales, along, errors)
+        begin, end = steps_along(problem, place, axis(problem, k)).region(0.0, place.errors)
         widths.append(math.log(max(end - begin, 1e-12)))
-    return Tuned(scales, errors, float(np.mean(widths)))
+    return float(np.mean(widths))
 
 
-def region_along(problem: Problem, scales: np.ndarray, along: np.ndarray, most: float) -> tuple[float, float]:
-    """The stretch of `t` around 0 on which `scales + t * along` makes no more than `most` errors."""
-    low, high = reach(problem, scales, along)
-    if not low < high:
-        return 0.0, 0.0
-    base, slope = problem.lists.totals(scales), problem.lists.totals(along)
-    return error_steps(base, slope, problem.lists.errors, low, high).region(0.0, most)
-
-
-def rounded(lists: PaddedLists, scales: np.ndarray, errors: int) -> np.ndarray:
+def rounded(lists: PaddedLists, place: Place) -> np.ndarray:
     """The scales with as few digits (three at least) as leave the errors as they are."""
     for digits in (3, 4, 6, 9):
-        short = np.array([float(f"{scale:.{digits}g}") for scale in scales])
-        if lists.count(short) == errors:
+        short = np.array([float(f"{scale:.{digits}g}") for scale in place.scales])
+        if lists.count(short) == place.errors:
             return short
-    return scales
+    return place.scales
 
 
-def flat_regions(problem: Problem, found: Tuned, names: list[str], words: int) -> dict[str, dict[str, list[float]]]:
+def flat_regions(problem: Problem, found: Place, names: list[str], words: int) -> dict[str, dict[str, list[float]]]:
     """For each free scale, the interval with the fewest errors and that within 0.1 % absolute, the others held."""
     regions = {}
     for k in problem.free:
-        along = np.zeros(len(names))
-        along[k] = problem.unit[k]
+        steps = steps_along(problem, found, axis(problem, k))
         intervals = {}
         for title, most in (("same", found.errors), ("within_0.1", found.errors + SLACK * words)):
-            begin, end = region_along(problem, found.scales, along, most)
-            ends = (found.scales[k] + begin * along[k], found.scales[k] + end * along[k])
+            ends = (found.scales[k] + t * problem.unit[k] for t in steps.region(0.0, most))
             intervals[title] = [float(f"{value:.4g}") for value in ends]
         regions[names[k]] = intervals
     return regions
