@@ -1,0 +1,114 @@
+"""ARPA files: writing an estimated model, and the vocabulary of a model file."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import mmap
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from lm_zoo.errors import ModelError
+from lm_zoo.kneser_ney import KneserNeyModel
+
+CHUNK = 1 << 16  # lines formatted at a time
+BINARY_MAGIC = b"mmap lm http://kheafield.com/code format version 5\n\0"
+BINARY_HEADER = 88  # where the parameters start, after the magic bytes and test values; lm/binary_format.cc of KenLM
+
+
+def write_arpa(model: KneserNeyModel, path: str | Path) -> None:
+    """Writes a model as ARPA text, compressed if `path` ends in `.gz`; appears under `path` only when complete.
+
+    Probabilities and back-offs are log10, as the format has it, in 7 significant digits.
+    """
+    words = np.array(model.words, dtype=object)
+    with _atomic_text(Path(path)) as stream:
+        stream.write("\\data\\\n")
+        for n, table in enumerate(model.tables, start=1):
+            stream.write(f"ngram {n}={len(table.kept)}\n")
+        for n in range(1, model.order + 1):
+            stream.write(f"\n\\{n}-grams:\n")
+            for lines in _lines(model, words, n):
+                stream.write(lines)
+        stream.write("\n\\end\\\n")
+
+
+def _lines(model: KneserNeyModel, words: np.ndarray, order: int) -> Iterator[str]:
+    table = model.tables[order - 1]
+    template = "%.7g\t" + " ".join(["%s"] * order) + ("\n" if table.backoff is None else "\t%.7g\n")
+    for start in range(0, len(table.kept), CHUNK):
+        part = slice(start, start + CHUNK)
+        columns = [table.log_prob[part].tolist()]
+        columns += [words[ids].tolist() for ids in model.word_ids(order, table.kept[part]).T]
+        if table.backoff is not None:
+            columns.append(table.backoff[part].tolist())
+        yield "".join(map(template.__mod__, zip(*columns)))
+
+
+@contextmanager
+def _atomic_text(path: Path) -> Iterator[IO[str]]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as raw:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
+                    with io.TextIOWrapper(packed, encoding="utf-8") as stream:
+                        yield stream
+            else:
+                with io.TextIOWrapper(raw, encoding="utf-8") as stream:
+                    yield stream
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """The unigrams of an ARPA file (also `.gz`), or the words of a KenLM binary file, in the file's order.
+
+    Raises:
+      ModelError: neither format, damaged, or a binary file that was built without its words.
+    """
+    try:
+        with open(path, "rb") as stream:
+            if stream.read(len(BINARY_MAGIC)) == BINARY_MAGIC:
+                return _binary_words(path)
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8") as text:
+            return _arpa_words(path, text)
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise ModelError(f"{path}: cannot read the vocabulary ({error})") from None
+
+
+def _arpa_words(path: Path, text: IO[str]) -> list[str]:
+    words: list[str] = []
+    section = ""
+    for line in text:
+        if line.startswith("\\"):
+            if section == "\\1-grams:":
+                return words
+            section = line.strip()
+        elif section == "\\1-grams:" and line.strip():
+            words.append(line.split("\t")[1].strip())
+    raise ModelError(f"{path}: found no complete section \\1-grams:, expected an ARPA file")
+
+
+def _binary_words(path: Path) -> list[str]:
+    """The words stand at the end of the file, `<unk>` first, each ended by a zero byte."""
+    first = b"<unk>\0"
+    with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        header = struct.unpack_from("<BxxxfiBxxxI", data, BINARY_HEADER)
+        count, has_words = struct.unpack_from("<Q", data, BINARY_HEADER + 20)[0], header[3]
+        start = data.rfind(first)
+        if not has_words or start < 0:
+            raise ModelError(f"{path}: a KenLM binary file without its words; build it with them, or give the ARPA file")
+        words = data[start:].decode("utf-8").split("\0")[:-1]
+    if len(words) < count:
+        raise ModelError(f"{path}: found {len(words)} words, the header says {count}; the file is damaged")
+    return words

@@ -1,0 +1,168 @@
+"""Post-norm Transformer layers (Vaswani et al. 2017; TransfoRNN paper, Eqs. 5-9) and the fused output loss.
+
+Every layer runs in two ways that agree: `forward` over whole padded sentences, and `step` over one new token of many
+tree nodes with cached keys and values.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class CausalSelfAttention(nn.Module):
+    """Multi-head self-attention in which position t sees positions <= t (Eq. 5)."""
+
+    def __init__(self, dim: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        if dim % heads:
+            raise ValueError(f"dim {dim} is not a multiple of heads {heads}")
+        self.heads = heads
+        self.in_proj = nn.Linear(dim, 3 * dim)
+        self.out_proj = nn.Linear(dim, dim)
+        self.dropout = dropout
+
+    def _split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(batch, time, dim) -> queries, keys, values, each (batch, heads, time, dim / heads)."""
+        batch, time, dim = x.shape
+        parts = self.in_proj(x).view(batch, time, 3, self.heads, dim // self.heads)
+        queries, keys, values = parts.permute(2, 0, 3, 1, 4)
+        return queries, keys, values
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, time, dim) -> (batch, time, dim)."""
+        queries, keys, values = self._split(x)
+        mixed = causal_attention(queries, keys, values, self.dropout if self.training else 0.0)
+        return self.out_proj(mixed.transpose(1, 2).flatten(2))
+
+    def step(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
+        """One new token a node: x (nodes, dim), cache (nodes, 2, heads, time, dim / heads) of its ancestors.
+
+        Returns the output (nodes, dim) and the cache with the new token's key and value appended.
+        """
+        queries, keys, values = self._split(x.unsqueeze(1))
+        cache = torch.cat([cache, torch.stack([keys, values], dim=1)], dim=3)
+        weights = torch.matmul(queries, cache[:, 0].transpose(2, 3)) / math.sqrt(queries.shape[-1])
+        mixed = torch.matmul(weights.softmax(dim=-1), cache[:, 1])
+        return self.out_proj(mixed.flatten(1)), cache
+
+
+def causal_attention(queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
+    """Scaled dot-product attention under a causal mask; tensors (batch, heads, time, dim).
+
+    On the CPU written out: for sentences (some tens of tokens) that is faster than torch's fused kernel.
+    """
+    if queries.is_cuda and hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout, is_causal=True)
+    time = queries.shape[2]
+    scores = torch.matmul(queries, keys.transpose(2, 3)) / math.sqrt(queries.shape[-1])
+    future = torch.full((time, time), float("-inf"), device=scores.device).triu(1)
+    weights = F.dropout((scores + future.to(scores.dtype)).softmax(dim=-1), dropout)
+    return torch.matmul(weights.to(values.dtype), values)
+
+
+class TransformerLayer(nn.Module):
+    """Self-attention and feed-forward, each with a residual connection followed by LayerNorm (Eqs. 7-9)."""
+
+    def __init__(self, dim: int, heads: int, feedforward: int, dropout: float, activation: str = "relu") -> None:
+        super().__init__()
+        self.attention = CausalSelfAttention(dim, heads, dropout)
+        self.norm1 = nn.LayerNorm(dim)
+        self.linear1 = nn.Linear(dim, feedforward)
+        self.linear2 = nn.Linear(feedforward, dim)
+        self.norm2 = nn.LayerNorm(dim)
+        self.dropout = nn.Dropout(dropout)
+        self.activation = {"relu": F.relu, "gelu": F.gelu}[activation]
+
+    def _rest(self, x: Tensor, attended: Tensor) -> Tensor:
+        x = self.norm1(x + self.dropout(attended))
+        return self.norm2(x + self.dropout(self.linear2(self.dropout(self.activation(self.linear1(x))))))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._rest(x, self.attention(x))
+
+    def step(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
+        attended, cache = self.attention.step(x, cache)
+        return self._rest(x, attended), cache
+
+
+class InputEmbedding(nn.Module):
+    """Token embedding times sqrt(dim), plus sinusoidal positions if asked for (Eq. 6)."""
+
+    def __init__(self, vocab_size: int, dim: int, positions: bool, dropout: float) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, dim)
+        nn.init.normal_(self.embedding.weight, std=dim**-0.5)
+        self.positions = positions
+        self.dropout = nn.Dropout(dropout)
+        self.scale = math.sqrt(dim)
+
+    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
+        """int64 (batch, time), the first token at position `start` -> (batch, time, dim)."""
+        x = self.embedding(tokens) * self.scale
+        if self.positions:
+            x = x + sinusoids(start, tokens.shape[1], x.shape[-1]).to(x)
+        return self.dropout(x)
+
+
+def sinusoids(start: int, time: int, dim: int) -> Tensor:
+    """Sinusoidal position codes of positions `start ... start + time - 1`, (time, dim)."""
+    rates = torch.exp(torch.arange(0, dim, 2).float() * (-math.log(10000.0) / dim))
+    angles = torch.arange(start, start + time).float().unsqueeze(1) * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :dim]
+
+
+class Output(nn.Module):
+    """The softmax layer: logits = x W^T + b, with W shared with the input embedding or its own."""
+
+    def __init__(self, vocab_size: int, dim: int, tied_to: nn.Embedding | None) -> None:
+        super().__init__()
+        if tied_to is None:
+            self.weight = nn.Parameter(torch.empty(vocab_size, dim).normal_(std=dim**-0.5))
+        else:
+            self.weight = tied_to.weight
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., dim) -> log-probabilities (..., vocab), float32."""
+        return F.linear(x, self.weight, self.bias).float().log_softmax(dim=-1)
+
+
+class FusedCrossEntropy(torch.autograd.Function):
+    """Summed cross-entropy of the softmax layer, its gradients taken chunk by chunk in the forward pass.
+
+    No (rows, vocab) matrix is kept: memory is one chunk of logits.  Equal to
+    `F.cross_entropy(F.linear(x, weight, bias), targets, reduction="sum")`.
+    """
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype, chunk: int = 512
+    ) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            matrix, inputs = weight.detach().to(dtype), x.detach().to(dtype)
+            grad_x, grad_weight = torch.empty_like(inputs), torch.zeros_like(weight)
+            grad_bias, loss = torch.zeros_like(bias), torch.zeros((), device=x.device)
+            for start in range(0, len(inputs), chunk):
+                rows = inputs[start : start + chunk]
+                target = targets[start : start + chunk].unsqueeze(1)
+                logits = torch.mm(rows, matrix.t()).float().add_(bias)
+                normaliser = logits.logsumexp(dim=1, keepdim=True)
+                loss += (normaliser - logits.gather(1, target)).sum()
+                slope = logits.sub_(normaliser).exp_()
+                slope.scatter_add_(1, target, torch.full_like(normaliser, -1.0))
+                grad_bias += slope.sum(0)
+                slope = slope.to(dtype)
+                grad_x[start : start + chunk] = torch.mm(slope, matrix)
+                grad_weight += torch.mm(slope.t(), rows)
+        ctx.save_for_backward(grad_x.to(x.dtype), grad_weight, grad_bias)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        grad_x, grad_weight, grad_bias = ctx.saved_tensors
+        return grad_x * grad, grad_weight * grad, grad_bias * grad, None, None, None

@@ -1,0 +1,49 @@
+"""The LSTM LM: TransfoRNN with its Transformer layers unplugged (TransfoRNN paper, Table 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lm_zoo.base import Vocabulary
+from lm_zoo.layers import InputEmbedding, Output
+from lm_zoo.neural import NeuralLM, State
+
+
+@dataclass
+class LSTMConfig:
+    """Defaults are those of Table 1 (two layers, d = 512)."""
+
+    dim: int = 512
+    rnn_layers: int = 2
+    tied: bool = True
+    dropout: float = 0.1
+
+
+class LSTM(NeuralLM):
+    """See the module's description."""
+
+    Config = LSTMConfig
+
+    def __init__(self, vocab: Vocabulary, config: LSTMConfig) -> None:
+        super().__init__(vocab, config)
+        c = config
+        self.input = InputEmbedding(len(vocab), c.dim, positions=False, dropout=c.dropout)
+        between = c.dropout if c.rnn_layers > 1 else 0.0
+        self.rnn = nn.LSTM(c.dim, c.dim, c.rnn_layers, batch_first=True, dropout=between)
+        self.dropout = nn.Dropout(c.dropout)
+        self.output = Output(len(vocab), c.dim, self.input.embedding if c.tied else None)
+
+    def hidden(self, inputs: Tensor) -> Tensor:
+        return self.dropout(self.rnn(self.input(inputs))[0])
+
+    def initial_state(self) -> State:
+        zeros = torch.zeros(1, self.config.rnn_layers, self.config.dim, device=self.device)
+        return State(0, (zeros, zeros))
+
+    def step_hidden(self, state: State, tokens: Tensor) -> tuple[State, Tensor]:
+        h, c = (tensor.transpose(0, 1).contiguous() for tensor in state.memory)
+        x, (h, c) = self.rnn(self.input(tokens.unsqueeze(1)), (h, c))
+        return State(state.time + 1, (h.transpose(0, 1), c.transpose(0, 1))), x.squeeze(1)

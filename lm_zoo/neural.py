@@ -1,0 +1,94 @@
+"""What the neural LMs of the zoo share: scoring, stepping and the training loss on top of hidden vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lm_zoo.base import Vocabulary
+from lm_zoo.layers import FusedCrossEntropy, Output
+
+
+@dataclass
+class State:
+    """The memory of tree nodes that have all read `time` tokens (begin of sentence included).
+
+    Attributes:
+      time: tokens read.
+      memory: tensors whose first dimension is the node.
+    """
+
+    time: int
+    memory: tuple[Tensor, ...]
+
+    def select(self, nodes: Tensor) -> State:
+        """The state of the given nodes, int64 `(nodes,)`, repeats allowed."""
+        return replace(self, memory=tuple(tensor.index_select(0, nodes) for tensor in self.memory))
+
+
+class NeuralLM(nn.Module):
+    """Base of the neural LMs.  A subclass gives `hidden`, `initial_state` and `step_hidden`, and sets `output`."""
+
+    output: Output
+
+    def __init__(self, vocab: Vocabulary, config: Any) -> None:
+        super().__init__()
+        self.vocab = vocab
+        self.config = config
+
+    @property
+    def device(self) -> torch.device:
+        return self.output.bias.device
+
+    def hidden(self, inputs: Tensor) -> Tensor:
+        """int64 `(batch, time)`, begin of sentence first -> `(batch, time, dim)`: what predicts the next token."""
+        raise NotImplementedError
+
+    def initial_state(self) -> State:
+        raise NotImplementedError
+
+    def step_hidden(self, state: State, tokens: Tensor) -> tuple[State, Tensor]:
+        """One token a node: `state` of `nodes` nodes, tokens `(nodes,)` -> new state and hidden `(nodes, dim)`."""
+        raise NotImplementedError
+
+    def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """See `LanguageModel.score`."""
+        tokens, lengths = tokens.to(self.device), lengths.to(self.device)
+        begin = torch.full((len(tokens), 1), self.vocab.bos, dtype=torch.long, device=self.device)
+        targets = torch.cat([tokens, begin], dim=1)
+        place = torch.arange(targets.shape[1], device=self.device)
+        targets = torch.where(place == lengths.unsqueeze(1), torch.full_like(targets, self.vocab.eos), targets)
+        inside = place <= lengths.unsqueeze(1)
+        hidden = self.hidden(torch.cat([begin, tokens], dim=1))[inside]
+        scores = torch.zeros(targets.shape, device=self.device)
+        scores[inside] = _target_scores(self.output, hidden, targets[inside])
+        return scores
+
+    def step(self, state: State, parents: Tensor, tokens: Tensor) -> tuple[State, Tensor]:
+        """See `LanguageModel.step`."""
+        state, hidden = self.step_hidden(state.select(parents.to(self.device)), tokens.to(self.device))
+        return state, self.output(hidden)
+
+    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Training loss: summed natural-log cross-entropy of `targets` (batch, time), where >= 0."""
+        dtype = torch.float32
+        if torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled():
+            dtype = torch.bfloat16
+        inside = targets >= 0
+        hidden = self.hidden(inputs)[inside]
+        targets = targets[inside]
+        if not torch.is_grad_enabled():
+            return -_target_scores(self.output, hidden, targets).sum()
+        return FusedCrossEntropy.apply(hidden, self.output.weight, self.output.bias, targets, dtype)
+
+
+def _target_scores(output: Output, hidden: Tensor, targets: Tensor, chunk: int = 2048) -> Tensor:
+    """Log-probabilities of the targets `(rows,)` without keeping a (rows, vocab) matrix."""
+    parts = [
+        output(hidden[start : start + chunk]).gather(1, targets[start : start + chunk].unsqueeze(1)).squeeze(1)
+        for start in range(0, len(hidden), chunk)
+    ]
+    return torch.cat(parts)

@@ -1,0 +1,130 @@
+"""From text files to a trained model folder: vocabulary, tokens, training loop."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lm_zoo.base import Vocabulary, check_case
+from lm_zoo.batches import TokenText, split_long, tokenize
+from lm_zoo.errors import ModelError
+from lm_zoo.registry import find, load_vocabulary, read_config
+from lm_zoo.text import read_sentences
+from lm_zoo.tokenizer import build_pieces, build_words, count_words
+from lm_zoo.train import Progress, TrainConfig, train
+
+Remark = Callable[[str], None]
+
+
+@dataclass
+class TextRecipe:
+    """Where the text comes from and how it is tokenised.
+
+    Attributes:
+      texts, valid: text specs as of `lm_zoo.text.read_sentences`.
+      tokens: "bpe", "unigram" or "word".
+      vocab_size: tokens of the vocabulary (None: 5000 pieces, or all words).
+      vocab: name or folder of an LM whose vocabulary is taken instead.
+      longest: sentences of more tokens are cut.
+    """
+
+    texts: list[str]
+    valid: str
+    tokens: str = "bpe"
+    vocab_size: int | None = None
+    vocab: str | None = None
+    longest: int = 256
+
+
+def run(
+    kind: str,
+    settings: dict[str, Any],
+    recipe: TextRecipe,
+    options: dict[str, Any],
+    out: str,
+    device: str,
+    remark: Remark,
+) -> Progress:
+    """Trains, or continues, the run in the folder `out`."""
+    folder, config = Path(out), train_config(options)
+    vocab = make_vocabulary(recipe, folder, remark)
+    train_text = _tokenise(vocab, recipe.texts, recipe.longest, remark)
+    valid_text = _tokenise(vocab, [recipe.valid], recipe.longest, remark)
+    info = {"data": [os.path.basename(text) for text in recipe.texts], "training": dataclasses.asdict(config)}
+    return train(kind, settings, vocab, train_text, valid_text, folder, config, info, _reporter(remark), device)
+
+
+def train_config(options: dict[str, Any]) -> TrainConfig:
+    """A TrainConfig from named values.
+
+    Raises:
+      ModelError: an unknown name, or a value of the wrong type; lists the known ones.
+    """
+    known = {field.name: field for field in dataclasses.fields(TrainConfig)}
+    for name, value in options.items():
+        if name not in known:
+            raise ModelError(f"training has no setting '{name}'; it has: {', '.join(known)}")
+        default = known[name].default
+        if not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
+            raise ModelError(f"training setting '{name}' is {value!r}, expected something like {default!r}")
+    return TrainConfig(**options)
+
+
+def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabulary:
+    """The run's own vocabulary if it has one already, another LM's, or a new one from the training text."""
+    if (folder / "vocab" / "case").exists():
+        return load_vocabulary(folder / "vocab", (folder / "vocab" / "case").read_text().strip())
+    vocab: Vocabulary
+    if recipe.vocab is not None:
+        source = find(recipe.vocab)
+        vocab = load_vocabulary(source, read_config(source).get("case", "mixed"))
+    else:
+        remark("counting words")
+        counts = count_words(_sentences(recipe.texts))
+        if recipe.tokens == "word":
+            vocab = build_words(counts, recipe.vocab_size)
+        else:
+            vocab = build_pieces(counts, recipe.vocab_size or 5000, recipe.tokens)
+    (folder / "vocab").mkdir(parents=True, exist_ok=True)
+    vocab.save(folder / "vocab")
+    (folder / "vocab" / "case").write_text(vocab.case + "\n")
+    return vocab
+
+
+def _sentences(texts: list[str]) -> Iterator[list[str]]:
+    return itertools.chain.from_iterable(read_sentences(text) for text in texts)
+
+
+def _tokenise(vocab: Vocabulary, texts: list[str], longest: int, remark: Remark) -> TokenText:
+    def checked() -> Iterator[list[str]]:
+        for number, words in enumerate(_sentences(texts), start=1):
+            if number <= 1000:
+                check_case(vocab, words, f"{texts[0]}, sentence {number}")
+            yield words
+
+    text, cut = split_long(tokenize(vocab, checked()), longest)
+    names = ", ".join(os.path.basename(name) for name in texts)
+    remark(
+        f"{names}: {len(text.offsets) - 1} sentences, {text.words} words, {len(text.tokens)} tokens, "
+        f"{text.unknown} unknown, {cut} sentences of more than {longest} tokens cut"
+    )
+    return text
+
+
+def _reporter(remark: Remark) -> Callable[[dict[str, Any]], None]:
+    def report(record: dict[str, Any]) -> None:
+        if "valid_loss" in record:
+            remark(f"step {record['step']}  valid ppl a token {math.exp(record['valid_loss']):.3f}")
+        else:
+            remark(
+                f"step {record['step']}  loss {record['loss']:.4f}  lr {record['lr']:.2e}  "
+                f"{record['tokens_per_s']:.0f} tokens/s"
+            )
+
+    return report

@@ -1,0 +1,180 @@
+"""Names of the zoo's LMs, and model folders: `config.json`, `model.safetensors`, the vocabulary's file, `README.md`."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from lm_zoo.base import Vocabulary, load_vocabulary
+from lm_zoo.errors import ModelError, VocabError
+
+KINDS = {
+    "transfornn": ("lm_zoo.transfornn", "TransfoRNN", "Transformer layers, then LSTM layers"),
+    "transformer": ("lm_zoo.transformer", "Transformer", "post-norm causal Transformer"),
+    "lstm": ("lm_zoo.lstm", "LSTM", "stacked LSTM"),
+    "ngram": ("lm_zoo.ngram", "NgramLM", "back-off n-gram, ARPA or KenLM binary"),
+}
+PRETRAINED = Path(__file__).parent / "pretrained"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+NGRAM_FILES = (".arpa", ".arpa.gz", ".bin", ".binary", ".klm", ".mmap")
+
+
+def model_class(kind: str) -> Any:
+    """The class of a kind of LM.
+
+    Raises:
+      ModelError: an unknown kind; the message lists the known ones.
+    """
+    if kind not in KINDS:
+        raise ModelError(f"no kind of LM is called '{kind}'; there are: {', '.join(sorted(KINDS))}")
+    module, name, _ = KINDS[kind]
+    return getattr(importlib.import_module(module), name)
+
+
+def pretrained() -> dict[str, Path]:
+    """Name -> folder of the trained models that ship with the package."""
+    return {folder.parent.name: folder.parent for folder in sorted(PRETRAINED.glob(f"*/{CONFIG}"))}
+
+
+def find(name: str) -> Path:
+    """The model folder (or n-gram file) that a name or path means.
+
+    Raises:
+      ModelError: neither a shipped model nor a model folder nor an n-gram file; lists the shipped ones.
+    """
+    path = Path(name)
+    if (path / CONFIG).is_file() or (path.is_file() and path.name.endswith(NGRAM_FILES)):
+        return path
+    shipped = pretrained()
+    if name in shipped:
+        return shipped[name]
+    if path.is_dir():
+        raise ModelError(f"{name}: not a model folder, it has no {CONFIG}; such folders are written by: rescore train-lm")
+    if path.is_file():
+        raise ModelError(f"{name}: not an n-gram file; expected a name that ends in {', '.join(NGRAM_FILES)}")
+    raise ModelError(
+        f"no LM is called '{name}' and there is no such folder or file; shipped are: {', '.join(shipped) or 'none'}; "
+        "a model folder or an n-gram file (.arpa, .arpa.gz, .bin) can be given by its path"
+    )
+
+
+def load(name: str) -> Any:
+    """Loads an LM by name, model folder or n-gram file, in evaluation mode on the CPU."""
+    path = find(name)
+    if path.is_file():
+        return model_class("ngram")(path)
+    config = read_config(path)
+    if config["kind"] == "ngram":
+        return model_class("ngram").load(path)
+    return load_folder(path, config)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """`config.json` of a model folder, with its `kind` checked."""
+    path = folder / CONFIG
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"{folder}: not a model folder, it has no {CONFIG}") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path}: not JSON ({error})") from None
+    if not isinstance(config, dict) or "kind" not in config:
+        raise ModelError(f"{path}: expected an object with a 'kind', one of {', '.join(sorted(KINDS))}")
+    model_class(config["kind"])
+    return config
+
+
+def build(kind: str, vocab: Vocabulary, settings: dict[str, Any]) -> Any:
+    """A new neural LM from a kind and the settings of its config dataclass.
+
+    Raises:
+      ModelError: a setting that this kind does not have, or a value that does not fit; names the known ones.
+    """
+    cls = model_class(kind)
+    known = {field.name: field for field in dataclasses.fields(cls.Config)}
+    for key, value in settings.items():
+        if key not in known:
+            raise ModelError(f"{kind} has no setting '{key}'; it has: {', '.join(known)}")
+        default = known[key].default
+        if not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
+            raise ModelError(f"{kind}: setting '{key}' is {value!r}, expected something like {default!r}")
+    try:
+        return cls(vocab, cls.Config(**settings))
+    except ValueError as error:
+        raise ModelError(f"{kind}: {error}") from None
+
+
+def load_folder(folder: Path, config: dict[str, Any] | None = None) -> Any:
+    """A neural LM from its folder.
+
+    Raises:
+      ModelError: weights missing, damaged, or of other names or shapes than the config says.
+      VocabError: the vocabulary's size is not that of the weights.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    config = config or read_config(folder)
+    vocab = load_vocabulary(folder, config.get("case", "mixed"))
+    lm = build(config["kind"], vocab, config.get("settings", {}))
+    try:
+        weights = load_file(folder / WEIGHTS)
+    except FileNotFoundError:
+        raise ModelError(f"{folder}: {WEIGHTS} is missing") from None
+    except SafetensorError as error:
+        raise ModelError(f"{folder / WEIGHTS}: damaged or truncated ({error})") from None
+    check_weights(folder, lm, weights)
+    lm.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, strict=False)
+    return lm.eval()
+
+
+def check_weights(folder: Path, lm: Any, weights: dict[str, Any]) -> None:
+    """Names and shapes of the weights against the model that config and vocabulary describe."""
+    rows = weights["output.bias"].shape[0] if "output.bias" in weights else len(lm.vocab)
+    if rows != len(lm.vocab):
+        raise VocabError(f"{folder}: the vocabulary has {len(lm.vocab)} tokens, but the weights are for {rows}")
+    expected = state_tensors(lm)
+    for name in sorted(expected.keys() | weights.keys()):
+        if name not in weights:
+            raise ModelError(f"{folder / WEIGHTS}: lacks '{name}', which config.json calls for")
+        if name not in expected:
+            raise ModelError(f"{folder / WEIGHTS}: has '{name}', which config.json does not call for")
+        if expected[name].shape != weights[name].shape:
+            found, wanted = tuple(weights[name].shape), tuple(expected[name].shape)
+            raise ModelError(f"{folder / WEIGHTS}: '{name}' has the shape {found}, config.json calls for {wanted}")
+
+
+def state_tensors(lm: Any) -> dict[str, Any]:
+    """The model's tensors by name, one name for tensors that are shared (tied embeddings)."""
+    seen: set[int] = set()
+    tensors = {}
+    for name, tensor in lm.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            tensors[name] = tensor.detach()
+    return tensors
+
+
+def save_folder(folder: Path, lm: Any, kind: str, info: dict[str, Any], half: bool = False) -> None:
+    """Writes a model folder; each file is replaced atomically, `config.json` last.
+
+    Args:
+      info: what else belongs into `config.json` (training data, steps, perplexity).
+      half: store the weights as float16.
+    """
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {
+        name: (tensor.half() if half else tensor).cpu().contiguous() for name, tensor in state_tensors(lm).items()
+    }
+    save_file(weights, str(folder / f".{WEIGHTS}"))
+    os.replace(folder / f".{WEIGHTS}", folder / WEIGHTS)
+    lm.vocab.save(folder)
+    config = {"kind": kind, "case": lm.vocab.case, "settings": dataclasses.asdict(lm.config), **info}
+    (folder / f".{CONFIG}").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    os.replace(folder / f".{CONFIG}", folder / CONFIG)

@@ -1,0 +1,329 @@
+"""The one training loop: sentences or windows, SGD with new-bob or AdamW with warm-up and cosine, bf16, DDP.
+
+A run lives in one folder: `config.json`, `model.safetensors` and the vocabulary of the best model so far (usable as
+`--lm DIR` at any time), `log.jsonl`, `tensorboard/`, and `checkpoint/` from which a killed run continues in
+mid-epoch with the same losses.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from lm_zoo import checkpoint
+from lm_zoo.base import Vocabulary
+from lm_zoo.batches import Batch, TokenText, pad_sentences, sentence_batches, window_batches
+from lm_zoo.errors import ModelError
+from lm_zoo.registry import build, save_folder
+
+
+@dataclass
+class TrainConfig:
+    """Settings of a training run.  The paper's: optimizer "sgd", schedule "newbob", lr 0.1, batch 16 windows."""
+
+    optimizer: str = "adamw"  # or "sgd"
+    schedule: str = "cosine"  # over `steps` after `warmup` steps; or "newbob": halve when validation stalls
+    lr: float = 2e-3
+    momentum: float = 0.0
+    weight_decay: float = 0.01
+    warmup: int = 400
+    steps: int = 10_000  # optimiser steps in all (cosine), or the most (newbob)
+    epochs: int = 1_000  # at most
+    text: str = "sentences"  # or "windows"
+    batch_tokens: int = 8192  # tokens of a padded batch of sentences
+    window: int = 64  # tokens of a window
+    batch_windows: int = 16
+    accumulate: int = 1  # batches an optimiser step
+    clip: float = 1.0
+    dtype: str = "float32"  # or "bfloat16": autocast
+    valid_every: int = 1000  # steps; 0: at epoch ends only
+    save_every: int = 500  # steps
+    patience: int = 5  # validations without a better one before the run stops early
+    newbob_gain: float = 0.003  # relative loss reduction an epoch below which the learning rate is halved
+    seed: int = 1
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved with every checkpoint."""
+
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch already used
+    step: int = 0
+    tokens: int = 0
+    lr_factor: float = 1.0  # halved by new-bob
+    best_loss: float = math.inf
+    last_valid: float = math.inf
+    stale: int = 0
+    halving: bool = False
+    finished: bool = False
+
+
+Reporter = Callable[[dict[str, Any]], None]
+
+
+def train(
+    kind: str,
+    settings: dict[str, Any],
+    vocab: Vocabulary,
+    train_text: TokenText,
+    valid_text: TokenText,
+    out: Path,
+    config: TrainConfig,
+    info: dict[str, Any] | None = None,
+    report: Reporter = lambda record: None,
+    device: str = "cpu",
+) -> Progress:
+    """Trains a new LM, or continues the run that `out` holds.  Under torchrun every rank calls this.
+
+    Args:
+      info: kept in the model's `config.json` (names of the data, licence).
+      report: gets every log record: `{"step", "loss" | "valid_loss", ...}`, natural logs a token.
+    Returns:
+      where the run stands at its end.
+    """
+    ranks = Ranks.start(device)
+    torch.manual_seed(config.seed)
+    lm = build(kind, vocab, settings).to(ranks.device)
+    run = _Run(lm, kind, config, out, info or {}, ranks, report)
+    try:
+        run.restore()
+        return run.loop(train_text, valid_text)
+    finally:
+        run.close()
+
+
+@dataclass
+class Ranks:
+    """The processes of a distributed run (one in a plain run)."""
+
+    rank: int
+    size: int
+    device: torch.device
+
+    @classmethod
+    def start(cls, device: str) -> Ranks:
+        size = int(os.environ.get("WORLD_SIZE", "1"))
+        if size == 1:
+            return cls(0, 1, torch.device(device))
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+        place = torch.device("cuda", local) if device == "cuda" else torch.device(device)
+        return cls(torch.distributed.get_rank(), size, place)
+
+    def sum(self, *values: float) -> list[float]:
+        """Each value summed over the ranks."""
+        if self.size == 1:
+            return list(values)
+        total = torch.tensor(values, dtype=torch.float64, device=self.device)
+        torch.distributed.all_reduce(total)
+        return total.tolist()
+
+
+class _Run:
+    def __init__(
+        self, lm: Any, kind: str, config: TrainConfig, out: Path, info: dict[str, Any], ranks: Ranks, report: Reporter
+    ) -> None:
+        self.lm, self.kind, self.config, self.out, self.info, self.ranks = lm, kind, config, out, info, ranks
+        self.report = report
+        self.progress = Progress()
+        self.optimizer = make_optimizer(lm, config)
+        self.model = nn.parallel.DistributedDataParallel(lm) if ranks.size > 1 else lm
+        self.writer: Any = None
+        if ranks.rank == 0:
+            out.mkdir(parents=True, exist_ok=True)
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+
+                self.writer = SummaryWriter(str(out / "tensorboard"))
+            except ImportError:
+                pass
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+    # -- checkpoints -------------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Continues from `checkpoint/` if there is one; the settings must be those of the run."""
+        folder = self.out / "checkpoint"
+        if not folder.is_dir():
+            return
+        state = checkpoint.load(folder, self.lm, self.optimizer)
+        mine = {"kind": self.kind, "settings": asdict(self.lm.config), "train": asdict(self.config)}
+        for part in ("kind", "settings"):
+            if state[part] != mine[part]:
+                raise ModelError(
+                    f"{folder}: the run there has {part} {state[part]}, not {mine[part]}; choose another --out"
+                )
+        self.progress = Progress(**state["progress"])
+
+    def save(self) -> None:
+        if self.ranks.rank == 0:
+            state = {
+                "kind": self.kind,
+                "settings": asdict(self.lm.config),
+                "train": asdict(self.config),
+                "progress": asdict(self.progress),
+            }
+            checkpoint.save(self.out / "checkpoint", self.lm, self.optimizer, state)
+
+    def log(self, **record: Any) -> None:
+        if self.ranks.rank:
+            return
+        record = {"epoch": self.progress.epoch, "step": self.progress.step, "tokens": self.progress.tokens, **record}
+        with open(self.out / "log.jsonl", "a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record) + "\n")
+        if self.writer is not None:
+            for name, value in record.items():
+                if name not in ("epoch", "step", "tokens"):
+                    self.writer.add_scalar(name, value, self.progress.step)
+        self.report(record)
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    def loop(self, train_text: TokenText, valid_text: TokenText) -> Progress:
+        progress, config = self.progress, self.config
+        while not progress.finished and progress.epoch < config.epochs:
+            rng = np.random.default_rng([config.seed, progress.epoch])
+            batches = epoch_batches(train_text, self.lm.vocab, config, rng)
+            shard = islice(batches, progress.batch * self.ranks.size + self.ranks.rank, None, self.ranks.size)
+            self._epoch(shard, valid_text)
+            if progress.finished:
+                break
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+            if config.valid_every == 0:
+                self._validate(valid_text)
+        progress.finished = True
+        if progress.last_valid == math.inf or progress.step % max(config.valid_every, 1):
+            self._validate(valid_text)
+        self.save()
+        return progress
+
+    def _epoch(self, batches: Iterator[Batch], valid_text: TokenText) -> None:
+        progress, config = self.progress, self.config
+        clock, loss_sum, count_sum = time.monotonic(), 0.0, 0.0
+        while not progress.finished:
+            group = list(islice(batches, config.accumulate))
+            short = self.ranks.sum(float(len(group) < config.accumulate))[0]
+            if short and (self.ranks.size > 1 or not group):
+                return  # the ragged end of an epoch: ranks must take the same number of steps
+            loss, count = self._step(group)
+            loss_sum, count_sum = loss_sum + loss, count_sum + count
+            progress.batch += len(group)
+            if progress.step % 100 == 0:
+                seconds = time.monotonic() - clock
+                self.log(loss=loss_sum / count_sum, lr=learning_rate(config, progress), tokens_per_s=count_sum / seconds)
+                clock, loss_sum, count_sum = time.monotonic(), 0.0, 0.0
+            progress.finished = progress.step >= config.steps
+            if config.valid_every and progress.step % config.valid_every == 0:
+                self._validate(valid_text)
+                clock = time.monotonic()
+            if progress.step % config.save_every == 0:
+                self.save()
+
+    def _step(self, group: list[Batch]) -> tuple[float, float]:
+        """One optimiser step; returns the summed loss and the tokens, over all ranks."""
+        progress, device = self.progress, self.ranks.device
+        self.model.train()
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = learning_rate(self.config, progress)
+        count = self.ranks.sum(float(sum(int((targets >= 0).sum()) for _, targets in group)))[0]
+        loss_sum = 0.0
+        for index, (inputs, targets) in enumerate(group):
+            last = index == len(group) - 1
+            with nullcontext() if last or self.ranks.size == 1 else self.model.no_sync(), autocast(self.config, device):
+                loss = self.model(inputs.to(device), targets.to(device))
+                (loss * (self.ranks.size / count)).backward()  # DDP averages the gradients over ranks
+            loss_sum += loss.item()
+        nn.utils.clip_grad_norm_(self.lm.parameters(), self.config.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        progress.step += 1
+        progress.tokens += int(count)
+        return self.ranks.sum(loss_sum)[0], count
+
+    def _validate(self, text: TokenText) -> None:
+        """Validation loss (every rank computes it whole), best model, new-bob, early stop."""
+        progress, config = self.progress, self.config
+        loss = evaluate(self.lm, text, config, self.ranks.device)
+        gain = 1.0 - loss / progress.last_valid if progress.last_valid < math.inf else 1.0
+        progress.last_valid = loss
+        progress.stale = 0 if loss < progress.best_loss else progress.stale + 1
+        if config.schedule == "newbob":
+            progress.halving = progress.halving or gain < config.newbob_gain
+            progress.lr_factor *= 0.5 if progress.halving else 1.0
+        self.log(valid_loss=loss, valid_ppl=math.exp(loss), lr=learning_rate(config, progress))
+        if loss < progress.best_loss:
+            progress.best_loss = loss
+            if self.ranks.rank == 0:
+                made = {"step": progress.step, "tokens": progress.tokens, "valid_loss": loss, "seed": config.seed}
+                save_folder(self.out, self.lm, self.kind, {**self.info, "trained": made})
+        if progress.stale >= config.patience:
+            progress.finished = True
+
+
+def epoch_batches(
+    text: TokenText, vocab: Vocabulary, config: TrainConfig, rng: np.random.Generator | None
+) -> Iterator[Batch]:
+    """The batches of one pass over the text, in an order that `rng` alone decides."""
+    if config.text == "windows":
+        return window_batches(text, vocab, config.window, config.batch_windows, rng)
+    numbers = sentence_batches(text, config.batch_tokens, rng)
+    return (pad_sentences(text, chosen, vocab) for chosen in numbers)
+
+
+@torch.no_grad()
+def evaluate(lm: Any, text: TokenText, config: TrainConfig, device: torch.device) -> float:
+    """Natural-log loss a token (sentence ends included), computed in the run's dtype."""
+    lm.eval()
+    loss = count = 0.0
+    for inputs, targets in epoch_batches(text, lm.vocab, config, None):
+        with autocast(config, device):
+            loss += lm(inputs.to(device), targets.to(device)).item()
+        count += int((targets >= 0).sum())
+    return loss / count
+
+
+def autocast(config: TrainConfig, device: torch.device) -> Any:
+    """The autocast context of the run's dtype; nothing for float32."""
+    if config.dtype == "float32":
+        return nullcontext()
+    if config.dtype != "bfloat16":
+        raise ModelError(f"training runs in float32 or bfloat16, found dtype '{config.dtype}'")
+    return torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+def make_optimizer(lm: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
+    """SGD over all parameters, or AdamW with weight decay on matrices only."""
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(lm.parameters(), lr=config.lr, momentum=config.momentum)
+    if config.optimizer != "adamw":
+        raise ModelError(f"no optimizer is called '{config.optimizer}'; there are: adamw, sgd")
+    matrices = [parameter for parameter in lm.parameters() if parameter.dim() > 1]
+    vectors = [parameter for parameter in lm.parameters() if parameter.dim() <= 1]
+    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, 0.98))
+
+
+def learning_rate(config: TrainConfig, progress: Progress) -> float:
+    """The learning rate of the next step."""
+    warm = min(1.0, (progress.step + 1) / config.warmup) if config.warmup else 1.0
+    if config.schedule == "newbob":
+        return config.lr * warm * progress.lr_factor
+    done = min(1.0, max(0, progress.step - config.warmup) / max(1, config.steps - config.warmup))
+    return config.lr * warm * (0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * done)))

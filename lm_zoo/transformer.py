@@ -1,0 +1,63 @@
+"""The Transformer LM that TransfoRNN is compared with (TransfoRNN paper, Section 5; post-norm, causal).
+
+"all" evaluation scores every position of a window at once; "final position" evaluation slides the window by one
+token and scores the last position only, after Al-Rfou et al. 2019 (Table 4): see `lm_zoo.perplexity`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lm_zoo.base import Vocabulary
+from lm_zoo.layers import InputEmbedding, Output, TransformerLayer
+from lm_zoo.neural import NeuralLM, State
+
+
+@dataclass
+class TransformerConfig:
+    """Defaults are the best Transformer on PTB in Table 1 (N = 8, d = 512)."""
+
+    dim: int = 512
+    heads: int = 8
+    feedforward: int = 1024
+    layers: int = 8
+    positions: bool = True
+    tied: bool = True
+    dropout: float = 0.1
+    activation: str = "relu"
+
+
+class Transformer(NeuralLM):
+    """See the module's description."""
+
+    Config = TransformerConfig
+
+    def __init__(self, vocab: Vocabulary, config: TransformerConfig) -> None:
+        super().__init__(vocab, config)
+        c = config
+        self.input = InputEmbedding(len(vocab), c.dim, c.positions, c.dropout)
+        self.layers = nn.ModuleList(
+            TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation) for _ in range(c.layers)
+        )
+        self.output = Output(len(vocab), c.dim, self.input.embedding if c.tied else None)
+
+    def hidden(self, inputs: Tensor) -> Tensor:
+        x = self.input(inputs)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def initial_state(self) -> State:
+        c = self.config
+        cache = torch.zeros(1, 2, c.heads, 0, c.dim // c.heads, device=self.device)
+        return State(0, (cache,) * c.layers)
+
+    def step_hidden(self, state: State, tokens: Tensor) -> tuple[State, Tensor]:
+        caches = list(state.memory)
+        x = self.input(tokens.unsqueeze(1), start=state.time).squeeze(1)
+        for index, layer in enumerate(self.layers):
+            x, caches[index] = layer.step(x, caches[index])
+        return State(state.time + 1, tuple(caches)), x
