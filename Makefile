@@ -1,0 +1,37 @@
+# make venv   the environment .venv (CPython 3.10, torch 1.13.1, k2 1.23.4)
+# make test   all tests;  make lint  ruff and mypy
+# make demo   from a recogniser's lattices to a WER table; fewer utterances: make demo DEMO_UTTS=40
+# make clean  removes the demo's work and caches, not the environments
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+VENV311 := .venv311
+DEMO_UTTS := 240
+
+.PHONY: help venv venv311 test lint demo clean
+
+help:
+	@grep '^# make' Makefile | cut -c3-
+
+venv: $(VENV)/.ready
+
+$(VENV)/.ready: tools/requirements-py310.txt tools/make_venv.sh setup.py
+	@python=$$(sh tools/find_python.sh) && sh tools/make_venv.sh $(VENV) tools/requirements-py310.txt "$$python"
+
+venv311: $(VENV311)/.ready
+
+$(VENV311)/.ready: tools/requirements-py311.txt tools/make_venv.sh setup.py
+	@sh tools/make_venv.sh $(VENV311) tools/requirements-py311.txt python3.11
+
+test: venv
+	$(PYTHON) -m pytest
+
+lint: venv
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+demo: venv
+	$(PYTHON) demo/run.py --utterances $(DEMO_UTTS)
+
+clean:
+	rm -rf demo/work demo/results.json build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

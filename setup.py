@@ -1,0 +1,63 @@
+"""Packaging; the exact versions that development and CI use stand in tools/requirements-*.txt."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).resolve().parent
+README = ROOT / "README.md"
+VERSION = re.search(r'^__version__ = "([^"]+)"', (ROOT / "rescore" / "__init__.py").read_text(), re.MULTILINE)
+assert VERSION
+
+# k2's wheels on PyPI carry a tag that pip takes for any Python, but work on CPython 3.10 and torch 1.13.1 only.
+K2_PLATFORM = "python_version == '3.10' and sys_platform == 'linux' and platform_machine == 'x86_64'"
+
+EXTRAS = {
+    "k2": [
+        f"{requirement}; {K2_PLATFORM}"
+        for requirement in ("k2==1.23.4", "torch==1.13.1", "torchaudio==0.13.1", "numpy<2", "lhotse==1.32.1")
+    ],
+    "ngram": ["kenlm>=0.2"],
+    "train": ["tensorboard>=2.10"],
+    "demo": ["pocketsphinx>=5.0.3", "ttspico>=0.3"],
+    "dev": ["pytest>=7", "hypothesis>=6", "ruff", "mypy"],
+}
+EXTRAS["all"] = [requirement for requirements in EXTRAS.values() for requirement in requirements]
+
+setup(
+    name="rescore",
+    version=VERSION.group(1),
+    description="Lattice and N-best rescoring for speech recognition with neural and n-gram language models",
+    long_description=README.read_text(encoding="utf-8") if README.exists() else "",
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    keywords="speech recognition, language model, lattice, n-best, rescoring, Kaldi, k2, icefall",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Topic :: Multimedia :: Sound/Audio :: Speech",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+    python_requires=">=3.10",
+    install_requires=[
+        "click>=8.1",
+        "kaldialign>=0.7",
+        "numpy>=1.22,<2; python_version < '3.11'",
+        "numpy>=1.22; python_version >= '3.11'",
+        "rich>=12",
+        "safetensors>=0.3",
+        "sentencepiece>=0.1.97",
+        "torch>=1.13.1",
+    ],
+    extras_require=EXTRAS,
+    packages=find_packages(include=["rescore", "rescore.*", "lm_zoo", "lm_zoo.*"]),
+    package_data={"lm_zoo": ["pretrained/**/*"]},
+    entry_points={"console_scripts": ["rescore=rescore.cli.main:main"]},
+    zip_safe=False,
+)

@@ -1,0 +1,39 @@
+#!/bin/sh
+# make_venv.sh FOLDER REQUIREMENTS PYTHON - makes or updates a virtual environment that holds exactly the pinned
+# requirements and this checkout (editable).  A folder made with another Python version is made anew.
+set -eu
+cd "$(dirname "$0")/.."
+venv=$1 requirements=$2 python=$3
+
+for tool in c++ cmake; do
+    command -v "$tool" >/dev/null 2>&1 && continue
+    echo "No $tool on this machine; KenLM needs it.  On Debian or Ubuntu: apt install build-essential cmake" >&2
+    exit 1
+done
+
+version() { "$1" -c 'import sys; print(*sys.version_info[:2])' </dev/null 2>/dev/null; }
+if [ "$(version "$venv/bin/python" || true)" != "$(version "$python")" ]; then
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+fi
+rm -f "$venv/.ready"
+
+pip() { "$venv/bin/python" -m pip --disable-pip-version-check -qq "$@" </dev/null; }
+retry() {
+    for attempt in 1 2 3; do
+        "$@" && return 0
+        echo "attempt $attempt failed: $*" >&2
+        sleep 5
+    done
+    return 1
+}
+
+# pip 26.3 refuses the tag of k2's wheels; the pip that comes with Python 3.10 and 3.11 takes them.
+case $(pip --version | cut -d' ' -f2) in
+2[6-9].* | [3-9][0-9].*) retry pip install 'pip<26' ;;
+esac
+echo "Installing $requirements into $venv (the first time minutes, and up to 5 GB with torch's CUDA libraries) ..."
+retry pip install -r "$requirements"
+retry pip install --no-deps --no-build-isolation -e .
+touch "$venv/.ready"
+echo "$venv is ready."
