@@ -9,9 +9,9 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def _lines(model: KneserNeyModel, words: np.ndarray, order: int) -> Iterator[str
         columns += [words[ids].tolist() for ids in model.word_ids(order, table.kept[part]).T]
         if table.backoff is not None:
             columns.append(table.backoff[part].tolist())
-        yield "".join(map(template.__mod__, zip(*columns)))
+        yield "".join(map(template.__mod__, zip(*columns, strict=True)))
 
 
 @contextmanager
@@ -57,14 +57,12 @@ def _atomic_text(path: Path) -> Iterator[IO[str]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as raw:
+        with open(temporary, "wb") as raw, ExitStack() as stack:
+            target: IO[bytes] = raw
             if path.suffix == ".gz":
-                with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as packed:
-                    with io.TextIOWrapper(packed, encoding="utf-8") as stream:
-                        yield stream
-            else:
-                with io.TextIOWrapper(raw, encoding="utf-8") as stream:
-                    yield stream
+                packed = gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0)
+                target = cast(IO[bytes], stack.enter_context(packed))
+            yield stack.enter_context(io.TextIOWrapper(target, encoding="utf-8"))
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -107,7 +105,9 @@ def _binary_words(path: Path) -> list[str]:
         count, has_words = struct.unpack_from("<Q", data, BINARY_HEADER + 20)[0], header[3]
         start = data.rfind(first)
         if not has_words or start < 0:
-            raise ModelError(f"{path}: a KenLM binary file without its words; build it with them, or give the ARPA file")
+            raise ModelError(
+                f"{path}: a KenLM binary file without its words; build it with them, or give the ARPA file"
+            )
         words = data[start:].decode("utf-8").split("\0")[:-1]
     if len(words) < count:
         raise ModelError(f"{path}: found {len(words)} words, the header says {count}; the file is damaged")

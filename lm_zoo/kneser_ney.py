@@ -1,8 +1,8 @@
 """Interpolated modified Kneser-Ney n-gram estimation in vectorised numpy.
 
-Chen and Goodman, "An empirical study of smoothing techniques for language modeling", 1998, section 4.1.6 and equation 26;
-pruning and all conventions as in KenLM's lmplz (Heafield et al., "Scalable modified Kneser-Ney language model
-estimation", ACL 2013), whose probabilities and back-offs it gives.
+Chen and Goodman, "An empirical study of smoothing techniques for language modeling", 1998, section 4.1.6 and
+equation 26; pruning and all conventions as in KenLM's lmplz (Heafield et al., "Scalable modified Kneser-Ney language
+model estimation", ACL 2013), whose probabilities and back-offs it gives.
 
 Every n-gram has an id within its order: the rank of the pair (id of its first n-1 words, last word).  So a pair of
 32-bit numbers, packed into one 64-bit key, stands for an n-gram of any order, and sorting keys counts the n-grams.
@@ -247,12 +247,11 @@ def _frequencies(types: list[NgramTypes], adjusted: list[np.ndarray], text: np.n
     """
     result = []
     last = _last_ngram(text, len(types))
-    suffix = None
-    for n, (ngrams, counts) in enumerate(zip(types, adjusted), start=1):
+    for n, (ngrams, counts) in enumerate(zip(types, adjusted, strict=True), start=1):
         frequencies = np.bincount(np.minimum(counts, 5), minlength=6)[:5]
         if n < len(types) and n <= len(last):
-            suffix = _find(types[:n], last[-n:])
-            for value, change in ((counts[suffix], -1), (ngrams.count[suffix], 1)):
+            index = _find(types[:n], last[-n:])
+            for value, change in ((counts[index], -1), (ngrams.count[index], 1)):
                 if value < 5:
                     frequencies[value] += change
         result.append(frequencies)
@@ -273,7 +272,7 @@ def _last_ngram(text: np.ndarray, order: int) -> list[int]:
 def _find(types: list[NgramTypes], words: Sequence[int]) -> int:
     """The id of an n-gram."""
     found = words[0]
-    for ngrams, word in zip(types[1:], words[1:]):
+    for ngrams, word in zip(types[1:], words[1:], strict=True):
         start, end = np.searchsorted(ngrams.context, [found, found + 1])
         found = start + int(np.searchsorted(ngrams.word[start:end], word))
     return found
@@ -316,7 +315,7 @@ def _outside(words: list[str], vocab: Collection[str] | None) -> np.ndarray | No
 def _pruned(types: list[NgramTypes], thresholds: list[int], outside: np.ndarray | None) -> list[np.ndarray]:
     """For each order bool `(types,)`: n-grams that the model leaves out."""
     result, left_out = [], outside
-    for n, (ngrams, threshold) in enumerate(zip(types, thresholds), start=1):
+    for n, (ngrams, threshold) in enumerate(zip(types, thresholds, strict=True), start=1):
         pruned = ngrams.count <= threshold
         if outside is not None and left_out is not None:
             if n > 1:
@@ -333,8 +332,9 @@ def _interpolate(
 ) -> list[NgramTable]:
     """p(w | c) = (a(c w) - D(a(c w))) / a(c *) + gamma(c) p(w | c without its first word); gamma is the back-off."""
     tables: list[NgramTable] = []
+    orders = zip(types, adjusted, pruned, discounts, strict=True)
     lower = np.array([1.0 / (np.count_nonzero(~pruned[0]) - 1)])  # uniform over all words but <s>
-    for n, (ngrams, counts, left_out, discount) in enumerate(zip(types, adjusted, pruned, discounts), start=1):
+    for n, (ngrams, counts, left_out, discount) in enumerate(orders, start=1):
         subtracted = np.where(left_out, counts, discount[np.minimum(counts, 3)])
         total = np.bincount(ngrams.context, weights=counts, minlength=len(lower))
         gamma = np.bincount(ngrams.context, weights=subtracted, minlength=len(lower))

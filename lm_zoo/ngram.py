@@ -98,7 +98,7 @@ class NgramLM:
         """As `LanguageModel.score`."""
         words = self.vocab.words
         result = torch.zeros(len(tokens), tokens.shape[1] + 1)
-        for row, (sentence, length) in enumerate(zip(tokens.tolist(), lengths.tolist())):
+        for row, (sentence, length) in enumerate(zip(tokens.tolist(), lengths.tolist(), strict=True)):
             scores = self.score_words([[words[token] for token in sentence[:length]]])[0]
             result[row, : length + 1] = torch.tensor(scores)
         return result
@@ -111,7 +111,7 @@ class NgramLM:
         """As `LanguageModel.step`; asks KenLM for every word of the vocabulary, so it is slow."""
         words = self.vocab.words
         new_state = []
-        for parent, token in zip(parents.tolist(), tokens.tolist()):
+        for parent, token in zip(parents.tolist(), tokens.tolist(), strict=True):
             old = state[parent]
             new_state.append(self.start() if old is None else self.extend(old, words[token])[1])
         scratch, score = self._state_class(), self._score
