@@ -178,17 +178,17 @@ def starting_points(problem: Problem, rng: np.random.Generator, restarts: int) -
         grid = np.array(list(itertools.product(*levels)))
     else:
         grid = np.stack([rng.choice(level, size=limit) for level in levels], axis=1)
-    ranked = sorted((problem.lists.count(at_units(problem, point)), i) for i, point in enumerate(grid))
-    good = [grid[i] for _, i in ranked[: (restarts + 1) // 2]]
+    errors = problem.lists.count_all(at_units(problem, grid))
+    good = grid[np.argsort(errors, kind="stable")[: (restarts + 1) // 2]]
     loose = 10.0 ** rng.uniform(-2.0, 1.0, size=(restarts - len(good), free))
     loose *= np.where(signed, rng.choice([-1.0, 1.0], size=loose.shape), 1.0)
-    return [problem.start.copy(), *(at_units(problem, point) for point in (*good, *loose))]
+    return [problem.start, *at_units(problem, np.concatenate([good, loose]))]
 
 
-def at_units(problem: Problem, point: np.ndarray) -> np.ndarray:
-    """Scales `(columns,)` from values `(free,)` in units of the free columns."""
-    scales = problem.start.copy()
-    scales[problem.free] = point * problem.unit[problem.free]
+def at_units(problem: Problem, points: np.ndarray) -> np.ndarray:
+    """Scales `(..., columns)` from values `(..., free)` in units of the free columns."""
+    scales = np.tile(problem.start, (*points.shape[:-1], 1))
+    scales[..., problem.free] = points * problem.unit[problem.free]
     return scales
 
 

@@ -27,7 +27,7 @@ def places(text: str) -> np.ndarray:
 
 
 def slow_segments(a: np.ndarray, b: np.ndarray, min_correct: int = 2) -> list[int]:
-    """Cuts the sequence of (word or gap) at every end of a stretch of correct words, then drops pieces without error."""
+    """Cuts the sequence of (word or gap) at every end of a stretch of correct words, drops pieces without error."""
     marks = ["E" if a[i] or b[i] else ("c" if i % 2 else "") for i in range(len(a))]
     pieces: list[list[int]] = [[]]
     for i, mark in enumerate(marks):
