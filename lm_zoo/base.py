@@ -176,13 +176,22 @@ class LanguageModel(Protocol):
           the state of the new nodes, and float32 `(nodes, vocab)`: `log p(next token)` after each of them.
         """
 
+    def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+        """Log-probabilities a word (those of its tokens summed), the sentence end last, of running text."""
+
+    def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+        """The same for sentences that share prefixes, such as the hypotheses of N-best lists."""
+
+    def knows(self, word: str) -> bool:
+        """Whether the word is not scored as `<unk>`, nor any part of it."""
+
 
 @torch.no_grad()
 def score_words(lm: LanguageModel, sentences: Sequence[Sequence[str]], batch_tokens: int = 8192) -> list[list[float]]:
     """Log-probabilities a word: those of its tokens summed; the last value of each sentence is the sentence end.
 
     Args:
-      sentences: tuples of words; batched by length so that a padded batch holds about `batch_tokens` tokens.
+      sentences: words; batched by length so that a padded batch holds about `batch_tokens` tokens.
     Returns:
       for each sentence a list of `len(words) + 1` natural logs, in the order given.
     """

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from lm_zoo import base, trie
 from lm_zoo.base import Vocabulary
 from lm_zoo.layers import FusedCrossEntropy, Output
 
@@ -71,6 +73,18 @@ class NeuralLM(nn.Module):
         """See `LanguageModel.step`."""
         state, hidden = self.step_hidden(state.select(parents.to(self.device)), tokens.to(self.device))
         return state, self.output(hidden)
+
+    def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+        """Natural logs a word, the sentence end last; in batches of like lengths (running text)."""
+        return base.score_words(self, sentences)
+
+    def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+        """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
+        return trie.score_words(self, sentences)
+
+    def knows(self, word: str) -> bool:
+        """Whether no part of the word is `<unk>`."""
+        return self.vocab.unk not in self.vocab.encode_word(word)
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Training loss: summed natural-log cross-entropy of `targets` (batch, time), where >= 0."""

@@ -74,14 +74,18 @@ class NgramLM:
         """`log p(</s> | state)`."""
         return self._score(state, "</s>", self._state_class()) * LN10
 
-    def __contains__(self, word: str) -> bool:
-        """Whether the LM knows the word."""
+    def knows(self, word: str) -> bool:
+        """Whether the word has a unigram of its own."""
         return word in self._model
 
     def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """For each sentence `len(words) + 1` natural logs, one a word; the last is the sentence end."""
         full_scores = self._model.full_scores
         return [[found[0] * LN10 for found in full_scores(" ".join(words))] for words in sentences]
+
+    def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+        """As `LanguageModel.score_hypotheses`; KenLM is faster than a trie in Python."""
+        return self.score_words(sentences)
 
     def count_unknown(self, sentences: Iterable[Sequence[str]]) -> int:
         """How many words of the sentences the LM does not know."""

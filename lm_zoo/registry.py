@@ -62,6 +62,27 @@ def find(name: str) -> Path:
     )
 
 
+def describe() -> list[dict[str, Any]]:
+    """The shipped LMs: name, kind, params (n-grams of an n-gram LM), bytes of the folder, word_ppl, data, case."""
+    rows = []
+    for name, folder in pretrained().items():
+        config = read_config(folder)
+        rows.append(
+            {
+                "name": name,
+                "kind": config["kind"],
+                "params": config.get("params", 0),
+                "bytes": sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
+                "word_ppl": config.get("word_ppl"),
+                "word_ppl_text": config.get("word_ppl_text", ""),
+                "case": config.get("case", "mixed"),
+                "data": config.get("data", []),
+                "licence": config.get("licence", ""),
+            }
+        )
+    return rows
+
+
 def load(name: str) -> Any:
     """Loads an LM by name, model folder or n-gram file, in evaluation mode on the CPU."""
     path = find(name)

@@ -117,3 +117,27 @@ def sequence_scores(trie: Trie, node_scores: np.ndarray, end_scores: np.ndarray)
         level = slice(trie.levels[depth], trie.levels[depth + 1])
         totals[level] += totals[trie.parents[level]]
     return totals[trie.ends] + end_scores
+
+
+def score_words(lm: LanguageModel, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+    """As `lm_zoo.base.score_words`, for sentences that share prefixes, such as the hypotheses of N-best lists."""
+    words = [[lm.vocab.encode_word(word) for word in sentence] for sentence in sentences]
+    trie = build_trie([token for word in sentence for token in word] for sentence in words)
+    node_scores, end_scores = score_trie(lm, trie)
+    result = []
+    for row, sentence in enumerate(words):
+        path = _path_scores(trie, node_scores, trie.ends[row])
+        scores, start = [], 0
+        for word in sentence:
+            scores.append(sum(path[start : start + len(word)]))
+            start += len(word)
+        result.append([*scores, float(end_scores[row])])
+    return result
+
+
+def _path_scores(trie: Trie, node_scores: np.ndarray, node: int) -> list[float]:
+    scores = []
+    while node:
+        scores.append(float(node_scores[node]))
+        node = trie.parents[node]
+    return scores[::-1]

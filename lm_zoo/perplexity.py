@@ -1,0 +1,167 @@
+"""Perplexity: a sentence at a time, or over running text in windows ("all" and "final position" evaluation)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+
+from lm_zoo.base import Vocabulary, check_case, encode
+from lm_zoo.batches import TokenText, running_text, window_batches
+from lm_zoo.errors import LMError
+
+SENTENCES_AT_A_TIME = 2000
+
+
+@dataclass
+class Perplexity:
+    """Sums over a text; a sentence end counts as a word and as a token.
+
+    Attributes:
+      log_prob: natural log of the probability of all words and sentence ends.
+      log_prob_unknown: the part of it that unknown words (OOV) have.
+      unknown: words that the LM does not know.
+      tokens: tokens that were scored, sentence ends included.
+    """
+
+    sentences: int = 0
+    words: int = 0
+    unknown: int = 0
+    tokens: int = 0
+    log_prob: float = 0.0
+    log_prob_unknown: float = 0.0
+
+    @property
+    def per_word(self) -> float:
+        """OOV included."""
+        return math.exp(-self.log_prob / (self.words + self.sentences))
+
+    @property
+    def per_known_word(self) -> float:
+        """OOV left out of probability and count."""
+        return math.exp(-(self.log_prob - self.log_prob_unknown) / (self.words - self.unknown + self.sentences))
+
+    @property
+    def per_token(self) -> float:
+        return math.exp(-self.log_prob / self.tokens)
+
+    def row(self) -> dict[str, float]:
+        """Everything by name."""
+        return {
+            "ppl_word": self.per_word,
+            "ppl_word_known": self.per_known_word,
+            "ppl_token": self.per_token,
+            **asdict(self),
+        }
+
+
+@dataclass
+class WordScores:
+    """The word log-probabilities of a text under several LMs: what perplexity and interpolation need.
+
+    Attributes:
+      log_probs: float64 `(lms, words + sentences)`, sentence ends in place.
+      known: bool of the same shape: whether the LM knows the word (true for sentence ends).
+      tokens: `(lms,)`, tokens of each LM.
+      sentences: number of sentences.
+    """
+
+    log_probs: np.ndarray
+    known: np.ndarray
+    tokens: np.ndarray
+    sentences: int
+
+    def perplexity(self, lm: int) -> Perplexity:
+        """Of one of the LMs."""
+        return self._sums(self.log_probs[lm], self.known[lm], int(self.tokens[lm]))
+
+    def mixed_perplexity(self, weights: Sequence[float]) -> Perplexity:
+        """Of the linear interpolation; a word is unknown if all LMs do not know it; a token is a word."""
+        from lm_zoo.interpolation import interpolate
+
+        mixed = interpolate(self.log_probs, weights)
+        return self._sums(mixed, self.known.any(axis=0), len(mixed))
+
+    def _sums(self, log_probs: np.ndarray, known: np.ndarray, tokens: int) -> Perplexity:
+        words = len(log_probs) - self.sentences
+        unknown = ~known
+        return Perplexity(
+            self.sentences, words, int(unknown.sum()), tokens, float(log_probs.sum()), float(log_probs[unknown].sum())
+        )
+
+
+def score_text(lms: Sequence[Any], sentences: Iterable[list[str]], where: str) -> WordScores:
+    """Scores a text with every LM, sentence by sentence.
+
+    Raises:
+      VocabError: the text is in another case than an LM's.
+      LMError: no sentence.
+    """
+    stream, count = iter(sentences), 0
+    log_probs: list[list[np.ndarray]] = [[] for _ in lms]
+    known: list[list[np.ndarray]] = [[] for _ in lms]
+    tokens = np.zeros(len(lms), dtype=np.int64)
+    while chunk := list(islice(stream, SENTENCES_AT_A_TIME)):
+        for index, lm in enumerate(lms):
+            _check_chunk(lm.vocab, chunk, where, count)
+            scores = lm.score_words(chunk)
+            log_probs[index].append(np.array([score for row in scores for score in row]))
+            flags = {word: lm.knows(word) for words in chunk for word in words}
+            known[index].append(np.array([flag for words in chunk for flag in (*map(flags.get, words), True)], bool))
+            tokens[index] += sum(len(encode(lm.vocab, words)) + 1 for words in chunk)
+        count += len(chunk)
+    if not count:
+        raise LMError(f"{where}: no sentence to score")
+    return WordScores(
+        np.array([np.concatenate(parts) for parts in log_probs]),
+        np.array([np.concatenate(parts) for parts in known]),
+        tokens,
+        count,
+    )
+
+
+def _check_chunk(vocab: Vocabulary, chunk: list[list[str]], where: str, before: int) -> None:
+    for number, words in enumerate(chunk, start=before + 1):
+        check_case(vocab, words, f"{where}, sentence {number}")
+
+
+@torch.no_grad()
+def window_perplexity(lm: Any, text: TokenText, window: int, position: str = "all", batch: int = 64) -> Perplexity:
+    """Perplexity of a neural LM over running text, sentences one after another (TransfoRNN paper, Table 4).
+
+    Args:
+      window: tokens of context that a window holds.
+      position: "all": windows side by side, every position scored; "final": the window slides by one token and only
+        its last position is scored, so that every token but the first ones sees `window` tokens (Al-Rfou et al.
+        2019); `window` times the work.
+    """
+    if position == "all":
+        loss = sum(
+            float(lm(inputs.to(lm.device), targets.to(lm.device)))
+            for inputs, targets in window_batches(text, lm.vocab, window, batch, None)
+        )
+    elif position == "final":
+        loss = _final_position_loss(lm, text, window, batch)
+    else:
+        raise LMError(f"no evaluation is called '{position}'; there are: all, final")
+    sentences = len(text.offsets) - 1
+    return Perplexity(sentences, text.words, text.unknown, len(text.tokens) + sentences, -loss, math.nan)
+
+
+def _final_position_loss(lm: Any, text: TokenText, window: int, batch: int) -> float:
+    stream = torch.from_numpy(np.concatenate([[lm.vocab.eos], running_text(text, lm.vocab)]))
+    head = stream[: window + 1].to(lm.device)
+    loss = float(lm(head[None, :-1], head[None, 1:]))  # the first tokens have all that stands before them
+    if len(stream) <= window + 1:
+        return loss
+    windows = stream[1:].unfold(0, window + 1, 1)  # view: (len(stream) - window - 1, window + 1)
+    for begin in range(0, len(windows), batch):
+        part = windows[begin : begin + batch].to(lm.device)
+        hidden = lm.hidden(part[:, :-1])[:, -1]
+        loss -= float(lm.output(hidden).gather(1, part[:, -1:]).double().sum())
+    return loss

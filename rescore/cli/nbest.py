@@ -1,0 +1,30 @@
+"""`rescore nbest`: score every hypothesis with every LM, keep the columns, combine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--nbest", "source", required=True, metavar="[FORMAT:]PATH", help="N-best lists, or the lattices' N-best made by rescore convert.")
+@click.option("--lm", "lms", multiple=True, metavar="[COLUMN=]NAME|DIR", help="An LM of the zoo, by name or model folder; may be repeated.")
+@click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM (ARPA or KenLM binary), column `ngram`.")
+@click.option("--mix", type=click.Path(path_type=Path), help="Interpolation weights written by rescore ppl --save-mix: adds the column `mix`.")
+@click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
+@click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for scores, 1-best and N-best.")
+def command(source: str, lms: tuple[str, ...], ngram: str | None, mix: Path | None, weights_file: Path | None,
+            scales: tuple[str, ...], out: Path) -> None:
+    """Score N-best lists with LMs and combine the scores.
+
+    Writes scores.jsonl.gz (every score by name), 1best.txt (Kaldi text) and nbest.jsonl.gz (best first) to the
+    folder.  Without --weights and --scale every score counts with scale 1: tune on a development set for better ones.
+
+    \b
+    Example: rescore nbest --nbest dev.jsonl.gz --lm transfornn --ngram 4gram.arpa --out exp/dev
+    """
+    from rescore.rescoring import rescore_nbest
+
+    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out)

@@ -1,0 +1,86 @@
+"""The whole of `rescore nbest`: load the LMs, score, combine, say what was done."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rescore.combine import load_weights, parse_scales, read_scores, write_combined
+from rescore.console import progress, remark
+from rescore.errors import FormatError, UsageError
+from rescore.formats import parse_spec, read_nbest
+from rescore.scoring import Scorer, open_scorers, write_scores
+from rescore.types import NbestList, Weights
+
+
+def rescore_nbest(
+    source: str,
+    lms: Sequence[str],
+    ngram: str | None,
+    mix_file: Path | None,
+    weights_file: Path | None,
+    scales: Sequence[str],
+    out: Path,
+) -> None:
+    """Scores the lists of `source` into `out/scores.jsonl.gz` and combines them; see `rescore nbest`.
+
+    Raises:
+      UsageError: both or contradicting options; a mix that names an LM that is not given.
+    """
+    from lm_zoo.registry import load
+
+    if weights_file and scales:
+        raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
+    weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales)) if scales else None
+    first = next(iter(read_nbest(source)))  # a bad source is refused before an LM is loaded
+    scorers = open_scorers(lms, ngram, load)
+    mix = _read_mix(mix_file, scorers) if mix_file else None
+    plan = {
+        "nbest": _fingerprint(source),
+        "lms": sorted([*lms, f"ngram={ngram}"]),
+        "mix": mix,
+        "first": first.utt_id,
+    }
+    total, kept = write_scores(progress(read_nbest(source), "scoring"), scorers, out, plan, mix)
+    remark(f"{total} utterances scored" + (f", {kept} of them by a run that was stopped" if kept else ""))
+    for scorer in scorers:
+        remark(f"{scorer.column}: {scorer.unknown} of {scorer.words} hypothesis words unknown, scored as <unk>")
+    counts = write_combined(read_scores(out), weights or _all_ones(out), out)
+    if weights is None:
+        remark("no --weights and no --scale: every score counts with scale 1; find better scales with: rescore tune")
+    elif counts.unused:
+        remark(f"scores without a scale, not used: {', '.join(counts.unused)}")
+    remark(f"{counts.hypotheses} hypotheses; {counts.changed} first hypotheses changed; written to {out}")
+
+
+def _all_ones(out: Path) -> Weights:
+    first: NbestList = next(iter(read_scores(out)))
+    return Weights(dict.fromkeys(first.hyps[0].scores, 1.0), {"how": "no weights given: every scale is 1"})
+
+
+def _fingerprint(source: str) -> str:
+    """Changes when the source changes: name, size and time of its files."""
+    path = parse_spec(source)[1]
+    digest = hashlib.sha256(source.encode())
+    for file in sorted(_files(path)):
+        status = file.stat()
+        digest.update(f"{file.name} {status.st_size} {status.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from (file for file in path.rglob("*") if file.is_file())
+    elif path.exists():
+        yield path
+
+
+def _read_mix(path: Path, scorers: list[Scorer]) -> dict[str, float]:
+    weights = load_weights(path).scales
+    columns = [scorer.column for scorer in scorers]
+    if set(weights) != set(columns):
+        raise UsageError(f"{path} mixes {', '.join(weights)}, but the LMs given are {', '.join(columns)}")
+    if any(value < 0 for value in weights.values()) or abs(sum(weights.values()) - 1.0) > 1e-3:
+        raise FormatError(path, f"interpolation weights must be >= 0 and sum to 1, found {weights}")
+    return weights
