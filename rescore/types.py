@@ -35,7 +35,8 @@ class Lattice:
     """A directed acyclic word graph with one start state and one final state.
 
     Arcs are parallel arrays.  `labels` index `symbols`; symbol 0 is always the epsilon `""`.  States are numbered in
-    topological order (`src < dst` for every arc), state 0 is the start and `num_states - 1` the only final state.
+    topological order (`src < dst` for every arc), state 0 is the start and `num_states - 1` the only final state; arcs
+    are sorted by `src`, and every state lies on a path from start to end (`rescore.lattice.build_lattice` sees to that).
 
     Attributes:
       src, dst: int32 `(arcs,)`, source and destination state.
@@ -43,6 +44,7 @@ class Lattice:
       scores:   name -> float64 `(arcs,)`, natural logs.
       symbols:  label -> word; `symbols[0] == ""`.
       times:    float64 `(states,)` seconds, or None.
+      counts:   what was left out on the way here (`removed_states`, `removed_arcs`, `pruned_states`).
     """
 
     utt_id: str
@@ -53,6 +55,7 @@ class Lattice:
     scores: dict[str, np.ndarray]
     symbols: list[str]
     times: np.ndarray | None = None
+    counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def num_arcs(self) -> int:

@@ -1,0 +1,64 @@
+"""`rescore convert`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("source", metavar="SRC")
+@click.argument("target", metavar="DST")
+@click.option("-n", type=click.IntRange(min=1), help="Hypotheses an utterance; default: 100 of lattices, else all.")
+@click.option("--ngram", type=click.Path(path_type=Path), help="n-gram LM (ARPA, KenLM binary) to score lattices with.")
+@click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score of lattices; repeat it.")
+@click.option("--beam", type=click.FloatRange(min=0, min_open=True), help="Prune the n-gram pass; default: exact.")
+@click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
+@click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words.")
+@click.option("--split", default="", metavar="CHARS", help="Split words at these characters.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes for lattices; default: the number of cores.")
+def command(
+    source: str,
+    target: str,
+    n: int | None,
+    ngram: Path | None,
+    scales: tuple[str, ...],
+    beam: float | None,
+    case: str | None,
+    delete: str,
+    split: str,
+    jobs: int | None,
+) -> None:
+    """Write N-best lists in another format, or take exact N-best lists from lattices.
+
+    SRC and DST are PATH or FORMAT:PATH.  Words are normalised on the way.  Lattices (HTK SLF, a file or a folder) give
+    the N best different word sequences; with --ngram, that LM scores the whole lattice before (its score is `ngram`).
+    Scales not given: am=1, ngram=10 or else lm=10 where lattices have it, words=0 (the reward for each word).  --beam
+    leaves out what lies more than this below the best total (200 is wide).
+
+    \b
+    Example: rescore convert espnet:exp/decode lists.jsonl.gz --case upper
+    Example: rescore convert lattices/ lists.jsonl.gz -n 100 --ngram 4gram.bin --scale ngram=8 --scale words=10
+    """
+    from rescore.combine import parse_scales
+    from rescore.convert import convert_lattices, convert_nbest, report
+    from rescore.errors import UsageError
+    from rescore.formats import is_lattice
+    from rescore.text import TextNormalizer
+
+    normalizer = TextNormalizer(case, delete, split)
+    if is_lattice(source):
+        from lm_zoo.ngram import NgramLM
+        from rescore.lattice_source import LatticeToNbest
+
+        if beam is not None and ngram is None:
+            raise UsageError("--beam prunes the n-gram pass, so it needs --ngram FILE")
+        lm = None if ngram is None else NgramLM(ngram)
+        n = n or 100
+        counts = convert_lattices(source, target, LatticeToNbest(n, parse_scales(scales), lm, beam, normalizer), jobs)
+    else:
+        if ngram or scales or beam or jobs:
+            raise UsageError(f"--ngram, --scale, --beam and --jobs are for lattices; {source} holds N-best lists")
+        counts = convert_nbest(source, target, n, normalizer)
+    report(counts, target, n)

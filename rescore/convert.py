@@ -1,0 +1,78 @@
+"""From one source of N-best lists or lattices to another form, with counts of everything left out on the way."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+from rescore.console import progress, remark
+from rescore.formats import read_nbest, write_nbest
+from rescore.lattice_source import LatticeToNbest, lattice_sources, nbest_of_lattices
+from rescore.nbest import normalize_nbest
+from rescore.text import TextNormalizer
+from rescore.types import NbestList
+
+_COUNTS = {
+    "fewer": "utterances with fewer hypotheses than asked for: the lattice has no more word sequences",
+    "duplicates": "hypotheses left out because normalisation made them equal to a better one",
+    "cut": "hypotheses left out beyond the first {n}",
+    "removed_arcs": "arcs of lattices left out because they are on no path from start to end",
+    "pruned_states": "states left out by the beam of the n-gram pass",
+    "unknown_words": "words of lattices (distinct ones, summed over lattices) that the n-gram LM does not know",
+}
+_USELESS = (
+    "The lattices have no LM score and no --ngram is given: hypotheses are ranked by acoustics alone, which is useless "
+    "(long strings of short words win); give --ngram FILE"
+)
+
+
+def convert_nbest(source: str, target: str, n: int | None, normalizer: TextNormalizer) -> Counter[str]:
+    """N-best lists to N-best lists, the first `n` hypotheses of each (None for all); returns the counts."""
+    counts: Counter[str] = Counter()
+
+    def converted() -> Iterator[NbestList]:
+        for before in progress(read_nbest(source), "converting"):
+            nbest, duplicates = normalize_nbest(before, normalizer)
+            counts["duplicates"] += duplicates
+            counts["cut"] += len(nbest.hyps) - len(nbest.hyps[:n])
+            nbest.hyps = nbest.hyps[:n]
+            counts["hypotheses"] += len(nbest.hyps)
+            yield nbest
+
+    counts["utterances"] = write_nbest(target, converted())
+    return counts
+
+
+def convert_lattices(source: str, target: str, work: LatticeToNbest, jobs: int | None = None) -> Counter[str]:
+    """Lattices to N-best lists; returns the counts.  `jobs`: processes, None for one a core."""
+    jobs = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or 1
+    _, total = lattice_sources(source)
+    found = nbest_of_lattices(source, work, min(jobs, total or jobs))
+    counts: Counter[str] = Counter()
+
+    def converted() -> Iterator[NbestList]:
+        for nbest, left_out in progress(found, "lattices", total):
+            if not counts["hypotheses"] and work.lm is None and not _has_lm(nbest, work):
+                remark(_USELESS)
+            counts.update(left_out)
+            counts["fewer"] += len(nbest.hyps) < work.n
+            counts["hypotheses"] += len(nbest.hyps)
+            yield nbest
+
+    counts["utterances"] = write_nbest(target, converted())
+    return counts
+
+
+def _has_lm(nbest: NbestList, work: LatticeToNbest) -> bool:
+    """Whether anything but acoustics, pronunciations and the number of words has ranked the list."""
+    scales = {"lm": 1.0, **work.scales}
+    return any(scales.get(name) for name in nbest.hyps[0].scores if name not in ("am", "pron", "words"))
+
+
+def report(counts: Counter[str], target: str, n: int | None) -> None:
+    """Remarks on what was written and what was left out."""
+    remark(f"{counts['utterances']} utterances, {counts['hypotheses']} hypotheses written to {target}")
+    for name, what in _COUNTS.items():
+        if counts[name]:
+            remark(f"{counts[name]} {what.format(n=n)}")

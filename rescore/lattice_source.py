@@ -1,0 +1,117 @@
+"""N-best lists from a source of lattices, on several processes, in the order of the source."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from rescore.errors import RescoreError
+from rescore.expand import WordLM, ngram_nbest
+from rescore.formats import parse_spec, read_lattices
+from rescore.formats.slf import lattice_files, read_lattice
+from rescore.lattice import normalize_words
+from rescore.nbest import exact_nbest
+from rescore.text import TextNormalizer
+from rescore.types import Lattice, NbestList
+
+NGRAM = "ngram"  # the n-gram's score
+DEFAULT_LM_SCALE = 10.0
+
+Found = tuple[NbestList, dict[str, int]]
+
+
+@dataclass
+class LatticeToNbest:
+    """What is done with each lattice: normalise its words, n-gram pass, exact N-best.
+
+    Attributes:
+      n: hypotheses for each utterance.
+      scales: scales by score name; those not given are 1 for `am` and DEFAULT_LM_SCALE for the n-gram or, without one,
+        for the recogniser's `lm`.
+      lm: the n-gram LM, or None for none.
+      beam: of the n-gram pass, None for an exact one.
+    """
+
+    n: int = 100
+    scales: Mapping[str, float] = field(default_factory=dict)
+    lm: WordLM | None = None
+    beam: float | None = None
+    normalizer: TextNormalizer = field(default_factory=TextNormalizer)
+
+    def __call__(self, source: Path | Lattice) -> Found:
+        """The N-best list of a lattice or SLF file, and the counts of what was left out (see `Lattice.counts`)."""
+        lattice = read_lattice(source) if isinstance(source, Path) else source
+        lattice = lattice if self.normalizer.is_identity else normalize_words(lattice, self.normalizer)
+        scales = self.all_scales(lattice)
+        if self.lm is None:
+            return exact_nbest(lattice, scales, self.n), lattice.counts
+        return ngram_nbest(lattice, self.lm, NGRAM, scales, self.n, self.beam)
+
+    def all_scales(self, lattice: Lattice) -> dict[str, float]:
+        """The scales given, and the defaults of those that are not."""
+        scales = {"am": 1.0} if "am" in lattice.scores else {}
+        if self.lm is not None:
+            scales[NGRAM] = DEFAULT_LM_SCALE
+        elif "lm" in lattice.scores:
+            scales["lm"] = DEFAULT_LM_SCALE
+        return {**scales, **self.scales}
+
+
+def nbest_of_lattices(spec: str, work: LatticeToNbest, jobs: int = 1) -> Iterator[Found]:
+    """N-best list and counts of every lattice of `spec` (`FORMAT:PATH`), in order; a few lattices in memory at a time.
+
+    Args:
+      jobs: processes; more than one only where processes can be forked, so that they share the LM's memory.
+    Raises:
+      RescoreError: what reading a lattice and `work` raise.
+    """
+    sources, _ = lattice_sources(spec)
+    if jobs <= 1 or "fork" not in multiprocessing.get_all_start_methods():
+        return map(work, sources)
+    return _parallel(sources, work, jobs)
+
+
+def lattice_sources(spec: str) -> tuple[Iterable[Path | Lattice], int | None]:
+    """The lattices of `spec` and their number if it is known; SLF files by their paths, so that workers read them."""
+    name, path = parse_spec(spec)
+    if name == "slf":
+        files = lattice_files(path)
+        return files, len(files)
+    return read_lattices(spec), None
+
+
+_work: LatticeToNbest | None = None  # set before the workers are forked, which inherit it
+
+
+def _run(source: Path | Lattice) -> Found | RescoreError:
+    assert _work is not None
+    try:
+        return _work(source)
+    except RescoreError as error:
+        return RescoreError(str(error))  # not every subclass can be pickled
+
+
+def _parallel(sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int) -> Iterator[Found]:
+    global _work
+    _work = work
+    todo = iter(sources)
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"))
+    running: deque[Future[Found | RescoreError]] = deque(pool.submit(_run, source) for source in islice(todo, 2 * jobs))
+
+    def results() -> Iterator[Found]:
+        try:
+            while running:
+                found = running.popleft().result()
+                running.extend(pool.submit(_run, source) for source in islice(todo, 1))
+                if isinstance(found, RescoreError):
+                    raise found
+                yield found
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    return results()

@@ -1,0 +1,182 @@
+"""The exact n best distinct word sequences of a lattice.
+
+Best-first (A*) search over word prefixes: a hypothesis is a word sequence with all states in which it can end, that
+is, the lattice is determinised on the fly (Mohri and Riley, "An efficient algorithm for the n-best-strings problem",
+ICSLP 2002).  The estimate of what is to come is the exact best score to the end, so a prefix is taken up only if it
+begins one of the n best.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rescore.lattice import (
+    EPSILON,
+    arc_ranges,
+    backward_scores,
+    path_hypothesis,
+    remove_epsilons,
+    total_scores,
+)
+from rescore.types import Hypothesis, Lattice, NbestList, Words
+
+if TYPE_CHECKING:
+    from rescore.text import TextNormalizer
+
+_END = -1  # in place of a label: the word sequence ends here
+_ROUNDING = 1e-9  # relative; scores of one path summed in different orders differ by less
+
+
+@dataclass
+class _Prefix:
+    """A word sequence: the best way into each state in which it can end, and the arcs that may follow.
+
+    Attributes:
+      parent:    the sequence without its last word, None for the empty one.
+      arcs:      int64 `(states,)`, last arc of the best path into each state, -1 for none (the start state).
+      previous:  int64 `(states,)`, where that arc's source stands among the parent's states.
+      next_arcs: int64 `(next,)`, arcs out of the states, sorted by label.
+      from_row:  int64 `(next,)`, where the source of each stands among the states.
+      scores:    float64 `(next,)`, best score from the start through each.
+      end:       where the final state stands among the states, -1 if it is not one of them.
+    """
+
+    parent: _Prefix | None
+    arcs: np.ndarray
+    previous: np.ndarray
+    next_arcs: np.ndarray
+    from_row: np.ndarray
+    scores: np.ndarray
+    end: int
+
+    def path(self) -> list[int]:
+        """The arcs of the best path that ends in the final state."""
+        arcs: list[int] = []
+        prefix: _Prefix | None = self
+        row = self.end
+        while prefix is not None:
+            arcs.append(int(prefix.arcs[row]))
+            row = int(prefix.previous[row])
+            prefix = prefix.parent
+        return [arc for arc in reversed(arcs) if arc >= 0]
+
+
+class _Search:
+    """One search; `queue` holds `(-score of the best completion, count, prefix, next label)`."""
+
+    def __init__(self, lattice: Lattice, scales: Mapping[str, float], n: int) -> None:
+        self.lattice = lattice
+        self.totals = total_scores(lattice, scales)
+        self.backward = backward_scores(lattice, self.totals)
+        self.ranges = arc_ranges(lattice)
+        self.tolerance = _ROUNDING * (1.0 + float(np.abs(self.backward).max()))
+        self.n = n
+        self.queue: list[tuple[float, int, _Prefix, int]] = []
+        self.pushed = 0
+        self.best = [float(self.backward[0])]  # heap: scores of up to n completions of different word sequences
+
+    def run(self) -> Iterator[list[int]]:
+        """Yields the arcs of the best paths of the best word sequences, best first."""
+        self._open_empty()
+        while self.queue:
+            _, _, prefix, label = heapq.heappop(self.queue)
+            if label == _END:
+                yield prefix.path()
+            else:
+                self._open_extended(prefix, label)
+
+    def _open_empty(self) -> None:
+        epsilons = np.arange(self.ranges[0], self.ranges[1]) if self.lattice.num_arcs else np.empty(0, np.int64)
+        epsilons = epsilons[self.lattice.labels[epsilons] == EPSILON]
+        arcs = np.append(-1, epsilons)
+        states = np.append(0, self.lattice.dst[epsilons])
+        scores = np.append(0.0, self.totals[epsilons])
+        self._open(None, arcs, np.full(len(arcs), -1), states, scores)
+
+    def _open_extended(self, prefix: _Prefix, label: int) -> None:
+        """The prefix one word longer: of the arcs into one state the best counts."""
+        labels = self.lattice.labels[prefix.next_arcs]
+        rows = np.arange(np.searchsorted(labels, label), np.searchsorted(labels, label, side="right"))
+        states = self.lattice.dst[prefix.next_arcs[rows]]
+        order = np.lexsort((-prefix.scores[rows], states))
+        states = states[order]
+        is_best = np.append(True, states[1:] != states[:-1])
+        rows = rows[order[is_best]]
+        self._open(prefix, prefix.next_arcs[rows], prefix.from_row[rows], states[is_best], prefix.scores[rows])
+
+    def _open(
+        self, parent: _Prefix | None, arcs: np.ndarray, previous: np.ndarray, states: np.ndarray, scores: np.ndarray
+    ) -> None:
+        """Queues the words that may follow in `states` `(states,)`, reached with `scores` by `arcs`."""
+        low = self.ranges[states]
+        counts = self.ranges[states + 1] - low
+        from_row = np.repeat(np.arange(len(states)), counts)
+        next_arcs = np.arange(counts.sum()) + np.repeat(low - np.cumsum(counts) + counts, counts)
+        through = scores[from_row] + self.totals[next_arcs]
+        reached = through + self.backward[self.lattice.dst[next_arcs]]
+        labels = self.lattice.labels[next_arcs]
+        wanted = np.flatnonzero((reached >= self._threshold()) & (labels != EPSILON))
+        wanted = wanted[np.argsort(labels[wanted], kind="stable")]
+        end = np.flatnonzero(states == self.lattice.num_states - 1)
+        end_row = int(end[0]) if len(end) else -1
+        prefix = _Prefix(parent, arcs, previous, next_arcs[wanted], from_row[wanted], through[wanted], end_row)
+        labels = labels[wanted]
+        firsts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1])) if len(labels) else np.empty(0, np.int64)
+        best = np.maximum.reduceat(reached[wanted], firsts) if len(labels) else np.empty(0)
+        offers = list(zip(best.tolist(), labels[firsts].tolist(), strict=True))
+        if end_row >= 0:
+            offers.append((float(scores[end_row]), _END))
+        self._push(prefix, sorted(offers, reverse=True))
+
+    def _push(self, prefix: _Prefix, offers: list[tuple[float, int]]) -> None:
+        """Queues `(score, label)` in descending order; the first stands for the prefix, whose score is counted."""
+        for rank, (score, label) in enumerate(offers):
+            if score < self._threshold():
+                return
+            if rank > 0 and len(self.best) < self.n:
+                heapq.heappush(self.best, score)
+            elif rank > 0:
+                heapq.heappushpop(self.best, score)
+            heapq.heappush(self.queue, (-score, self.pushed, prefix, label))
+            self.pushed += 1
+
+    def _threshold(self) -> float:
+        """What the n-th best word sequence scores at least."""
+        return self.best[0] - self.tolerance if len(self.best) >= self.n else -np.inf
+
+
+def exact_nbest(lattice: Lattice, scales: Mapping[str, float], n: int) -> NbestList:
+    """The `n` best distinct word sequences under `scales`, best first, each with the scores of its best path.
+
+    Exact, not sampled.  A lattice with fewer than `n` word sequences gives all of them: compare `len(result.hyps)`.
+    The scale of `words` is the reward for each word; every hypothesis has `words` among its scores.
+
+    Raises:
+      ScoreError: `scales` names a score that the lattice does not have, or leads to totals that are not finite.
+      ValueError: `n` is below 1.
+    """
+    if n < 1:
+        raise ValueError(f"n = {n}, expected at least 1")
+    lattice = remove_epsilons(lattice, scales)
+    paths = islice(_Search(lattice, scales, n).run(), n)
+    return NbestList(lattice.utt_id, [path_hypothesis(lattice, path) for path in paths])
+
+
+def normalize_nbest(nbest: NbestList, normalizer: TextNormalizer) -> tuple[NbestList, int]:
+    """The list with its words (and reference) normalised, and the number of hypotheses left out.
+
+    Of hypotheses that have become the same words the first stays.  A score `words` is counted anew.
+    """
+    kept: dict[Words, Hypothesis] = {}
+    for hyp in nbest.hyps:
+        words = normalizer.words(hyp.words)
+        again = {"words": float(len(words))} if "words" in hyp.scores else {}
+        kept.setdefault(words, Hypothesis(words, {**hyp.scores, **again}))
+    ref = None if nbest.ref is None else normalizer.words(nbest.ref)
+    return NbestList(nbest.utt_id, list(kept.values()), ref), len(nbest.hyps) - len(kept)
