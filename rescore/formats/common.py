@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -35,22 +36,31 @@ class Place:
         return f"utterance '{self.utt_id}': " if self.utt_id is not None else ""
 
 
+def short(value: object) -> str:
+    """`repr(value)`, with the middle left out where it is long."""
+    return _REPR.repr(value)
+
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 80
+
+
 class UniqueIds:
     """Finds utterance ids that occur twice; holds every id seen."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
-    def add(self, utt_id: str, place: Place) -> None:
+    def add(self, utt_id: str, place: Place, advice: str = "") -> None:
         if utt_id in self._seen:
-            raise place.format_error("this utterance id occurs a second time; the lines of an utterance stand together")
+            raise place.format_error(f"this utterance id occurs a second time{advice}")
         self._seen.add(utt_id)
 
 
 def utterance_id(value: object, place: Place) -> str:
     """`value` if it can be an utterance id: a string that is not empty and has no white space."""
     if not isinstance(value, str) or value.split() != [value]:
-        raise place.format_error(f"utterance id {value!r}, expected a string without white space")
+        raise place.format_error(f"utterance id {short(value)}, expected a string without white space")
     return value
 
 
@@ -60,7 +70,7 @@ def finite_score(value: object, name: str, rank: int, place: Place) -> float:
         raise place.score_error(f"hypothesis {rank} has no score '{name}'")
     if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
         return float(value)
-    raise place.score_error(f"hypothesis {rank} has score '{name}' {value!r}, expected a finite number")
+    raise place.score_error(f"hypothesis {rank} has score '{name}' {short(value)}, expected a finite number")
 
 
 def text_score(text: str | None, name: str, rank: int, place: Place) -> float:
@@ -190,7 +200,7 @@ def read_groups(path: Path, unique: UniqueIds) -> Iterator[tuple[str, list[KeyLi
         if group and utt_id != current:
             yield current, group
         if not group or utt_id != current:
-            unique.add(utt_id, Place(path, number, utt_id))
+            unique.add(utt_id, Place(path, number, utt_id), "; the lines of an utterance must stand together")
             current, group, ranks = utt_id, [], set()
         if rank in ranks:
             raise FormatError(path, f"key '{key}' occurs a second time", line=number)

@@ -18,7 +18,7 @@ from typing import Any
 from rescore.console import remark
 from rescore.errors import FormatError
 from rescore.files import atomic_text, read_lines
-from rescore.formats.common import SCORE, Place, UniqueIds, finite_score, join_words, make_list, utterance_id
+from rescore.formats.common import SCORE, Place, UniqueIds, finite_score, join_words, make_list, short, utterance_id
 from rescore.types import Hypothesis, NbestList, Words
 
 _LIST_KEYS = ("hyps", "nbest")
@@ -70,7 +70,7 @@ def _list_key(entry: dict[str, Any], place: Place) -> str:
     for key in _LIST_KEYS:
         if key in entry:
             if not isinstance(entry[key], list):
-                raise place.format_error(f"'{key}' is {entry[key]!r}, expected a list of hypotheses")
+                raise place.format_error(f"'{key}' is {short(entry[key])}, expected a list of hypotheses")
             return key
     raise place.format_error(f"no 'hyps' (and no 'nbest'); found: {', '.join(entry)}")
 
@@ -79,14 +79,16 @@ def _hypothesis(hyp: object, rank: int, place: Place, ignored: Counter[str]) -> 
     if isinstance(hyp, str):
         return Hypothesis(tuple(hyp.split()))
     if not isinstance(hyp, dict):
-        raise place.format_error(f"hypothesis {rank} is {hyp!r}, expected an object with 'words' and 'scores'")
+        raise place.format_error(f"hypothesis {rank} is {short(hyp)}, expected an object with 'words' and 'scores'")
     words_key = "words" if "words" in hyp else "text"
     if words_key not in hyp:
         raise place.format_error(f"hypothesis {rank} has no 'words' (and no 'text'); found: {', '.join(hyp)}")
     if "scores" in hyp:
         scores = hyp["scores"]
         if not isinstance(scores, dict):
-            raise place.format_error(f"hypothesis {rank} has scores {scores!r}, expected an object of named numbers")
+            raise place.format_error(
+                f"hypothesis {rank} has scores {short(scores)}, expected an object of named numbers"
+            )
         for name, value in scores.items():
             if type(value) is not float or not isfinite(value):
                 scores[name] = finite_score(value, name, rank, place)
@@ -103,7 +105,7 @@ def _words(value: object, what: str, place: Place) -> Words:
     if isinstance(value, str):
         return tuple(value.split())
     if not isinstance(value, list):
-        raise place.format_error(f"{what} is {value!r}, expected a string or a list of words")
+        raise place.format_error(f"{what} is {short(value)}, expected a string or a list of words")
     for word in value:
         if not isinstance(word, str) or word.split() != [word]:
             raise place.format_error(f"{what} has the word {word!r}, expected a string without white space")

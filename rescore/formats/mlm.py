@@ -23,6 +23,7 @@ from rescore.formats.common import (
     finite_score,
     join_words,
     make_list,
+    short,
     single_score,
     utterance_id,
 )
@@ -46,7 +47,7 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
 
 def _nbest(utt_id: str, value: object, name: str, place: Place) -> NbestList:
     if not isinstance(value, tuple):  # objects arrive as tuples of pairs
-        raise place.format_error(f"{value!r}, expected an object with 'hyp_1', 'hyp_2', ...")
+        raise place.format_error(f"{short(value)}, expected an object with 'hyp_1', 'hyp_2', ...")
     ref = None
     hyps: dict[int, Hypothesis] = {}
     for key, entry in value:
@@ -58,7 +59,7 @@ def _nbest(utt_id: str, value: object, name: str, place: Place) -> NbestList:
         elif found:
             raise place.format_error(f"'{key}' occurs a second time")
         else:
-            raise place.format_error(f"{key!r}: {entry!r}, expected 'hyp_1', 'hyp_2', ... and 'ref'")
+            raise place.format_error(f"'{key}': {short(entry)}, expected 'hyp_1', 'hyp_2', ... and 'ref'")
     ranks = sorted(hyps)
     if ranks != list(range(1, len(ranks) + 1)):
         missing = next(rank for rank in range(1, len(ranks) + 1) if rank not in hyps)

@@ -1,0 +1,165 @@
+"""Reading, atomic writing, Kaldi text."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rescore.errors import FormatError, RescoreError
+from rescore.files import (
+    atomic_folder,
+    atomic_path,
+    atomic_text,
+    read_chunks,
+    read_kaldi_text,
+    read_lines,
+    require_folder,
+    write_kaldi_text,
+)
+
+TEXT = "one\ntwo é\n\nfour\n"
+LINES = [(1, "one"), (2, "two é"), (3, ""), (4, "four")]
+SUFFIXES = ["", ".gz", ".xz"]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_written_text_is_read(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"new/folder/text{suffix}"
+    with atomic_text(path) as stream:
+        stream.write(TEXT)
+    assert list(read_lines(path)) == LINES
+    assert "".join(read_chunks(path, size=3)) == TEXT
+    assert [child.name for child in path.parent.iterdir()] == [path.name]
+
+
+def test_compressed_files_are_what_their_names_say(tmp_path: Path) -> None:
+    for suffix, module in ((".gz", gzip), (".xz", lzma)):
+        path = tmp_path / f"a{suffix}"
+        with atomic_text(path) as stream:
+            stream.write(TEXT)
+        assert module.decompress(path.read_bytes()).decode() == TEXT
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_same_text_gives_the_same_bytes(tmp_path: Path, suffix: str) -> None:
+    for name in ("a", "b"):
+        with atomic_text(tmp_path / f"{name}{suffix}") as stream:
+            stream.write(TEXT * 100)
+    assert (tmp_path / f"a{suffix}").read_bytes() == (tmp_path / f"b{suffix}").read_bytes()
+
+
+def test_last_line_without_newline_and_windows_lines(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"one\r\ntwo")
+    assert list(read_lines(path)) == [(1, "one"), (2, "two")]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_an_error_leaves_the_old_file(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), atomic_text(path) as stream:
+        stream.write("new")
+        raise ZeroDivisionError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_truncated(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    with atomic_text(path) as stream:
+        stream.writelines(f"line {number}\n" for number in range(5000))
+    path.write_bytes(path.read_bytes()[:-20])
+    for read in (read_lines, read_chunks):
+        with pytest.raises(FormatError, match=rf"a\{suffix}: compressed file is truncated or damaged after line \d+"):
+            list(read(path))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_not_compressed(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_text("plain text")
+    with pytest.raises(FormatError, match="truncated or damaged after line 0"):
+        list(read_lines(path))
+
+
+def test_unreadable(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes("one\nné\n".encode("latin-1"))
+    for name, problem in (
+        ("none", "no such file"),
+        ("", "is a folder"),
+        ("latin/x", "cannot be read"),
+        ("latin", "not UTF-8"),
+    ):
+        with pytest.raises(FormatError, match=problem):
+            list(read_lines(tmp_path / name))
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(RescoreError, match="cannot be written, no folder"), atomic_text(tmp_path / "file/new"):
+        pass
+    with pytest.raises(RescoreError, match="is a folder, expected the name of a file"), atomic_path(tmp_path):
+        pass
+    for there in (tmp_path, tmp_path / "file"):
+        with pytest.raises(RescoreError, match="exists already"), atomic_folder(there):
+            pass
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_atomic_folder(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "new/folder"):
+        with atomic_folder(tmp_path / name) as folder:
+            (folder / "a").write_text("text")
+            assert not (tmp_path / name / "a").exists()
+        assert (tmp_path / name / "a").read_text() == "text"
+    with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "other") as folder:
+        (folder / "a").write_text("text")
+        raise ZeroDivisionError
+    assert {child.name for child in tmp_path.iterdir()} == {"empty", "new"}
+
+
+def test_atomic_folder_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with atomic_folder("here") as folder:
+        (folder / "a").write_text("text")
+    with atomic_text("there") as stream:
+        stream.write("text")
+    assert (tmp_path / "here/a").exists() and (tmp_path / "there").exists()
+
+
+WORD = st.text("aB'é漢-0_.\\\"", min_size=1, max_size=4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(texts=st.dictionaries(WORD, st.lists(WORD, max_size=4).map(tuple), min_size=1))
+def test_kaldi_text_round_trip(tmp_path_factory: pytest.TempPathFactory, texts: dict[str, tuple[str, ...]]) -> None:
+    path = tmp_path_factory.mktemp("kaldi") / "text"
+    write_kaldi_text(path, texts)
+    assert list(read_kaldi_text(path).items()) == list(texts.items())
+
+
+def test_bad_kaldi_text(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    cases = (
+        ("a X\na Y\n", "text:2: utterance 'a' occurs a second time"),
+        ("a X\n\n", "text:2: empty line"),
+        ("", "empty"),
+    )
+    for text, problem in cases:
+        path.write_text(text)
+        with pytest.raises(FormatError, match=problem):
+            read_kaldi_text(path)
+
+
+def test_require_folder(tmp_path: Path) -> None:
+    assert require_folder(tmp_path) == tmp_path
+    with pytest.raises(RescoreError, match="no such folder"):
+        require_folder(tmp_path / "none")

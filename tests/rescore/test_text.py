@@ -1,0 +1,78 @@
+"""Text normalisation."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rescore.errors import UsageError
+from rescore.text import TextNormalizer
+
+WORDS = st.text(alphabet="abC.-'ßΣσéİ_", min_size=1, max_size=8)
+NORMALIZERS = st.builds(
+    TextNormalizer,
+    case=st.sampled_from([None, "upper", "lower"]),
+    delete=st.sampled_from(["", ".", ".'"]),
+    split=st.sampled_from(["", "-", "-_"]),
+)
+
+
+def reference(normalizer: TextNormalizer, word: str) -> tuple[str, ...]:
+    """What the docstring says, one step after the other."""
+    pieces = [word]
+    for char in normalizer.split:
+        pieces = [part for piece in pieces for part in piece.split(char)]
+    for char in normalizer.delete:
+        pieces = [piece.replace(char, "") for piece in pieces]
+    if normalizer.case:
+        pieces = [getattr(piece, normalizer.case)() for piece in pieces]
+    return tuple(piece for piece in pieces if piece)
+
+
+def test_pocketsphinx_words() -> None:
+    normalizer = TextNormalizer(case="upper", delete=".", split="-")
+    assert normalizer("u.s.-made") == ("US", "MADE")
+    assert normalizer("don't") == ("DON'T",)
+    assert normalizer("-") == ()
+    assert normalizer.words(["mr.", ".", "well-known"]) == ("MR", "WELL", "KNOWN")
+
+
+def test_identity() -> None:
+    assert TextNormalizer().is_identity
+    assert TextNormalizer().words(["a.", "B-c"]) == ("a.", "B-c")
+    assert not TextNormalizer(case="lower").is_identity
+    assert not TextNormalizer(delete=".").is_identity
+    assert not TextNormalizer(split="-").is_identity
+
+
+@settings(max_examples=50, deadline=None)
+@given(NORMALIZERS, WORDS)
+def test_agrees_with_the_slow_reference(normalizer: TextNormalizer, word: str) -> None:
+    assert normalizer(word) == reference(normalizer, word)
+
+
+@settings(max_examples=50, deadline=None)
+@given(NORMALIZERS, st.lists(WORDS, max_size=5))
+def test_words_are_normalised_one_by_one(normalizer: TextNormalizer, words: list[str]) -> None:
+    assert normalizer.words(words) == tuple(piece for word in words for piece in normalizer(word))
+
+
+@settings(max_examples=50, deadline=None)
+@given(NORMALIZERS, st.lists(st.text(alphabet="abC.-'_", min_size=1), max_size=5))
+def test_a_second_time_changes_nothing(normalizer: TextNormalizer, words: list[str]) -> None:
+    once = normalizer.words(words)
+    assert normalizer.words(once) == once
+
+
+def test_contradictions() -> None:
+    with pytest.raises(UsageError, match="unknown case 'Upper'; there are: upper, lower"):
+        TextNormalizer(case="Upper")
+    with pytest.raises(UsageError, match="'-' is to be deleted and to be split at"):
+        TextNormalizer(delete="-.", split="-")
+
+
+def test_usable_as_a_key() -> None:
+    first = TextNormalizer(case="upper")
+    first("a")
+    assert first == TextNormalizer(case="upper") and hash(first) == hash(TextNormalizer(case="upper"))
