@@ -18,8 +18,9 @@ BATCH = 1 << 21  # totals of many scales held at a time
 NARROW = 1e-9  # intervals narrower than this, relative to their place, are rounding
 
 
+@dataclass
 class PaddedLists:
-    """The lists of a table as rectangles: `(columns, utterances, hyps)`, short lists filled with their first entry.
+    """The lists of a table as rectangles; short lists are filled with their first hypothesis.
 
     A copy of the first hypothesis never wins over the first one itself, so filling changes no result.
 
@@ -28,12 +29,19 @@ class PaddedLists:
       errors: int64 `(utterances, hyps)`.
     """
 
-    def __init__(self, table: ScoreTable) -> None:
+    scores: np.ndarray
+    errors: np.ndarray
+
+    @classmethod
+    def from_table(cls, table: ScoreTable) -> PaddedLists:
         lengths = np.diff(table.offsets)
         place = np.arange(lengths.max())
         rows = table.offsets[:-1, None] + np.where(place < lengths[:, None], place, 0)
-        self.scores = np.ascontiguousarray(table.matrix[rows].transpose(2, 0, 1))
-        self.errors = table.errors[rows]
+        return cls(np.ascontiguousarray(table.matrix[rows].transpose(2, 0, 1)), table.errors[rows])
+
+    def part(self, utterances: np.ndarray) -> PaddedLists:
+        """The lists of some utterances, given by their indices."""
+        return PaddedLists(self.scores[:, utterances], self.errors[utterances])
 
     def totals(self, scales: np.ndarray) -> np.ndarray:
         """Totals `(utterances, hyps)`, summed in the order of the columns as `combine.total` does."""

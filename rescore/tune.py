@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from rescore.types import Weights
 LIMIT = 50.0  # largest scale searched, where a column's spread within lists counts as the fixed columns' spread
 GRID_LEVELS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0)  # starting points of LM scales, in the same unit
 GRID_SIGNED = (-1.0, -0.4, -0.1, 0.0, 0.1, 0.4, 1.0)  # of the word reward
+SAMPLE = 200_000  # hypotheses that a first search of a large set looks at
+FINALISTS = 2
 GRID_POINTS = 4096
 GRID_WORK = 400_000_000  # grid points times hypotheses times columns
 SLACK = 0.001  # of the reference words: the wider flat region that is reported
@@ -147,18 +149,37 @@ def make_problem(table: ScoreTable, fixed: Mapping[str, float]) -> Problem:
     unit = np.zeros(len(start))
     unit[free] = reference / spread[free]
     signed = np.array([name == WORDS_COLUMN for name in table.names])
-    return Problem(PaddedLists(table), free, start, unit, low=np.where(signed, -LIMIT * unit, 0.0), high=LIMIT * unit)
+    return Problem(
+        PaddedLists.from_table(table), free, start, unit, low=np.where(signed, -LIMIT * unit, 0.0), high=LIMIT * unit
+    )
 
 
 def search(problem: Problem, rng: np.random.Generator, restarts: int, show: bool = False) -> Place:
-    """Descends from every starting point; of the best results takes the one in the widest flat region."""
+    """Descends from every starting point; of the best results takes the one in the widest flat region.
+
+    Large sets are searched on a random sample of their utterances first, and in full from the best places found.
+    """
     if not len(problem.free):
         return place_at(problem, problem.start)
-    starts = starting_points(problem, rng, restarts)
-    results = [descend(problem, start, rng) for start in (progress(starts, "tuning") if show else starts)]
+    rough = sample(problem, rng)
+    starts = starting_points(rough, rng, restarts)
+    results = [descend(rough, start, rng) for start in (progress(starts, "tuning") if show else starts)]
+    if rough is not problem:
+        results.sort(key=lambda result: result.errors)
+        results = [descend(problem, result.scales, rng) for result in results[:FINALISTS]]
     fewest = min(result.errors for result in results)
     centred = [centre(problem, result, rng) for result in results if result.errors == fewest]
     return min(centred, key=lambda result: (result.errors, -flatness(problem, result)))
+
+
+def sample(problem: Problem, rng: np.random.Generator) -> Problem:
+    """The problem with as many random utterances as hold `SAMPLE` hypotheses; the problem itself if it has no more."""
+    utterances, hyps = problem.lists.errors.shape
+    count = max(1, SAMPLE // hyps)
+    if count >= utterances:
+        return problem
+    picked = np.sort(rng.choice(utterances, size=count, replace=False))
+    return replace(problem, lists=problem.lists.part(picked))
 
 
 def place_at(problem: Problem, scales: np.ndarray) -> Place:
@@ -295,7 +316,7 @@ def cross_validation(
         others = np.sort(np.concatenate([part for i, part in enumerate(parts) if i != fold]))
         problem = make_problem(table.select(others), fixed)
         found = search(problem, np.random.default_rng([seed, fold]), restarts)
-        errors += PaddedLists(table.select(held_out)).count(found.scales)
+        errors += PaddedLists.from_table(table.select(held_out)).count(found.scales)
     how = (
         f"utterances shuffled with seed {seed} into {folds} folds; each fold combined with scales tuned on the other "
         f"{folds - 1} by the same search with {restarts} restarts; errors of all folds summed"

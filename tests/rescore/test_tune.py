@@ -126,7 +126,7 @@ def test_blocks_of_lists_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_counting_agrees_with_the_slow_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table()
-    lists = PaddedLists(table)
+    lists = PaddedLists.from_table(table)
     rng = np.random.default_rng(1)
     points = [rng.standard_normal(len(table.names)) * rng.integers(0, 2, len(table.names)) for _ in range(50)]
     points = [point if point[0] else point + 1 for point in points]  # no ties
@@ -176,7 +176,7 @@ def test_bad_tables_say_what_is_wrong() -> None:
 def test_a_coarse_grid_never_beats_tuning(seed: int) -> None:
     table = make_table(30, seed, noise=1.0 + seed)
     weights = tune_table(table, seed=seed, restarts=6, folds=0)
-    lists = PaddedLists(table)
+    lists = PaddedLists.from_table(table)
     grid = itertools.product((1.0,), (0, 2, 5, 10, 20), (0, 1, 2, 4, 8), (0, 5, 20), (-20, -5, 0, 5, 20))
     assert weights.info["errors"] <= min(lists.count(np.array(point, dtype=float)) for point in grid)
     assert weights.info["errors"] <= lists.count(np.array([1.0, 0, 0, 0, 0]))
@@ -190,10 +190,19 @@ def test_two_scales_reach_the_best_of_a_fine_grid() -> None:
             hyp.scores = {"am": hyp.scores["am"], "lm": hyp.scores["lm1"], "words": 0.0}
     table = build_table(lists, refs)
     found = tune_table(table, folds=0)
-    padded = PaddedLists(table)
+    padded = PaddedLists.from_table(table)
     fine = min(padded.count(np.array([1.0, lm, 0.0])) for lm in np.arange(0, 500, 0.02))
     assert found.info["errors"] == fine
     assert found.scales["words"] == 0.0  # the same in every list
+
+
+def test_large_sets_are_searched_on_a_sample_first_and_then_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table(40, 9)
+    whole = tune_table(table, restarts=3, folds=0)
+    monkeypatch.setattr("rescore.tune.SAMPLE", 120)
+    sampled = tune_table(table, restarts=3, folds=0)
+    assert sampled.info["errors"] == slow_errors(table, np.array([sampled.scales[name] for name in table.names]))
+    assert sampled.info["errors"] <= 1.1 * whole.info["errors"]
 
 
 def test_planted_scales_are_found() -> None:
