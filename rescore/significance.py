@@ -37,7 +37,8 @@ def error_positions(ref: Words, hyp: Words) -> np.ndarray:
 
     Returns:
       int64 `(2 * len(ref) + 1,)`: entry `2 i` is the number of words inserted before reference word `i`, entry
-      `2 i + 1` is 1 if reference word `i` is deleted or substituted.  The sum is the number of errors.
+      `2 i + 1` is 1 if reference word `i` is deleted or substituted.  The sum is the number of errors: the alignment
+      has unit costs as for the WER (sclite's own, with costs 3, 3 and 4, may have more errors).
     """
     places = np.zeros(2 * len(ref) + 1, dtype=np.int64)
     word = 0
