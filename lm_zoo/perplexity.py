@@ -24,7 +24,7 @@ class Perplexity:
 
     Attributes:
       log_prob: natural log of the probability of all words and sentence ends.
-      log_prob_unknown: the part of it that unknown words (OOV) have.
+      log_prob_unknown: the part of it that unknown words (OOV) have; NaN where it was not measured.
       unknown: words that the LM does not know.
       tokens: tokens that were scored, sentence ends included.
     """
@@ -50,14 +50,15 @@ class Perplexity:
     def per_token(self) -> float:
         return math.exp(-self.log_prob / self.tokens)
 
-    def row(self) -> dict[str, float]:
-        """Everything by name."""
-        return {
+    def row(self) -> dict[str, float | None]:
+        """Everything by name; None for what was not measured."""
+        values = {
             "ppl_word": self.per_word,
             "ppl_word_known": self.per_known_word,
             "ppl_token": self.per_token,
             **asdict(self),
         }
+        return {name: None if math.isnan(value) else value for name, value in values.items()}
 
 
 @dataclass

@@ -50,6 +50,7 @@ class TrainConfig:
     dtype: str = "float32"  # or "bfloat16": autocast
     valid_every: int = 1000  # steps; 0: at epoch ends only
     save_every: int = 500  # steps
+    log_every: int = 100  # steps
     patience: int = 5  # validations without a better one before the run stops early
     newbob_gain: float = 0.003  # relative loss reduction an epoch below which the learning rate is halved
     seed: int = 1
@@ -63,6 +64,8 @@ class Progress:
     batch: int = 0  # batches of this epoch already used
     step: int = 0
     tokens: int = 0
+    loss_sum: float = 0.0  # since the last log record
+    loss_tokens: int = 0
     lr_factor: float = 1.0  # halved by new-bob
     best_loss: float = math.inf
     last_valid: float = math.inf
@@ -171,6 +174,15 @@ class _Run:
                     f"{folder}: the run there has {part} {state[part]}, not {mine[part]}; choose another --out"
                 )
         self.progress = Progress(**state["progress"])
+        if self.ranks.rank == 0:
+            self._cut_log()
+
+    def _cut_log(self) -> None:
+        """Drops the log records after the checkpoint; they will be made again."""
+        path = self.out / "log.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        kept = [line for line in lines if json.loads(line)["step"] <= self.progress.step]
+        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
 
     def save(self) -> None:
         if self.ranks.rank == 0:
@@ -216,19 +228,21 @@ class _Run:
 
     def _epoch(self, batches: Iterator[Batch], valid_text: TokenText) -> None:
         progress, config = self.progress, self.config
-        clock, loss_sum, count_sum = time.monotonic(), 0.0, 0.0
+        clock, counted = time.monotonic(), 0
         while not progress.finished:
             group = list(islice(batches, config.accumulate))
             short = self.ranks.sum(float(len(group) < config.accumulate))[0]
             if short and (self.ranks.size > 1 or not group):
                 return  # the ragged end of an epoch: ranks must take the same number of steps
             loss, count = self._step(group)
-            loss_sum, count_sum = loss_sum + loss, count_sum + count
+            progress.loss_sum, progress.loss_tokens = progress.loss_sum + loss, progress.loss_tokens + count
             progress.batch += len(group)
-            if progress.step % 100 == 0:
-                seconds = time.monotonic() - clock
-                self.log(loss=loss_sum / count_sum, lr=learning_rate(config, progress), tokens_per_s=count_sum / seconds)
-                clock, loss_sum, count_sum = time.monotonic(), 0.0, 0.0
+            counted += count
+            if progress.step % config.log_every == 0:
+                speed = counted / (time.monotonic() - clock)
+                mean = progress.loss_sum / progress.loss_tokens
+                self.log(loss=mean, lr=learning_rate(config, progress), tokens_per_s=speed)
+                clock, counted, progress.loss_sum, progress.loss_tokens = time.monotonic(), 0, 0.0, 0
             progress.finished = progress.step >= config.steps
             if config.valid_every and progress.step % config.valid_every == 0:
                 self._validate(valid_text)
@@ -236,13 +250,13 @@ class _Run:
             if progress.step % config.save_every == 0:
                 self.save()
 
-    def _step(self, group: list[Batch]) -> tuple[float, float]:
+    def _step(self, group: list[Batch]) -> tuple[float, int]:
         """One optimiser step; returns the summed loss and the tokens, over all ranks."""
         progress, device = self.progress, self.ranks.device
         self.model.train()
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = learning_rate(self.config, progress)
-        count = self.ranks.sum(float(sum(int((targets >= 0).sum()) for _, targets in group)))[0]
+        count = int(self.ranks.sum(float(sum(int((targets >= 0).sum()) for _, targets in group)))[0])
         loss_sum = 0.0
         for index, (inputs, targets) in enumerate(group):
             last = index == len(group) - 1
@@ -254,7 +268,7 @@ class _Run:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         progress.step += 1
-        progress.tokens += int(count)
+        progress.tokens += count
         return self.ranks.sum(loss_sum)[0], count
 
     def _validate(self, text: TokenText) -> None:

@@ -92,7 +92,7 @@ def print_rows(rows: list[Row], as_json: bool) -> None:
 
     table = Table("LM", "ppl/word", "without OOV", "ppl/token", "words", "sentences", "OOV", "tokens")
     for row in rows:
-        figures = (f"{row[name]:.2f}" for name in ("ppl_word", "ppl_word_known", "ppl_token"))
+        figures = ("-" if row[name] is None else f"{row[name]:.2f}" for name in ("ppl_word", "ppl_word_known", "ppl_token"))
         counts = (str(row[name]) for name in ("words", "sentences", "unknown", "tokens"))
         table.add_row(row["lm"], *figures, *counts)
     Console(width=max(100, Console().width)).print(table)

@@ -1,0 +1,72 @@
+"""Small untrained LMs of every kind, for the tests that run over the whole zoo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
+from lm_zoo.interpolation import InterpolatedLM
+from lm_zoo.registry import build
+
+WORDS = [SOS_EOS, UNK, *"A B C D E F G H".split()]
+SMALL = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 2}
+NEURAL: dict[str, tuple[str, dict[str, Any]]] = {
+    "transfornn": ("transfornn", SMALL),
+    "transfornn-untied-no-positions": ("transfornn", {**SMALL, "tied": False, "positions": False}),
+    "transfornn-one-rnn-layer": ("transfornn", {**SMALL, "layers": 1, "rnn_layers": 1}),
+    "transformer": ("transformer", SMALL),
+    "transformer-gelu-no-positions": ("transformer", {**SMALL, "positions": False, "activation": "gelu"}),
+    "lstm": ("lstm", {"dim": 16}),
+    "lstm-untied": ("lstm", {"dim": 16, "rnn_layers": 1, "tied": False}),
+}
+ALL = [*NEURAL, "ngram", "interpolated"]
+
+# A made-up bigram ARPA over a few of the words; log10.
+ARPA = """\\data\\
+ngram 1=7
+ngram 2=4
+
+\\1-grams:
+-1.2\t<unk>\t0
+-99\t<s>\t-0.3
+-0.9\t</s>\t0
+-0.7\tA\t-0.2
+-0.8\tB\t-0.4
+-1.0\tC\t-0.1
+-0.6\tD\t0
+
+\\2-grams:
+-0.4\t<s> A
+-0.3\tA B
+-0.5\tB </s>
+-0.2\tC D
+
+\\end\\
+"""
+
+
+def neural(name: str) -> Any:
+    """A neural LM of the table above, seeded, in evaluation mode; weights large enough that contexts matter."""
+    kind, settings = NEURAL[name]
+    torch.manual_seed(3)
+    lm = build(kind, WordVocabulary(WORDS, "upper"), settings)
+    with torch.no_grad():
+        for parameter in lm.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return lm.eval()
+
+
+def make(name: str, folder: Path) -> Any:
+    """Any LM of `ALL`."""
+    if name == "ngram":
+        from lm_zoo.ngram import NgramLM
+
+        path = folder / "tiny.arpa"
+        path.write_text(ARPA)
+        return NgramLM(path)
+    if name == "interpolated":
+        return InterpolatedLM([neural("lstm"), neural("transfornn")], [0.3, 0.7])
+    return neural(name)
