@@ -18,7 +18,7 @@ _COUNTS = {
     "duplicates": "hypotheses left out because normalisation made them equal to a better one",
     "cut": "hypotheses left out beyond the first {n}",
     "removed_arcs": "arcs of lattices left out because they are on no path from start to end",
-    "pruned_states": "states left out by the beam of the n-gram pass",
+    "pruned_arcs": "arcs left out by the beam of the n-gram pass",
     "unknown_words": "words of lattices (distinct ones, summed over lattices) that the n-gram LM does not know",
 }
 _USELESS = (

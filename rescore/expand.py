@@ -9,9 +9,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from rescore.errors import ScoreError
-from rescore.lattice import EPSILON, add_counts, arc_ranges, backward_scores, remove_epsilons, total_scores
+from rescore.lattice import (
+    EPSILON,
+    add_counts,
+    arc_ranges,
+    backward_scores,
+    build_lattice,
+    remove_epsilons,
+    total_scores,
+)
 from rescore.nbest import exact_nbest
 from rescore.types import Lattice, NbestList
+
+_ROUNDING = 1e-9  # relative; scores of one path summed in different orders differ by less
 
 
 class WordLM(Protocol):
@@ -94,10 +104,10 @@ def expand_ngram(
 
     Args:
       scales: scales of the lattice's scores, of `words`, and of `name`.
-      beam: None for all of it (exact), else pairs of state and history are left out that lie more than this below the
-        best path under `scales`; while the expansion runs, what is still to come is taken from one history for each
-        state, and exactly when it is done.  The best path by that estimate always stays, so there always is one.
-        `counts["pruned_states"]` of the result says how many pairs were left out.
+      beam: None for all of it (exact), else arcs are left out that are on no path at most this much below the best
+        one under `scales`; while the expansion runs, what is still to come is taken from one history for each state,
+        and exactly when it is done.  The best path by that estimate always stays, so there always is one.
+        `counts` of the result, `pruned_states` and `pruned_arcs`, says how much was left out.
     Raises:
       ScoreError: the lattice has a score `name` already, or `scales` has none for `name`, or one that is not there.
     """
@@ -114,9 +124,17 @@ def expand_ngram(
         to_come, reached = _lookahead(lattice, histories, own, scales[name])
         least = reached - beam - to_come
     expanded = _expand(lattice, histories, own, scales[name], least)
-    totals = own[expanded.arc] + scales[name] * expanded.logprob
-    kept = np.arange(len(expanded.forward)) if beam is None else _within_beam(expanded, totals, beam)
-    return _assemble(lattice, expanded, kept, name, len(histories.unknown_words))
+    within = np.arange(len(expanded.arc))
+    if beam is not None:
+        within = _within_beam(expanded, own[expanded.arc] + scales[name] * expanded.logprob, beam)
+    result = _assemble(lattice, expanded, within, name)
+    result.counts = add_counts(
+        lattice.counts,
+        pruned_states=expanded.pruned + len(expanded.forward) - result.num_states,
+        pruned_arcs=len(expanded.arc) - result.num_arcs,
+        unknown_words=len(histories.unknown_words),
+    )
+    return result
 
 
 def _arcs_by_label(lattice: Lattice, ranges: np.ndarray, state: int) -> list[np.ndarray]:
@@ -233,9 +251,8 @@ def _depart(
 
 
 def _within_beam(expanded: _Expanded, totals: np.ndarray, beam: float) -> np.ndarray:
-    """The pairs, int64 `(kept,)`, that are on a path at most `beam` below the best one; `totals` are the arcs'."""
-    num_pairs = len(expanded.forward)
-    backward = np.full(num_pairs, -np.inf)
+    """The arcs, int64 `(kept,)`, that are on a path at most `beam` below the best one; `totals` are the arcs'."""
+    backward = np.full(len(expanded.forward), -np.inf)
     backward[-1] = 0.0
     order = np.argsort(expanded.source, kind="stable")
     order = order[expanded.target[order] >= 0]
@@ -243,31 +260,28 @@ def _within_beam(expanded: _Expanded, totals: np.ndarray, beam: float) -> np.nda
     bounds = np.searchsorted(source, expanded.first_pair)
     for low, high in zip(bounds[-2::-1].tolist(), bounds[:0:-1].tolist(), strict=True):
         np.maximum.at(backward, source[low:high], score[low:high] + backward[target[low:high]])
-    through = expanded.forward + backward
-    return np.flatnonzero(through >= backward[0] - beam)
+    rounding = _ROUNDING * (1.0 + abs(float(backward[0])))
+    return order[expanded.forward[source] + score + backward[target] >= backward[0] - beam - rounding]
 
 
-def _assemble(lattice: Lattice, expanded: _Expanded, kept: np.ndarray, name: str, unknown_words: int) -> Lattice:
-    """The lattice over the pairs `kept`."""
-    number = np.full(len(expanded.forward) + 1, -1, dtype=np.int32)  # the last for pairs that were pruned, -1
-    number[kept] = np.arange(len(kept))
-    source, target = number[expanded.source], number[expanded.target]
-    rows = np.flatnonzero((source >= 0) & (target >= 0))
-    rows = rows[np.argsort(source[rows], kind="stable")]
-    arc = expanded.arc[rows]
-    of_state = np.repeat(np.arange(lattice.num_states), np.diff(expanded.first_pair))[kept]
-    pruned = expanded.pruned + len(expanded.forward) - len(kept)
-    return Lattice(
+def _assemble(lattice: Lattice, expanded: _Expanded, within: np.ndarray, name: str) -> Lattice:
+    """The lattice over the pairs that has the arcs `within`, without the pairs that these leave without a path."""
+    order = within[np.argsort(expanded.source[within], kind="stable")]
+    arc, num_pairs = expanded.arc[order], len(expanded.forward)
+    times = lattice.times
+    result = Lattice(
         lattice.utt_id,
-        len(kept),
-        source[rows],
-        target[rows],
+        num_pairs,
+        expanded.source[order].astype(np.int32),
+        expanded.target[order].astype(np.int32),
         lattice.labels[arc],
-        {**{key: column[arc] for key, column in lattice.scores.items()}, name: expanded.logprob[rows]},
+        {**{key: column[arc] for key, column in lattice.scores.items()}, name: expanded.logprob[order]},
         lattice.symbols,
-        None if lattice.times is None else lattice.times[of_state],
-        add_counts(lattice.counts, pruned_states=pruned, unknown_words=unknown_words),
+        None if times is None else np.repeat(times, np.diff(expanded.first_pair)),
     )
+    if len(within) == len(expanded.arc):
+        return result  # every pair is on a path, as every state of the lattice is
+    return build_lattice(**{**vars(result), "counts": None, "start": 0, "final": num_pairs - 1})
 
 
 def ngram_nbest(
@@ -280,6 +294,6 @@ def ngram_nbest(
     while True:
         expanded = expand_ngram(lattice, lm, name, scales, beam)
         nbest = exact_nbest(expanded, scales, n)
-        if len(nbest.hyps) >= n or beam is None or not expanded.counts["pruned_states"]:
+        if len(nbest.hyps) >= n or beam is None or not expanded.counts["pruned_arcs"]:
             return nbest, expanded.counts
         beam *= 2

@@ -269,7 +269,7 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float]) -> Lattice:
     new_columns.append(gained[elsewhere])
     src, dst, labels = (np.concatenate(parts) for parts in (new_src, new_dst, new_labels))
     gathered = np.concatenate(new_columns)
-    best = _best_of_parallel(src, dst, labels, gathered[:, 0])
+    best = best_of_parallel(src, dst, labels, gathered[:, 0])
     scores = {name: gathered[best, 1 + index] for index, name in enumerate(names)}
     # States that only epsilons reached drop out of every path here; that is no loss, so it is not counted.
     result = build_lattice(
@@ -309,14 +309,14 @@ def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray) 
             gained.append(none)
         if len(targets) > 1:
             target, gain = np.concatenate(targets), np.concatenate(gained)
-            best = _best_of_parallel(target, gain[:, 0])
+            best = best_of_parallel(target, gain[:, 0])
             closures[state] = target[best], gain[best]
         elif targets:
             closures[state] = targets[0], gained[0]
     return closures
 
 
-def _best_of_parallel(*keys_and_total: np.ndarray) -> np.ndarray:
+def best_of_parallel(*keys_and_total: np.ndarray) -> np.ndarray:
     """Rows with the highest total (the last argument) among those with the same keys (the other arguments)."""
     *keys, total = keys_and_total
     order = np.lexsort((-total, *reversed(keys)))

@@ -20,6 +20,7 @@ from rescore.lattice import (
     EPSILON,
     arc_ranges,
     backward_scores,
+    best_of_parallel,
     path_hypothesis,
     remove_epsilons,
     total_scores,
@@ -92,23 +93,19 @@ class _Search:
                 self._open_extended(prefix, label)
 
     def _open_empty(self) -> None:
-        epsilons = np.arange(self.ranges[0], self.ranges[1]) if self.lattice.num_arcs else np.empty(0, np.int64)
-        epsilons = epsilons[self.lattice.labels[epsilons] == EPSILON]
+        epsilons = np.flatnonzero(self.lattice.labels == EPSILON)  # all leave the start state
+        epsilons = epsilons[best_of_parallel(self.lattice.dst[epsilons], self.totals[epsilons])]
         arcs = np.append(-1, epsilons)
         states = np.append(0, self.lattice.dst[epsilons])
-        scores = np.append(0.0, self.totals[epsilons])
-        self._open(None, arcs, np.full(len(arcs), -1), states, scores)
+        self._open(None, arcs, np.full(len(arcs), -1), states, np.append(0.0, self.totals[epsilons]))
 
     def _open_extended(self, prefix: _Prefix, label: int) -> None:
         """The prefix one word longer: of the arcs into one state the best counts."""
         labels = self.lattice.labels[prefix.next_arcs]
         rows = np.arange(np.searchsorted(labels, label), np.searchsorted(labels, label, side="right"))
-        states = self.lattice.dst[prefix.next_arcs[rows]]
-        order = np.lexsort((-prefix.scores[rows], states))
-        states = states[order]
-        is_best = np.append(True, states[1:] != states[:-1])
-        rows = rows[order[is_best]]
-        self._open(prefix, prefix.next_arcs[rows], prefix.from_row[rows], states[is_best], prefix.scores[rows])
+        rows = rows[best_of_parallel(self.lattice.dst[prefix.next_arcs[rows]], prefix.scores[rows])]
+        arcs = prefix.next_arcs[rows]
+        self._open(prefix, arcs, prefix.from_row[rows], self.lattice.dst[arcs], prefix.scores[rows])
 
     def _open(
         self, parent: _Prefix | None, arcs: np.ndarray, previous: np.ndarray, states: np.ndarray, scores: np.ndarray

@@ -44,7 +44,7 @@ class Lattice:
       scores:   name -> float64 `(arcs,)`, natural logs.
       symbols:  label -> word; `symbols[0] == ""`.
       times:    float64 `(states,)` seconds, or None.
-      counts:   what was left out on the way here (`removed_states`, `removed_arcs`, `pruned_states`).
+      counts:   what was left out on the way here (`removed_states`, `removed_arcs`, `pruned_arcs`, ...).
     """
 
     utt_id: str

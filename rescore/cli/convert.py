@@ -49,12 +49,15 @@ def command(
 
     normalizer = TextNormalizer(case, delete, split)
     if is_lattice(source):
-        from lm_zoo.ngram import NgramLM
         from rescore.lattice_source import LatticeToNbest
 
         if beam is not None and ngram is None:
             raise UsageError("--beam prunes the n-gram pass, so it needs --ngram FILE")
-        lm = None if ngram is None else NgramLM(ngram)
+        lm = None
+        if ngram is not None:
+            from lm_zoo.ngram import NgramLM
+
+            lm = NgramLM(ngram)
         n = n or 100
         counts = convert_lattices(source, target, LatticeToNbest(n, parse_scales(scales), lm, beam, normalizer), jobs)
     else:

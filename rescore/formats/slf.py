@@ -143,6 +143,7 @@ def _parse(path: Path) -> _Slf:
             raise FormatError(path, f"the header says {name}={stated}, found {found} {what}; the file is incomplete")
     if not slf.nodes:
         raise FormatError(path, "a lattice without nodes")
+    slf.by_sphinx = slf.by_sphinx or _numbered_backward(slf)
     return slf
 
 
@@ -204,15 +205,16 @@ def _link_words(slf: _Slf, src: np.ndarray, dst: np.ndarray, start: int, final: 
     node_words = [node.get("W", "") for node in slf.nodes]
     if any("W" in link for link in slf.links) or not any(node_words):
         return [link.get("W", "") for link in slf.links], "", ""
-    if slf.by_sphinx or _numbered_backward(slf):
+    if slf.by_sphinx:
         node_words = [_VARIANT.sub("", word) for word in node_words]
         return [node_words[row] for row in src], "", node_words[final]
     return [node_words[row] for row in dst], node_words[start], ""
 
 
 def _numbered_backward(slf: _Slf) -> bool:
+    """Whether words are on nodes and every link leads to a lower number."""
     try:
-        return bool(slf.links) and all(int(link["S"]) > int(link["E"]) for link in slf.links)
+        return any("W" in node for node in slf.nodes) and all(int(link["S"]) > int(link["E"]) for link in slf.links)
     except ValueError:  # numbers need not be integers
         return False
 
