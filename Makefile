@@ -1,14 +1,15 @@
 # make venv   the environment .venv (CPython 3.10, torch 1.13.1, k2 1.23.4)
-# make test   all tests;  make lint  ruff and mypy
+# make test   all tests;  make test311  those of lm_zoo and rescore on CPython 3.11;  make lint  ruff and mypy
 # make demo   from a recogniser's lattices to a WER table; fewer utterances: make demo DEMO_UTTS=40
 # make clean  removes the demo's work and caches, not the environments
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 VENV311 := .venv311
-DEMO_UTTS := 240
+PYTHON311 := python3.11
+DEMO_UTTS := 200
 
-.PHONY: help venv venv311 test lint demo clean
+.PHONY: help venv venv311 test test311 lint demo clean
 
 help:
 	@grep '^# make' Makefile | cut -c3-
@@ -21,10 +22,13 @@ $(VENV)/.ready: tools/requirements-py310.txt tools/make_venv.sh setup.py
 venv311: $(VENV311)/.ready
 
 $(VENV311)/.ready: tools/requirements-py311.txt tools/make_venv.sh setup.py
-	@sh tools/make_venv.sh $(VENV311) tools/requirements-py311.txt python3.11
+	@sh tools/make_venv.sh $(VENV311) tools/requirements-py311.txt $(PYTHON311)
 
 test: venv
 	$(PYTHON) -m pytest
+
+test311: venv311
+	$(VENV311)/bin/python -m pytest tests/lm_zoo tests/rescore tests/test_imports.py
 
 lint: venv
 	$(VENV)/bin/ruff check .

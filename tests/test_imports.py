@@ -1,0 +1,131 @@
+"""Who may know whom: rescore -> lm_zoo; lm_zoo knows nothing of rescore; heavy packages are imported lazily."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("rescore", "lm_zoo", "asr")
+
+# What the core of rescore may know of the zoo.
+ZOO_OF_RESCORE = {"base", "errors", "interpolation", "ngram", "registry", "trie"}
+# Commands may call any of the zoo's functions, and `rescore ppl` is the measuring of LMs itself.
+ZOO_ALL = ("rescore/cli/", "rescore/perplexity.py")
+
+# Packages that are imported inside functions only, and where.
+LAZY = {
+    "k2": ("rescore/formats/k2.py", "asr/"),
+    "kenlm": ("lm_zoo/ngram.py",),
+    "lhotse": ("asr/",),
+    "kaldiio": ("rescore/formats/", "asr/"),
+    "tensorboard": ("lm_zoo/",),
+    "pocketsphinx": (),
+    "ttspico": (),
+}
+
+
+def python_files(*packages: str) -> list[Path]:
+    return sorted(file for package in packages for file in (ROOT / package).rglob("*.py"))
+
+
+def imports(file: Path, top_level_only: bool = False) -> Iterator[tuple[str, int]]:
+    """`(module, line)` of every import; `from a import b` gives `a.b`, since `b` may be a module."""
+    tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
+    for node in top_level(tree) if top_level_only else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: relative import; this project writes them in full"
+            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def top_level(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes that run when the module is imported: those in no function."""
+    for node in ast.iter_child_nodes(tree):
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            yield node
+            yield from top_level(node)
+
+
+def name(file: Path) -> str:
+    return file.relative_to(ROOT).as_posix()
+
+
+def violations(files: list[Path], forbidden: tuple[str, ...]) -> list[str]:
+    return [
+        f"{name(file)}:{line} imports {module}"
+        for file in files
+        for module, line in imports(file)
+        if module.split(".")[0] in forbidden
+    ]
+
+
+def test_lm_zoo_knows_nothing_of_rescore_and_asr() -> None:
+    assert violations(python_files("lm_zoo"), ("rescore", "asr", "egs", "demo")) == []
+
+
+def test_rescore_does_not_know_asr() -> None:
+    assert violations(python_files("rescore"), ("asr", "egs", "demo")) == []
+
+
+def test_nothing_imports_recipes_or_demo() -> None:
+    assert violations(python_files(*PACKAGES), ("egs", "demo", "tests")) == []
+
+
+def test_core_of_rescore_knows_few_modules_of_the_zoo() -> None:
+    found = [
+        f"{name(file)}:{line} imports {module}"
+        for file in python_files("rescore")
+        if not name(file).startswith(ZOO_ALL)
+        for module, line in imports(file)
+        if module.split(".")[0] == "lm_zoo" and module.split(".")[1] not in ZOO_OF_RESCORE
+    ]
+    assert found == []
+
+
+def test_asr_knows_the_agreed_modules_only() -> None:
+    allowed = ("rescore.types", "rescore.formats", "rescore.errors", "rescore.console", "lm_zoo.base", "asr")
+    found = [
+        f"{name(file)}:{line} imports {module}"
+        for file in python_files("asr")
+        for module, line in imports(file)
+        if module.split(".")[0] in PACKAGES and not module.startswith(allowed)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_optional_packages_are_imported_in_their_place_and_lazily(package: str) -> None:
+    found = []
+    for file in python_files(*PACKAGES):
+        top = {line for module, line in imports(file, top_level_only=True) if module.split(".")[0] == package}
+        for module, line in imports(file):
+            if module.split(".")[0] == package and (line in top or not name(file).startswith(LAZY[package])):
+                found.append(f"{name(file)}:{line} imports {module}")
+    assert found == []
+
+
+def test_a_lazy_import_is_told_from_an_eager_one(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text("import k2\nif True:\n    import lhotse\ndef f():\n    from kenlm import Model\n")
+    assert [module for module, _ in imports(file, top_level_only=True)] == ["k2", "lhotse"]
+    assert [module for module, _ in imports(file)] == ["k2", "lhotse", "kenlm.Model"]
+
+
+def test_the_command_line_loads_no_heavy_package() -> None:
+    """Help and argument checks are quick: importing every command loads neither torch nor an LM's packages."""
+    program = (
+        "import importlib, sys\n"
+        "from rescore.cli.main import COMMANDS\n"
+        "for name in COMMANDS: importlib.import_module('rescore.cli.' + name.replace('-', '_'))\n"
+        "print(*sorted({module.split('.')[0] for module in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    heavy = {"torch", "numpy", "kenlm", "k2", "lhotse", "sentencepiece", "scipy", "kaldialign"}
+    assert heavy.intersection(done.stdout.split()) == set()
