@@ -58,7 +58,7 @@ class _Histories:
             return np.zeros(len(histories)), histories
         rows = [self.known.get((history, label)) or self._ask(history, label) for history in histories.tolist()]
         logprobs, longer = zip(*rows, strict=True)
-        return np.array(logprobs), np.array(longer)
+        return np.array(logprobs), np.array(longer, dtype=np.int32)
 
     def _ask(self, history: int, label: int) -> tuple[float, int]:
         logprob, state, in_vocabulary = self.lm.extend(self.states[history], self.symbols[label])
@@ -79,8 +79,8 @@ class _Expanded:
     Attributes:
       first_pair: int64 `(states + 1,)`, the pairs of state s are `first_pair[s]` to `first_pair[s + 1] - 1`.
       forward:    float64 `(pairs,)`, best score from the start.
-      source, target: int64 `(arcs,)`, pairs, target -1 if that pair was pruned.
-      arc:        int64 `(arcs,)`, the lattice's arc.
+      source, target: int32 `(arcs,)`, pairs, target -1 if that pair was pruned.
+      arc:        int32 `(arcs,)`, the lattice's arc.
       logprob:    float64 `(arcs,)`, score of the LM.
       pruned:     number of pairs that the beam left out.
     """
@@ -194,8 +194,8 @@ def _expand(
 ) -> _Expanded:
     """Goes through the states in order; pairs whose score from the start is below `least` `(states,)` are pruned."""
     waiting: list[list[_Ways]] = [[] for _ in range(lattice.num_states)]
-    nowhere = np.array([-1])
-    waiting[0] = [_Ways(np.array([histories.start]), np.zeros(1), nowhere, nowhere, np.zeros(1))]
+    nowhere, start = np.array([-1], dtype=np.int32), np.array([histories.start], dtype=np.int32)
+    waiting[0] = [_Ways(start, np.zeros(1), nowhere, nowhere, np.zeros(1))]
     ranges = arc_ranges(lattice)
     first_pair, forward, targets, taken, pruned = [0], [], [], [], 0
     for state in range(lattice.num_states):
@@ -206,16 +206,16 @@ def _expand(
         waiting[state] = []
         present, score, row = _merge(ways, -np.inf if least is None else least[state])
         pruned += len(np.unique(ways.history[row < 0]))
-        taken.append(ways)
-        targets.append(np.where(row >= 0, row + first_pair[-1], -1))
+        taken.append((ways.source, ways.arc, ways.logprob))
+        targets.append(np.where(row >= 0, row + first_pair[-1], -1).astype(np.int32))
         forward.append(score)
         for arcs in _arcs_by_label(lattice, ranges, state) if len(present) else ():
             for target, onward in _depart(lattice, histories, own, lm_scale, arcs, present, score, first_pair[-1]):
                 waiting[target].append(onward)
         first_pair.append(first_pair[-1] + len(present))
-    ways = _Ways(*(np.concatenate(column)[1:] for column in zip(*taken, strict=True)))  # without the way to the start
-    target = np.concatenate(targets)[1:]
-    return _Expanded(np.array(first_pair), np.concatenate(forward), ways.source, target, ways.arc, ways.logprob, pruned)
+    source, by_arc, logprob = (np.concatenate(column)[1:] for column in zip(*taken, strict=True))  # [0]: to the start
+    pairs = np.array(first_pair), np.concatenate(forward)
+    return _Expanded(*pairs, source, np.concatenate(targets)[1:], by_arc, logprob, pruned)
 
 
 def _merge(ways: _Ways, least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -240,9 +240,9 @@ def _depart(
     """Ways by `arcs`, all with one label, to the states behind; `present`, `score`: `(pairs,)`, the state's own."""
     logprob, longer = histories.extend(present, int(lattice.labels[arcs[0]]))
     score = score + lm_scale * logprob
-    source = np.arange(first_pair, first_pair + len(present))
+    source = np.arange(first_pair, first_pair + len(present), dtype=np.int32)
     for arc, target in zip(arcs.tolist(), lattice.dst[arcs].tolist(), strict=True):
-        column = np.full(len(present), arc)
+        column = np.full(len(present), arc, dtype=np.int32)
         if target == lattice.num_states - 1:  # the sentence end; histories do not matter any more
             end = histories.end(longer)
             yield target, _Ways(np.zeros_like(longer), score + own[arc] + lm_scale * end, source, column, logprob + end)
@@ -272,8 +272,8 @@ def _assemble(lattice: Lattice, expanded: _Expanded, within: np.ndarray, name: s
     result = Lattice(
         lattice.utt_id,
         num_pairs,
-        expanded.source[order].astype(np.int32),
-        expanded.target[order].astype(np.int32),
+        expanded.source[order],
+        expanded.target[order],
         lattice.labels[arc],
         {**{key: column[arc] for key, column in lattice.scores.items()}, name: expanded.logprob[order]},
         lattice.symbols,
