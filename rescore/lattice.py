@@ -254,22 +254,16 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float]) -> Lattice:
     stays[lattice.src[is_word]] = True
     stays[-1] = True
     closures = _epsilon_closures(lattice, columns, stays)
-    new_src, new_dst, new_labels, new_columns = [], [], [], []
-    for arc in np.flatnonzero(is_word).tolist():
-        targets, gained = closures[lattice.dst[arc]]
-        new_src.append(np.full(len(targets), lattice.src[arc]))
-        new_dst.append(targets)
-        new_labels.append(np.full(len(targets), lattice.labels[arc]))
-        new_columns.append(gained + columns[arc])
-    targets, gained = closures[0]
-    elsewhere = targets != 0
-    new_src.append(np.zeros(elsewhere.sum(), dtype=np.int64))
-    new_dst.append(targets[elsewhere])
-    new_labels.append(np.zeros(elsewhere.sum(), dtype=np.int64))
-    new_columns.append(gained[elsewhere])
-    src, dst, labels = (np.concatenate(parts) for parts in (new_src, new_dst, new_labels))
-    gathered = np.concatenate(new_columns)
+    arcs = np.flatnonzero(is_word)
+    onward = [*(closures[state] for state in lattice.dst[arcs]), closures[0]]  # the last: epsilons out of the start
+    counts = np.array([len(targets) for targets, _ in onward])
+    src = np.repeat(np.append(lattice.src[arcs], 0), counts)
+    dst = np.concatenate([targets for targets, _ in onward])
+    labels = np.repeat(np.append(lattice.labels[arcs], EPSILON), counts)
+    before = np.concatenate([columns[arcs], np.zeros((1, columns.shape[1]))])
+    gathered = np.repeat(before, counts, axis=0) + np.concatenate([gained for _, gained in onward])
     best = best_of_parallel(src, dst, labels, gathered[:, 0])
+    best = best[src[best] != dst[best]]  # the start reaches itself
     scores = {name: gathered[best, 1 + index] for index, name in enumerate(names)}
     # States that only epsilons reached drop out of every path here; that is no loss, so it is not counted.
     result = build_lattice(
