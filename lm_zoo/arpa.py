@@ -23,10 +23,10 @@ BINARY_MAGIC = b"mmap lm http://kheafield.com/code format version 5\n\0"
 BINARY_HEADER = 88  # where the parameters start, after the magic bytes and test values; lm/binary_format.cc of KenLM
 
 
-def write_arpa(model: KneserNeyModel, path: str | Path) -> None:
+def write_arpa(model: KneserNeyModel, path: str | Path, digits: int = 7) -> None:
     """Writes a model as ARPA text, compressed if `path` ends in `.gz`; appears under `path` only when complete.
 
-    Probabilities and back-offs are log10, as the format has it, in 7 significant digits.
+    Probabilities and back-offs are log10, as the format has it, in `digits` significant digits.
     """
     words = np.array(model.words, dtype=object)
     with _atomic_text(Path(path)) as stream:
@@ -35,14 +35,15 @@ def write_arpa(model: KneserNeyModel, path: str | Path) -> None:
             stream.write(f"ngram {n}={len(table.kept)}\n")
         for n in range(1, model.order + 1):
             stream.write(f"\n\\{n}-grams:\n")
-            for lines in _lines(model, words, n):
+            for lines in _lines(model, words, n, digits):
                 stream.write(lines)
         stream.write("\n\\end\\\n")
 
 
-def _lines(model: KneserNeyModel, words: np.ndarray, order: int) -> Iterator[str]:
+def _lines(model: KneserNeyModel, words: np.ndarray, order: int, digits: int) -> Iterator[str]:
     table = model.tables[order - 1]
-    template = "%.7g\t" + " ".join(["%s"] * order) + ("\n" if table.backoff is None else "\t%.7g\n")
+    number = f"%.{digits}g"
+    template = f"{number}\t" + " ".join(["%s"] * order) + ("\n" if table.backoff is None else f"\t{number}\n")
     for start in range(0, len(table.kept), CHUNK):
         part = slice(start, start + CHUNK)
         columns = [table.log_prob[part].tolist()]

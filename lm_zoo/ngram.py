@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -86,10 +86,6 @@ class NgramLM:
     def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """As `LanguageModel.score_hypotheses`; KenLM is faster than a trie in Python."""
         return self.score_words(sentences)
-
-    def count_unknown(self, sentences: Iterable[Sequence[str]]) -> int:
-        """How many words of the sentences the LM does not know."""
-        return sum(word not in self._model for words in sentences for word in words)
 
     @cached_property
     def vocab(self) -> WordVocabulary:

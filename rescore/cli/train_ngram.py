@@ -18,6 +18,7 @@ from rescore.errors import UsageError
 @click.argument("more_prune", nargs=-1, metavar="")
 @click.option("--vocab", type=click.Path(), help="Keep only n-grams of these words (white space between them).")
 @click.option("--discount-fallback", is_flag=True, help="Fixed discounts 0.5 1 1.5 where the text is too small.")
+@click.option("--digits", type=click.IntRange(2, 7), default=7, show_default=True, help="Fewer: a smaller file.")
 @click.option("--out", type=click.Path(), required=True, help="ARPA file to write, .arpa or .arpa.gz.")
 def command(
     texts: tuple[str, ...],
@@ -26,6 +27,7 @@ def command(
     more_prune: tuple[str, ...],
     vocab: str | None,
     discount_fallback: bool,
+    digits: int,
     out: str,
 ) -> None:
     """Estimate an n-gram LM by interpolated modified Kneser-Ney smoothing and write it as ARPA.
@@ -54,7 +56,7 @@ def command(
         discount_fallback=FALLBACK_DISCOUNTS if discount_fallback else None,
         remark=remark,
     )
-    write_arpa(model, Path(out))
+    write_arpa(model, Path(out), digits)
     remark(f"wrote {out}")
 
 
