@@ -65,7 +65,7 @@ class WordVocabulary:
 
     @classmethod
     def load(cls, folder: Path, case: str) -> WordVocabulary:
-        path, words = folder / cls.FILE, []
+        path, words = folder / cls.FILE, list[str]()
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             fields = line.split()
             if len(fields) != 2 or fields[1] != str(len(words)):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from lm_zoo.errors import ModelError
@@ -21,7 +22,9 @@ def save(folder: Path, lm: Any, optimizer: torch.optim.Optimizer, state: dict[st
     for stale in (fresh, old):
         shutil.rmtree(stale, ignore_errors=True)
     fresh.mkdir(parents=True)
-    save_file({name: tensor.contiguous() for name, tensor in state_tensors(lm).items()}, str(fresh / "model.safetensors"))
+    save_file(
+        {name: tensor.contiguous() for name, tensor in state_tensors(lm).items()}, str(fresh / "model.safetensors")
+    )
     tensors = {"rng.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         tensors["rng.cuda"] = torch.cuda.get_rng_state()
@@ -37,18 +40,29 @@ def save(folder: Path, lm: Any, optimizer: torch.optim.Optimizer, state: dict[st
     shutil.rmtree(old, ignore_errors=True)
 
 
-def load(folder: Path, lm: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Puts a checkpoint's weights, optimiser and random state in place; returns its JSON state.
+def read_state(folder: Path) -> dict[str, Any]:
+    """The JSON state of a checkpoint.
+
+    Raises:
+      ModelError: it is missing or damaged.
+    """
+    try:
+        return json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(_damaged(folder, error)) from None
+
+
+def load(folder: Path, lm: Any, optimizer: torch.optim.Optimizer) -> None:
+    """Puts a checkpoint's weights, optimiser state and random state in place.
 
     Raises:
       ModelError: a file is missing or damaged.
     """
     try:
-        state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         weights = load_file(folder / "model.safetensors")
         tensors = load_file(folder / "optimizer.safetensors")
-    except Exception as error:
-        raise ModelError(f"{folder}: incomplete or damaged checkpoint ({error}); remove it to start again") from None
+    except (OSError, SafetensorError) as error:
+        raise ModelError(_damaged(folder, error)) from None
     lm.load_state_dict(weights, strict=False)
     torch.set_rng_state(tensors.pop("rng.cpu"))
     if "rng.cuda" in tensors:
@@ -60,4 +74,7 @@ def load(folder: Path, lm: Any, optimizer: torch.optim.Optimizer) -> dict[str, A
         index, key = name.split(".", 1)
         entries.setdefault(int(index), {})[key] = tensor
     optimizer.load_state_dict({"state": entries, "param_groups": optimizer.state_dict()["param_groups"]})
-    return state
+
+
+def _damaged(folder: Path, error: Exception) -> str:
+    return f"{folder}: incomplete or damaged checkpoint ({error}); remove it to start again"

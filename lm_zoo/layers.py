@@ -7,7 +7,8 @@ tree nodes with cached keys and values.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +77,7 @@ class TransformerLayer(nn.Module):
         self.linear2 = nn.Linear(feedforward, dim)
         self.norm2 = nn.LayerNorm(dim)
         self.dropout = nn.Dropout(dropout)
-        self.activation = {"relu": F.relu, "gelu": F.gelu}[activation]
+        self.activation: Callable[..., Tensor] = getattr(F, {"relu": "relu", "gelu": "gelu"}[activation])
 
     def _rest(self, x: Tensor, attended: Tensor) -> Tensor:
         x = self.norm1(x + self.dropout(attended))
@@ -124,7 +125,7 @@ class Output(nn.Module):
         if tied_to is None:
             self.weight = nn.Parameter(torch.empty(vocab_size, dim).normal_(std=dim**-0.5))
         else:
-            self.weight = tied_to.weight
+            self.weight = cast(nn.Parameter, tied_to.weight)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -88,15 +88,20 @@ class NeuralLM(nn.Module):
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Training loss: summed natural-log cross-entropy of `targets` (batch, time), where >= 0."""
-        dtype = torch.float32
-        if torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled():
-            dtype = torch.bfloat16
+        dtype = torch.bfloat16 if _autocast(self.device.type) else torch.float32
         inside = targets >= 0
         hidden = self.hidden(inputs)[inside]
         targets = targets[inside]
         if not torch.is_grad_enabled():
             return -_target_scores(self.output, hidden, targets).sum()
         return FusedCrossEntropy.apply(hidden, self.output.weight, self.output.bias, targets, dtype)
+
+
+def _autocast(device: str) -> bool:
+    if device != "cpu":
+        return torch.is_autocast_enabled()
+    enabled = getattr(torch._C, "_is_autocast_available", None)  # torch 2.4 and newer name the device
+    return torch.is_autocast_enabled("cpu") if enabled else torch.is_autocast_cpu_enabled()  # type: ignore[call-arg]
 
 
 def _target_scores(output: Output, hidden: Tensor, targets: Tensor, chunk: int = 2048) -> Tensor:

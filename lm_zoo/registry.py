@@ -53,7 +53,9 @@ def find(name: str) -> Path:
     if name in shipped:
         return shipped[name]
     if path.is_dir():
-        raise ModelError(f"{name}: not a model folder, it has no {CONFIG}; such folders are written by: rescore train-lm")
+        raise ModelError(
+            f"{name}: not a model folder, it has no {CONFIG}; such folders are written by: rescore train-lm"
+        )
     if path.is_file():
         raise ModelError(f"{name}: not an n-gram file; expected a name that ends in {', '.join(NGRAM_FILES)}")
     raise ModelError(

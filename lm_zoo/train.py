@@ -144,7 +144,7 @@ class _Run:
         self.report = report
         self.progress = Progress()
         self.optimizer = make_optimizer(lm, config)
-        self.model = nn.parallel.DistributedDataParallel(lm) if ranks.size > 1 else lm
+        self.model: Any = nn.parallel.DistributedDataParallel(lm) if ranks.size > 1 else lm
         self.writer: Any = None
         if ranks.rank == 0:
             out.mkdir(parents=True, exist_ok=True)
@@ -166,13 +166,12 @@ class _Run:
         folder = self.out / "checkpoint"
         if not folder.is_dir():
             return
-        state = checkpoint.load(folder, self.lm, self.optimizer)
-        mine = {"kind": self.kind, "settings": asdict(self.lm.config), "train": asdict(self.config)}
-        for part in ("kind", "settings"):
-            if state[part] != mine[part]:
-                raise ModelError(
-                    f"{folder}: the run there has {part} {state[part]}, not {mine[part]}; choose another --out"
-                )
+        state = checkpoint.read_state(folder)
+        mine = {"kind": self.kind, "settings": asdict(self.lm.config)}
+        for part, value in mine.items():
+            if state[part] != value:
+                raise ModelError(f"{folder}: the run there has {part} {state[part]}, not {value}; choose another --out")
+        checkpoint.load(folder, self.lm, self.optimizer)
         self.progress = Progress(**state["progress"])
         if self.ranks.rank == 0:
             self._cut_log()

@@ -42,9 +42,7 @@ class TransfoRNN(NeuralLM):
         super().__init__(vocab, config)
         c = config
         self.input = InputEmbedding(len(vocab), c.dim, c.positions, c.dropout)
-        self.layers = nn.ModuleList(
-            TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout) for _ in range(c.layers)
-        )
+        self.layers = nn.ModuleList(TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout) for _ in range(c.layers))
         between = c.dropout if c.rnn_layers > 1 else 0.0
         self.rnn = nn.LSTM(c.dim, c.dim, c.rnn_layers, batch_first=True, dropout=between)
         self.dropout = nn.Dropout(c.dropout)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -60,7 +61,7 @@ def _sorted_trie(parents: np.ndarray, tokens: np.ndarray, depths: np.ndarray, en
     levels = np.searchsorted(np.sort(depths), np.arange(depths.max() + 2))
     order = np.argsort(depths, kind="stable")
     rank = np.zeros_like(order)
-    for begin, end in zip(levels[1:-1], levels[2:], strict=True):
+    for begin, end in pairwise(levels[1:]):
         level = order[begin:end]
         order[begin:end] = level[np.argsort(rank[parents[level]], kind="stable")]
         rank[order[begin:end]] = np.arange(begin, end)

@@ -22,7 +22,7 @@ class ScoreError(RescoreError):
     """A score is missing, NaN or infinite, or a score column does not fit the lists."""
 
 
-class ReferenceError(RescoreError):  # noqa: A001 - the field's word; never confused with the builtin in this package
+class ReferenceError(RescoreError):
     """References and hypotheses do not cover the same utterances."""
 
 

@@ -41,7 +41,7 @@ def measure(
     if windows[0] is not None:
         return [{"lm": scorer.column, **_windowed(scorer, text, windows[0], windows[1]).row()} for scorer in scorers]
     scores = _score(scorers, text)
-    rows = [{"lm": scorer.column, **scores.perplexity(index).row()} for index, scorer in enumerate(scorers)]
+    rows: list[Row] = [{"lm": scorer.column, **scores.perplexity(index).row()} for index, scorer in enumerate(scorers)]
     weights = _mix_weights(scorers, tune_mix, mix_file)
     if weights:
         label = " + ".join(f"{value:.3f} {column}" for column, value in weights.items())
@@ -92,7 +92,9 @@ def print_rows(rows: list[Row], as_json: bool) -> None:
 
     table = Table("LM", "ppl/word", "without OOV", "ppl/token", "words", "sentences", "OOV", "tokens")
     for row in rows:
-        figures = ("-" if row[name] is None else f"{row[name]:.2f}" for name in ("ppl_word", "ppl_word_known", "ppl_token"))
+        figures = (
+            "-" if row[name] is None else f"{row[name]:.2f}" for name in ("ppl_word", "ppl_word_known", "ppl_token")
+        )
         counts = (str(row[name]) for name in ("words", "sentences", "unknown", "tokens"))
         table.add_row(row["lm"], *figures, *counts)
     Console(width=max(100, Console().width)).print(table)

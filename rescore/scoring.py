@@ -85,9 +85,7 @@ def _named(option: str) -> tuple[str, str]:
     return base, option
 
 
-def score_batch(
-    batch: list[NbestList], scorers: list[Scorer], mix: dict[str, float] | None = None
-) -> list[NbestList]:
+def score_batch(batch: list[NbestList], scorers: list[Scorer], mix: dict[str, float] | None = None) -> list[NbestList]:
     """Adds one column a scorer to every hypothesis, and the column `mix` if interpolation weights are given.
 
     Args:

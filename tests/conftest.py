@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors: threads would only wait for each other
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 

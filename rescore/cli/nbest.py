@@ -8,15 +8,38 @@ import click
 
 
 @click.command()
-@click.option("--nbest", "source", required=True, metavar="[FORMAT:]PATH", help="N-best lists, or the lattices' N-best made by rescore convert.")
-@click.option("--lm", "lms", multiple=True, metavar="[COLUMN=]NAME|DIR", help="An LM of the zoo, by name or model folder; may be repeated.")
+@click.option(
+    "--nbest",
+    "source",
+    required=True,
+    metavar="[FORMAT:]PATH",
+    help="N-best lists, or the lattices' N-best made by rescore convert.",
+)
+@click.option(
+    "--lm",
+    "lms",
+    multiple=True,
+    metavar="[COLUMN=]NAME|DIR",
+    help="An LM of the zoo, by name or model folder; may be repeated.",
+)
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM (ARPA or KenLM binary), column `ngram`.")
-@click.option("--mix", type=click.Path(path_type=Path), help="Interpolation weights written by rescore ppl --save-mix: adds the column `mix`.")
+@click.option(
+    "--mix",
+    type=click.Path(path_type=Path),
+    help="Interpolation weights written by rescore ppl --save-mix: adds the column `mix`.",
+)
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for scores, 1-best and N-best.")
-def command(source: str, lms: tuple[str, ...], ngram: str | None, mix: Path | None, weights_file: Path | None,
-            scales: tuple[str, ...], out: Path) -> None:
+def command(
+    source: str,
+    lms: tuple[str, ...],
+    ngram: str | None,
+    mix: Path | None,
+    weights_file: Path | None,
+    scales: tuple[str, ...],
+    out: Path,
+) -> None:
     """Score N-best lists with LMs and combine the scores.
 
     Writes scores.jsonl.gz (every score by name), 1best.txt (Kaldi text) and nbest.jsonl.gz (best first) to the

@@ -8,18 +8,36 @@ import click
 
 
 @click.command()
-@click.option("--lm", "lms", multiple=True, metavar="[COLUMN=]NAME|DIR", help="An LM, by name or model folder; may be repeated.")
+@click.option(
+    "--lm", "lms", multiple=True, metavar="[COLUMN=]NAME|DIR", help="An LM, by name or model folder; may be repeated."
+)
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM (ARPA or KenLM binary).")
 @click.option("--text", required=True, help="Text, one sentence a line (.gz, .xz); kaldi:FILE drops utterance ids.")
 @click.option("--tune-mix", metavar="TEXT", help="Find interpolation weights on this text by EM (never the test text).")
 @click.option("--mix", type=click.Path(path_type=Path), help="Use these interpolation weights.")
-@click.option("--save-mix", type=click.Path(path_type=Path), help="Write the weights found; rescore nbest --mix takes them.")
+@click.option(
+    "--save-mix", type=click.Path(path_type=Path), help="Write the weights found; rescore nbest --mix takes them."
+)
 @click.option("--window", type=int, help="Score running text in windows of so many tokens instead of sentences.")
-@click.option("--position", type=click.Choice(["all", "final"]), default="all", show_default=True,
-              help="With --window: score every position, or slide by one token and score the last.")
+@click.option(
+    "--position",
+    type=click.Choice(["all", "final"]),
+    default="all",
+    show_default=True,
+    help="With --window: score every position, or slide by one token and score the last.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(lms: tuple[str, ...], ngram: str | None, text: str, tune_mix: str | None, mix: Path | None,
-            save_mix: Path | None, window: int | None, position: str, as_json: bool) -> None:
+def command(
+    lms: tuple[str, ...],
+    ngram: str | None,
+    text: str,
+    tune_mix: str | None,
+    mix: Path | None,
+    save_mix: Path | None,
+    window: int | None,
+    position: str,
+    as_json: bool,
+) -> None:
     """Perplexity a word (with and without words that the LM does not know) and a token, with the counts.
 
     \b

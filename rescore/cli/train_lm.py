@@ -25,18 +25,41 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
 
 @click.command()
 @click.argument("kind")
-@click.option("--text", "texts", multiple=True, required=True, help="Training text, one sentence a line; kaldi:FILE drops utterance ids. May be repeated.")
+@click.option(
+    "--text",
+    "texts",
+    multiple=True,
+    required=True,
+    help="Training text, one sentence a line; kaldi:FILE drops utterance ids. May be repeated.",
+)
 @click.option("--valid", required=True, help="Validation text.")
 @click.option("--out", required=True, type=click.Path(), help="Folder of the run and of the model.")
 @click.option("--tokens", default="bpe", type=click.Choice(["bpe", "unigram", "word"]), help="Pieces or whole words.")
 @click.option("--vocab-size", type=int, help="Tokens of the vocabulary; all words if left out with --tokens word.")
 @click.option("--vocab", help="Take the vocabulary of this LM (name or folder) instead of building one.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the model, e.g. dim=512.")
-@click.option("--train", "options", multiple=True, metavar="NAME=VALUE", help="A setting of the training, e.g. lr=0.002, steps=5000, dtype=bfloat16.")
+@click.option(
+    "--train",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the training, e.g. lr=0.002, steps=5000, dtype=bfloat16.",
+)
 @click.option("--longest", default=256, show_default=True, help="Cut sentences of more tokens into pieces.")
 @click.option("--device", default="cpu", show_default=True)
-def command(kind: str, texts: tuple[str, ...], valid: str, out: str, tokens: str, vocab_size: int | None,
-            vocab: str | None, settings: tuple[str, ...], options: tuple[str, ...], longest: int, device: str) -> None:
+def command(
+    kind: str,
+    texts: tuple[str, ...],
+    valid: str,
+    out: str,
+    tokens: str,
+    vocab_size: int | None,
+    vocab: str | None,
+    settings: tuple[str, ...],
+    options: tuple[str, ...],
+    longest: int,
+    device: str,
+) -> None:
     """Train an LM of KIND (see: rescore lms) and write its folder; run it again to continue after a stop.
 
     \b

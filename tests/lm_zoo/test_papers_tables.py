@@ -64,7 +64,12 @@ def count(kind: str, vocab: int, settings: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize(("dim", "kind", "layers", "rnn_layers", "ptb", "wikitext2"), TABLE_1 + TABLE_2)
 def test_parameters(
-    dim: int, kind: str, layers: int | None, rnn_layers: int | None, ptb: str, wikitext2: str,
+    dim: int,
+    kind: str,
+    layers: int | None,
+    rnn_layers: int | None,
+    ptb: str,
+    wikitext2: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings: dict[str, Any] = {"dim": dim, "tied": kind != "transfornn"}

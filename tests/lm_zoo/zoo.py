@@ -11,7 +11,7 @@ from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.interpolation import InterpolatedLM
 from lm_zoo.registry import build
 
-WORDS = [SOS_EOS, UNK, *"A B C D E F G H".split()]
+WORDS = [SOS_EOS, UNK, *["A", "B", "C", "D", "E", "F", "G", "H"]]
 SMALL = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 2}
 NEURAL: dict[str, tuple[str, dict[str, Any]]] = {
     "transfornn": ("transfornn", SMALL),

@@ -1,0 +1,181 @@
+"""The training loop: it learns, continues after a kill, halves, stops early, and agrees with itself under DDP."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
+from lm_zoo.batches import TokenText, tokenize
+from lm_zoo.errors import ModelError
+from lm_zoo.registry import load
+from lm_zoo.train import Progress, TrainConfig, learning_rate, train
+
+VOCAB = WordVocabulary([SOS_EOS, UNK, *"ABCDEFGH"], "upper")
+SETTINGS = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 1, "rnn_layers": 1, "dropout": 0.1}
+
+
+def text(seed: int, sentences: int = 200) -> TokenText:
+    """Letters that mostly follow the alphabet: easy to learn."""
+    rng = np.random.default_rng(seed)
+
+    def sentence() -> list[str]:
+        start, length = rng.integers(0, 8), rng.integers(1, 9)
+        return ["ABCDEFGH"[(start + i) % 8] for i in range(length)]
+
+    return tokenize(VOCAB, [sentence() for _ in range(sentences)])
+
+
+def config(**changes: Any) -> TrainConfig:
+    values = {
+        "batch_tokens": 128,
+        "steps": 40,
+        "warmup": 5,
+        "lr": 0.01,
+        "valid_every": 20,
+        "save_every": 10,
+        "log_every": 5,
+        "window": 12,
+        "batch_windows": 8,
+    }
+    return TrainConfig(**(values | changes))
+
+
+class Killed(Exception):
+    pass
+
+
+def records(folder: Path, key: str = "loss") -> list[tuple[int, float]]:
+    lines = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+    return [(line["step"], line[key]) for line in lines if key in line]
+
+
+@pytest.mark.parametrize("mode", ["sentences", "windows"])
+def test_it_learns_and_the_folder_is_an_lm(tmp_path: Path, mode: str) -> None:
+    progress = train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path, config(steps=80, text=mode))
+    assert progress.finished and progress.step == 80
+    assert progress.best_loss < 0.7 * math.log(len(VOCAB))
+    lm = load(str(tmp_path))
+    assert lm.score_words([tuple("ABC")])[0][1] > lm.score_words([tuple("AGC")])[0][1]
+
+
+@pytest.mark.parametrize("changes", [{}, {"text": "windows", "accumulate": 2}, {"optimizer": "sgd", "momentum": 0.9}])
+def test_a_killed_run_continues_in_mid_epoch_with_the_same_losses(tmp_path: Path, changes: dict[str, Any]) -> None:
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    train("transfornn", SETTINGS, VOCAB, text(0), text(1), straight, config(**changes))
+
+    def kill(record: dict[str, Any]) -> None:
+        if record["step"] == 25:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train("transfornn", SETTINGS, VOCAB, text(0), text(1), killed, config(**changes), report=kill)
+    progress = train("transfornn", SETTINGS, VOCAB, text(0), text(1), killed, config(**changes))
+    assert progress.epoch > 0  # the run is longer than an epoch, and was killed within one
+    assert records(killed) == records(straight)
+    assert records(killed, "valid_loss") == records(straight, "valid_loss")
+
+
+def test_a_finished_run_does_nothing_more(tmp_path: Path) -> None:
+    first = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+    again = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+    assert (again.step, again.best_loss) == (first.step, first.best_loss)
+
+
+def test_another_model_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+    with pytest.raises(ModelError, match=r"choose another --out"):
+        train("lstm", {"dim": 12}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+
+
+def test_early_stop(tmp_path: Path) -> None:
+    progress = train(
+        "lstm",
+        {"dim": 8},
+        VOCAB,
+        text(0),
+        text(1),
+        tmp_path,
+        config(steps=1000, lr=0.0, warmup=0, valid_every=5, patience=2),
+    )
+    assert progress.step == 15  # best at 5, then two validations without a better one
+    assert progress.stale == 2
+
+
+def test_newbob_halves_once_validation_stalls(tmp_path: Path) -> None:
+    settings = config(optimizer="sgd", schedule="newbob", lr=1e-9, warmup=0, valid_every=0, epochs=4, patience=9)
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, settings)
+    rates = [rate for _, rate in records(tmp_path, "lr")]
+    after = [
+        line["lr"]
+        for line in map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+        if "valid_loss" in line
+    ]
+    assert rates[0] == 1e-9
+    assert after == pytest.approx([1e-9, 0.5e-9, 0.25e-9, 0.125e-9][: len(after)])
+
+
+def test_warmup_and_cosine() -> None:
+    settings = TrainConfig(lr=1.0, warmup=10, steps=110)
+    rates = [learning_rate(settings, Progress(step=step)) for step in (0, 9, 10, 60, 110)]
+    assert rates == pytest.approx([0.1, 1.0, 1.0, 0.505, 0.01])
+
+
+def test_bfloat16_follows_float32(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "dropout": 0.0}
+    for dtype in ("float32", "bfloat16"):
+        train(
+            "transformer",
+            {k: v for k, v in settings.items() if k != "rnn_layers"},
+            VOCAB,
+            text(0),
+            text(1),
+            tmp_path / dtype,
+            config(dtype=dtype),
+        )
+    exact, rough = (dict(records(tmp_path / dtype))[40] for dtype in ("float32", "bfloat16"))
+    assert rough == pytest.approx(exact, rel=0.05)
+
+
+def test_unknown_settings_are_named(tmp_path: Path) -> None:
+    for changes, message in (({"optimizer": "adam"}, "adamw, sgd"), ({"dtype": "float16"}, "float32 or bfloat16")):
+        with pytest.raises(ModelError, match=message):
+            train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path / "x", config(**changes))
+    with pytest.raises(ModelError, match=r"no setting 'width'; it has: dim"):
+        train("lstm", {"width": 8}, VOCAB, text(0), text(1), tmp_path / "y", config())
+
+
+DDP = """
+import sys
+from pathlib import Path
+from tests.lm_zoo.test_train import VOCAB, SETTINGS, config, text
+from lm_zoo.train import train
+settings = {**SETTINGS, "dropout": 0.0}
+train("transfornn", settings, VOCAB, text(0), text(1), Path(sys.argv[1]), config(steps=12, accumulate=int(sys.argv[2])))
+"""
+
+
+def test_two_ranks_equal_accumulation_in_one(tmp_path: Path) -> None:
+    """Two ranks with one batch each take the same steps as one process that accumulates two batches."""
+    single, double = tmp_path / "single", tmp_path / "double"
+    script = tmp_path / "ddp.py"
+    script.write_text(DDP)
+    environment = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, str(script), str(single), "2"], check=True, env=environment)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}"]
+    subprocess.run([*launch, str(script), str(double), "1"], check=True, env=environment, capture_output=True)
+    for (step, loss), (other_step, other_loss) in zip(records(single), records(double), strict=True):
+        assert step == other_step
+        assert other_loss == pytest.approx(loss, rel=1e-4)

@@ -1,0 +1,270 @@
+"""Scoring N-best lists with LMs and `rescore nbest`, `ppl`, `lms`, `train-lm`: columns, resuming, messages."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from lm_zoo.errors import LMError
+from lm_zoo.registry import save_folder
+from rescore import scoring
+from rescore.cli.main import cli
+from rescore.combine import read_scores
+from rescore.errors import RescoreError, ScoreError, UsageError
+from rescore.scoring import PARTS, Scorer, open_scorers, score_batch, write_scores
+from rescore.types import Hypothesis, NbestList
+from tests.lm_zoo.zoo import neural
+
+
+def lists(count: int = 3) -> list[NbestList]:
+    words = [("A", "B", "C"), ("A", "B"), (), ("A", "ZZZ")]
+    return [
+        NbestList(f"utt{i}", [Hypothesis(w, {"am": -1.0 * k}) for k, w in enumerate(words)], ("A", "B"))
+        for i in range(count)
+    ]
+
+
+def write_lists(path: Path, items: list[NbestList]) -> Path:
+    lines = (
+        {"utt_id": n.utt_id, "hyps": [{"words": " ".join(h.words), "scores": h.scores} for h in n.hyps]} for n in items
+    )
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    save_folder(tmp_path / "small", neural("transfornn"), "transfornn", {})
+    return tmp_path / "small"
+
+
+def run(*args: object) -> Any:
+    """The command line in this process; user errors come back as the exception."""
+    return CliRunner().invoke(cli, [str(arg) for arg in args])
+
+
+def test_columns_are_sentence_log_probabilities_beside_the_old_scores() -> None:
+    lm = neural("lstm")
+    for nbest in score_batch(lists(), [Scorer("one", lm), Scorer("two", neural("transformer"))]):
+        for hyp in nbest.hyps:
+            assert list(hyp.scores) == ["am", "one", "two"]
+            assert hyp.scores["one"] == pytest.approx(sum(lm.score_words([hyp.words])[0]), abs=1e-4)
+
+
+def test_two_lms_of_one_class_keep_apart(folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"two LMs would write the column 'small'"):
+        open_scorers([str(folder), str(folder)], None, lambda name: None)
+    assert [s.column for s in open_scorers([str(folder), f"x={folder}"], "a/4gram.arpa.gz", lambda name: None)] == [
+        "small",
+        "x",
+        "ngram",
+    ]
+    with pytest.raises(UsageError, match=r"no LM given"):
+        open_scorers([], None, lambda name: None)
+
+
+def test_no_score_is_overwritten() -> None:
+    with pytest.raises(ScoreError, match=r"utt0: there is a score 'am' already"):
+        score_batch(lists(), [Scorer("am", neural("lstm"))])
+
+
+def test_unknown_words_are_counted() -> None:
+    scorer = Scorer("lm", neural("lstm"))
+    score_batch(lists(2), [scorer])
+    assert (scorer.words, scorer.unknown) == (14, 2)
+
+
+def test_wrong_case_names_the_utterance() -> None:
+    lower = [NbestList("u7", [Hypothesis(("a", "b"), {"am": 0.0})])]
+    with pytest.raises(LMError, match=r"utterance u7: found 'a', but the LM was trained on upper-case.*--case upper"):
+        score_batch(lower, [Scorer("lm", neural("lstm"))])
+
+
+def test_mix_is_the_interpolation_word_by_word() -> None:
+    import math
+
+    one, two = neural("lstm"), neural("transformer")
+    scored = score_batch(lists(1), [Scorer("one", one), Scorer("two", two)], {"one": 0.25, "two": 0.75})
+    for hyp in scored[0].hyps:
+        pairs = zip(one.score_words([hyp.words])[0], two.score_words([hyp.words])[0], strict=True)
+        expected = sum(math.log(0.25 * math.exp(a) + 0.75 * math.exp(b)) for a, b in pairs)
+        assert hyp.scores["mix"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "BATCH_WORDS", 1)  # a batch an utterance
+    lm = neural("lstm")
+
+    def stopped() -> Any:
+        yield from lists(3)[:2]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_scores(stopped(), [Scorer("lm", lm)], tmp_path, {"plan": 1})
+    assert not (tmp_path / "scores.jsonl.gz").exists()
+    scorer = Scorer("lm", lm)
+    assert write_scores(lists(3), [scorer], tmp_path, {"plan": 1}) == (3, 2)
+    assert not (tmp_path / PARTS).exists()
+    assert [n.utt_id for n in read_scores(tmp_path)] == ["utt0", "utt1", "utt2"]
+    again = [n.hyps for n in read_scores(tmp_path)]
+    assert write_scores(lists(3), [Scorer("lm", lm)], tmp_path / "fresh", {"plan": 1}) == (3, 0)
+    assert again == [n.hyps for n in read_scores(tmp_path / "fresh")]
+
+
+def test_parts_of_another_plan_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "BATCH_WORDS", 1)
+
+    def stopped() -> Any:
+        yield from lists(3)[:2]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_scores(stopped(), [Scorer("lm", neural("lstm"))], tmp_path, {"plan": 1})
+    assert write_scores(lists(3), [Scorer("lm", neural("lstm"))], tmp_path, {"plan": 2}) == (3, 0)
+
+
+def test_nbest_from_source_to_1best(tmp_path: Path, folder: Path) -> None:
+    source = write_lists(tmp_path / "in.jsonl", lists())
+    result = run("nbest", "--nbest", source, "--lm", folder, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "every score counts with scale 1" in result.output
+    assert "small: 3 of 21 hypothesis words unknown" in result.output
+    best = (tmp_path / "out" / "1best.txt").read_text().splitlines()
+    assert [line.split()[0] for line in best] == ["utt0", "utt1", "utt2"]
+    with gzip.open(tmp_path / "out" / "scores.jsonl.gz", "rt") as stream:
+        assert set(json.loads(next(stream))["hyps"][0]["scores"]) == {"am", "small"}
+    scaled = run(
+        "nbest", "--nbest", source, "--lm", folder, "--scale", "am=1", "--scale", "small=0", "--out", tmp_path / "b"
+    )
+    assert scaled.exit_code == 0, scaled.output
+    assert (tmp_path / "b" / "1best.txt").read_text() == "utt0 A B C\nutt1 A B C\nutt2 A B C\n"
+
+
+def test_quiet(tmp_path: Path, folder: Path) -> None:
+    source = write_lists(tmp_path / "in.jsonl", lists())
+    assert run("--quiet", "nbest", "--nbest", source, "--lm", folder, "--out", tmp_path / "out").output == ""
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "message"),
+    [
+        (["--lm", "gpt9"], LMError, "no LM is called 'gpt9'"),
+        (["--lm", "SMALL", "--scale", "am=x"], RescoreError, "'am=x' is no scale"),
+        (["--lm", "SMALL", "--scale", "am=1", "--weights", "w.json"], UsageError, "not both"),
+        (["--lm", "SMALL", "--weights", "missing.json"], RescoreError, "missing.json: no such file"),
+        ([], UsageError, "no LM given"),
+    ],
+)
+def test_messages(tmp_path: Path, folder: Path, args: list[str], error: type, message: str) -> None:
+    source = write_lists(tmp_path / "in.jsonl", lists())
+    words = [str(folder) if arg == "SMALL" else arg for arg in args]
+    result = run("nbest", "--nbest", source, *words, "--out", tmp_path / "out")
+    assert isinstance(result.exception, error)
+    assert message in str(result.exception)
+    assert not (tmp_path / "out" / "scores.jsonl.gz").exists()
+
+
+def test_a_bad_list_leaves_nothing_under_the_final_names(tmp_path: Path, folder: Path) -> None:
+    source = write_lists(tmp_path / "in.jsonl", lists())
+    with open(source, "a") as stream:
+        stream.write("not json\n")
+    result = run("nbest", "--nbest", source, "--lm", folder, "--out", tmp_path / "out")
+    assert "in.jsonl:4" in str(result.exception)
+    assert not {"scores.jsonl.gz", "1best.txt", "nbest.jsonl.gz"} & {f.name for f in (tmp_path / "out").iterdir()}
+
+
+def test_ppl_mix_is_tuned_saved_and_used(tmp_path: Path, folder: Path) -> None:
+    save_folder(tmp_path / "other", neural("lstm"), "lstm", {})
+    text = tmp_path / "text.txt"
+    text.write_text("A B C\nC B A ZZZ\nD E\n")
+    lms = ["--lm", folder, "--lm", tmp_path / "other"]
+    result = run("ppl", *lms, "--text", text, "--tune-mix", text, "--save-mix", tmp_path / "mix.json", "--json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.output[result.output.index("[") : result.output.rindex("]") + 1])
+    assert rows[2]["ppl_word"] <= min(rows[0]["ppl_word"], rows[1]["ppl_word"]) + 1e-6
+    assert (rows[0]["words"], rows[0]["sentences"], rows[0]["unknown"]) == (9, 3, 1)
+    source = write_lists(tmp_path / "in.jsonl", lists())
+    used = run("nbest", "--nbest", source, *lms, "--mix", tmp_path / "mix.json", "--out", tmp_path / "out")
+    assert used.exit_code == 0, used.output
+    assert "mix" in next(iter(read_scores(tmp_path / "out"))).hyps[0].scores
+    wrong = run("nbest", "--nbest", source, *lms[:2], "--mix", tmp_path / "mix.json", "--out", tmp_path / "out2")
+    assert "mixes small, other, but the LMs given are small" in str(wrong.exception)
+
+
+def test_ppl_windows(tmp_path: Path, folder: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("A B C\nC B A\n")
+    rows = [
+        json.loads(run("ppl", "--lm", folder, "--text", text, "--window", 3, "--position", how, "--json").output)[0]
+        for how in ("all", "final")
+    ]
+    assert rows[0]["tokens"] == rows[1]["tokens"] == 8
+    assert rows[0]["ppl_token"] != rows[1]["ppl_token"]
+
+
+def test_lms_lists_what_is_shipped() -> None:
+    rows = json.loads(run("lms", "--json").output)
+    assert all({"name", "kind", "params", "bytes", "word_ppl"} <= set(row) for row in rows)
+    assert run("lms").exit_code == 0
+
+
+def test_train_lm_from_text_to_a_usable_folder(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("HE SAID SO\nSHE SAID NO\nHE SAID NO\n" * 20)
+    out = tmp_path / "lm"
+    small = [
+        "--set",
+        "dim=16",
+        "--set",
+        "heads=2",
+        "--set",
+        "feedforward=16",
+        "--train",
+        "steps=12",
+        "--train",
+        "warmup=2",
+        "--train",
+        "batch_tokens=64",
+        "--train",
+        "valid_every=6",
+    ]
+    args = ["train-lm", "transfornn", "--text", text, "--valid", text, "--vocab-size", 24, "--out", out]
+    result = run(*args, *small)
+    assert result.exit_code == 0, result.output
+    assert "60 sentences, 180 words" in result.output
+    ppl = run("ppl", "--lm", out, "--text", text, "--json")
+    assert ppl.exit_code == 0, ppl.output
+    bad = run(*args[:2], *args[2:], *small, "--train", "speed=3")
+    assert "training has no setting 'speed'; it has: optimizer" in str(bad.exception)
+    lower = tmp_path / "lower.txt"
+    lower.write_text("he said so\n")
+    cased = run("train-lm", "lstm", "--text", lower, "--valid", lower, "--vocab", out, "--out", tmp_path / "x")
+    assert "found 'he', but the LM was trained on upper-case" in str(cased.exception)
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    from rescore.cli.main import COMMANDS
+
+    for name in COMMANDS:
+        result = run(name, "-h")
+        assert result.exit_code == 0
+        assert f"Example: rescore {name}" in result.output, name
+
+
+def test_exit_code_2_and_one_line(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    code = "from rescore.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "wer", "--ref", str(tmp_path / "no.txt"), "--hyp", "x"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("rescore: ") and done.stderr.count("\n") == 1
