@@ -175,9 +175,9 @@ def test_no_text() -> None:
 
 
 def run(*arguments: object) -> str:
-    from rescore.cli.train_ngram import command
+    from rescore.cli.main import cli
 
-    result = CliRunner().invoke(command, list(map(str, arguments)))
+    result = CliRunner().invoke(cli, ["train-ngram", *map(str, arguments)])
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.output
