@@ -39,7 +39,7 @@ def command(
 
     \b
     Example: rescore convert espnet:exp/decode lists.jsonl.gz --case upper
-    Example: rescore convert lattices/ lists.jsonl.gz -n 100 --ngram 4gram.bin --scale ngram=8 --scale words=10
+    Example: rescore convert lattices/ lists.jsonl.gz -n 100 --ngram 4gram.bin --scale ngram=8 --scale words=-10
     """
     from rescore.combine import parse_scales
     from rescore.convert import convert_lattices, convert_nbest, report
