@@ -96,6 +96,18 @@ def load(name: str) -> Any:
     return load_folder(path, config)
 
 
+def load_ngram(name: str) -> Any:
+    """Loads an n-gram LM by name, model folder or file.
+
+    Raises:
+      ModelError: there is none, or the name is that of another kind of LM.
+    """
+    path = find(name)
+    if path.is_dir() and (kind := read_config(path)["kind"]) != "ngram":
+        raise ModelError(f"'{name}' is a {kind}, expected an n-gram LM; give it with --lm")
+    return load(name)
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """`config.json` of a model folder, with its `kind` checked."""
     path = folder / CONFIG

@@ -31,13 +31,11 @@ def measure(
     windows: tuple[int | None, str],
 ) -> list[Row]:
     """One row an LM, and one for their interpolation if weights are given or tuned; see `rescore ppl`."""
-    from lm_zoo.registry import load
-
     if tune_mix and mix_file:
         raise UsageError("give either --tune-mix TEXT or --mix FILE, not both")
     if save_mix and not tune_mix:
         raise UsageError("--save-mix needs --tune-mix TEXT, the text on which the weights are found")
-    scorers = open_scorers(lms, ngram, load)
+    scorers = open_scorers(lms, ngram)
     if windows[0] is not None:
         return [{"lm": scorer.column, **_windowed(scorer, text, windows[0], windows[1]).row()} for scorer in scorers]
     scores = _score(scorers, text)

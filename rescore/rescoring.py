@@ -28,13 +28,11 @@ def rescore_nbest(
     Raises:
       UsageError: both or contradicting options; a mix that names an LM that is not given.
     """
-    from lm_zoo.registry import load
-
     if weights_file and scales:
         raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales)) if scales else None
     first = next(iter(read_nbest(source)))  # a bad source is refused before an LM is loaded
-    scorers = open_scorers(lms, ngram, load)
+    scorers = open_scorers(lms, ngram)
     mix = _read_mix(mix_file, scorers) if mix_file else None
     plan = {
         "nbest": _fingerprint(source),

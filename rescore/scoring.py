@@ -9,7 +9,7 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,22 +56,24 @@ class Scorer:
             self.unknown += not known
 
 
-def open_scorers(names: Iterable[str], ngram: str | None, load: Callable[[str], Any]) -> list[Scorer]:
+def open_scorers(names: Iterable[str], ngram: str | None) -> list[Scorer]:
     """Loads the LMs of `--lm [COLUMN=]NAME|DIR` and `--ngram FILE` (column `ngram`).
 
     Raises:
       UsageError: two LMs with the same column name, or none at all.
     """
-    wanted = [_named(name) for name in names]
+    from lm_zoo.registry import load, load_ngram
+
+    wanted = [(*_named(name), load) for name in names]
     if ngram is not None:
-        wanted.append(("ngram", ngram))
+        wanted.append(("ngram", ngram, load_ngram))
     if not wanted:
         raise UsageError("no LM given; use --lm NAME|DIR or --ngram FILE (rescore lms lists the names)")
-    columns = [column for column, _ in wanted]
+    columns = [column for column, _, _ in wanted]
     for column in columns:
         if columns.count(column) > 1:
             raise UsageError(f"two LMs would write the column '{column}'; name one of them: --lm NEWNAME=FOLDER")
-    return [Scorer(column, load(name)) for column, name in wanted]
+    return [Scorer(column, loader(name)) for column, name, loader in wanted]
 
 
 def _named(option: str) -> tuple[str, str]:

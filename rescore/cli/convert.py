@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 
@@ -11,7 +9,7 @@ import click
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
 @click.option("-n", type=click.IntRange(min=1), help="Hypotheses an utterance; default: 100 of lattices, else all.")
-@click.option("--ngram", type=click.Path(path_type=Path), help="n-gram LM (ARPA, KenLM binary) to score lattices with.")
+@click.option("--ngram", metavar="FILE|NAME", help="n-gram LM (ARPA, KenLM binary, shipped) to score lattices with.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score of lattices; repeat it.")
 @click.option("--beam", type=click.FloatRange(min=0, min_open=True), help="Prune the n-gram pass; default: exact.")
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
@@ -22,7 +20,7 @@ def command(
     source: str,
     target: str,
     n: int | None,
-    ngram: Path | None,
+    ngram: str | None,
     scales: tuple[str, ...],
     beam: float | None,
     case: str | None,
@@ -55,9 +53,9 @@ def command(
             raise UsageError("--beam prunes the n-gram pass, so it needs --ngram FILE")
         lm = None
         if ngram is not None:
-            from lm_zoo.ngram import NgramLM
+            from lm_zoo.registry import load_ngram
 
-            lm = NgramLM(ngram)
+            lm = load_ngram(ngram)
         n = n or 100
         counts = convert_lattices(source, target, LatticeToNbest(n, parse_scales(scales), lm, beam, normalizer), jobs)
     else:

@@ -58,14 +58,12 @@ def test_columns_are_sentence_log_probabilities_beside_the_old_scores() -> None:
 
 def test_two_lms_of_one_class_keep_apart(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"two LMs would write the column 'small'"):
-        open_scorers([str(folder), str(folder)], None, lambda name: None)
-    assert [s.column for s in open_scorers([str(folder), f"x={folder}"], "a/4gram.arpa.gz", lambda name: None)] == [
-        "small",
-        "x",
-        "ngram",
-    ]
+        open_scorers([str(folder), str(folder)], None)
+    assert [scorer.column for scorer in open_scorers([str(folder), f"x={folder}"], None)] == ["small", "x"]
     with pytest.raises(UsageError, match=r"no LM given"):
-        open_scorers([], None, lambda name: None)
+        open_scorers([], None)
+    with pytest.raises(LMError, match=r"is a transfornn, expected an n-gram LM; give it with --lm"):
+        open_scorers([], str(folder))
 
 
 def test_no_score_is_overwritten() -> None:
