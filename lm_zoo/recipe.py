@@ -17,7 +17,7 @@ from lm_zoo.errors import ModelError
 from lm_zoo.registry import find, load_vocabulary, read_config
 from lm_zoo.text import read_sentences
 from lm_zoo.tokenizer import build_pieces, build_words, count_words
-from lm_zoo.train import Progress, TrainConfig, train
+from lm_zoo.train import Progress, Ranks, TrainConfig, train
 
 Remark = Callable[[str], None]
 
@@ -51,13 +51,23 @@ def run(
     device: str,
     remark: Remark,
 ) -> Progress:
-    """Trains, or continues, the run in the folder `out`."""
+    """Trains, or continues, the run in the folder `out`; under torchrun every rank calls this."""
     folder, config = Path(out), train_config(options)
+    ranks = Ranks.start(device)
+    if ranks.rank:
+        ranks.wait()  # until rank 0 has written the vocabulary
+        remark = _silent
     vocab = make_vocabulary(recipe, folder, remark)
+    if not ranks.rank:
+        ranks.wait()
     train_text = _tokenise(vocab, recipe.texts, recipe.longest, remark)
     valid_text = _tokenise(vocab, [recipe.valid], recipe.longest, remark)
     info = {"data": [os.path.basename(text) for text in recipe.texts], "training": dataclasses.asdict(config)}
     return train(kind, settings, vocab, train_text, valid_text, folder, config, info, _reporter(remark), device)
+
+
+def _silent(message: str) -> None:
+    """The remarks of all ranks but the first."""
 
 
 def train_config(options: dict[str, Any]) -> TrainConfig:

@@ -127,6 +127,11 @@ class Ranks:
         place = torch.device("cuda", local) if device == "cuda" else torch.device(device)
         return cls(torch.distributed.get_rank(), size, place)
 
+    def wait(self) -> None:
+        """Until every rank is here."""
+        if self.size > 1:
+            torch.distributed.barrier()
+
     def sum(self, *values: float) -> list[float]:
         """Each value summed over the ranks."""
         if self.size == 1:

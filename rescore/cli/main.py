@@ -68,3 +68,7 @@ def main() -> None:
     except (RescoreError, LMError) as error:
         click.echo(f"rescore: {error}", err=True)
         sys.exit(2)
+
+
+if __name__ == "__main__":  # for torchrun -m rescore.cli.main
+    main()

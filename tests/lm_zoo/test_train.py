@@ -154,28 +154,25 @@ def test_unknown_settings_are_named(tmp_path: Path) -> None:
         train("lstm", {"width": 8}, VOCAB, text(0), text(1), tmp_path / "y", config())
 
 
-DDP = """
-import sys
-from pathlib import Path
-from tests.lm_zoo.test_train import VOCAB, SETTINGS, config, text
-from lm_zoo.train import train
-settings = {**SETTINGS, "dropout": 0.0}
-train("transfornn", settings, VOCAB, text(0), text(1), Path(sys.argv[1]), config(steps=12, accumulate=int(sys.argv[2])))
-"""
-
-
 def test_two_ranks_equal_accumulation_in_one(tmp_path: Path) -> None:
-    """Two ranks with one batch each take the same steps as one process that accumulates two batches."""
-    single, double = tmp_path / "single", tmp_path / "double"
-    script = tmp_path / "ddp.py"
-    script.write_text(DDP)
+    """`rescore train-lm` under torchrun: two ranks with a batch each step like one process that accumulates two."""
+    lines = tmp_path / "text.txt"
+    rng = np.random.default_rng(0)
+    lines.write_text("".join(" ".join(rng.choice(list("ABCDEFGH"), 6)) + "\n" for _ in range(288)))
+    model = [f"--set={name}={value}" for name, value in {**SETTINGS, "dropout": 0.0}.items()]
+    plan = {"batch_tokens": 128, "steps": 12, "warmup": 2, "valid_every": 6, "log_every": 1}
+    common = ["-m", "rescore.cli.main", "train-lm", "transfornn", "--text", str(lines), "--valid", str(lines)]
+    common += ["--tokens", "word", *model, *[f"--train={name}={value}" for name, value in plan.items()]]
     environment = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, str(script), str(single), "2"], check=True, env=environment)
+    single, double = tmp_path / "single", tmp_path / "double"
+    plain = [sys.executable, *common, "--out", str(single), "--train=accumulate=2"]
+    subprocess.run(plain, check=True, env=environment, capture_output=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}"]
-    subprocess.run([*launch, str(script), str(double), "1"], check=True, env=environment, capture_output=True)
+    subprocess.run([*launch, *common, "--out", str(double)], check=True, env=environment, capture_output=True)
+    assert len(records(single)) == 12
     for (step, loss), (other_step, other_loss) in zip(records(single), records(double), strict=True):
         assert step == other_step
         assert other_loss == pytest.approx(loss, rel=1e-4)
