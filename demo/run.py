@@ -27,10 +27,14 @@ BOOK_ARCHIVE = ["wordcloud", "wordcloud-1.9.6.tar.gz", "wordcloud-1.9.6/examples
 SETS = {"dev": range(1, 7), "test": range(7, 13)}  # chapters
 DEV_SHARE = 0.4
 SEED = 1865
-LM, NGRAM = "transfornn", "ngram"
-NGRAM_PASS = ["-n", "100", "--scale", f"{NGRAM}=8", "--scale", "words=10"]
+LM, NGRAM = "transfornn", "ngram"  # names in the zoo, and of the scores
 NORMALISE = ["--case", "upper", "--delete", ".", "--split", "-"]  # PocketSphinx's words to those of the LMs
-SYSTEMS = {"n-gram": [LM], "TransfoRNN": [NGRAM], "n-gram and TransfoRNN": []}  # name -> scores held at 0
+POSTERIOR = "posterior"  # PocketSphinx's own mixture of acoustics and bigram
+SYSTEMS = {  # name -> scores held at 0
+    "n-gram": [LM, POSTERIOR],
+    "TransfoRNN": [NGRAM, POSTERIOR],
+    "n-gram and TransfoRNN": [POSTERIOR],
+}
 
 
 def fetch_book(steps: Steps, book: Path) -> None:
@@ -69,7 +73,7 @@ def score_set(steps: Steps, name: str, models: list[Path]) -> None:
     """Writes `WORK/name/nbest.jsonl.gz` and `WORK/name/scores/`."""
     folder = WORK / name
     nbest = folder / "nbest.jsonl.gz"
-    words = ["rescore", "convert", f"slf:{folder}/lattices", str(nbest), "--ngram", NGRAM, *NGRAM_PASS, *NORMALISE]
+    words = ["rescore", "convert", f"slf:{folder}/lattices", str(nbest), "--ngram", NGRAM, "-n", "100", *NORMALISE]
     steps.run(f"nbest-{name}", f"100-best lists of the lattices ({name})", [folder / "lattices", *models], nbest, words)
     words = ["rescore", "nbest", "--nbest", str(nbest), "--lm", LM, "--out", f"{folder}/scores"]
     scores = folder / "scores" / "scores.jsonl.gz"
