@@ -201,13 +201,13 @@ def save_folder(folder: Path, lm: Any, kind: str, info: dict[str, Any], half: bo
       info: what else belongs into `config.json` (training data, steps, perplexity).
       half: store the weights as float16.
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     folder.mkdir(parents=True, exist_ok=True)
     weights = {
         name: (tensor.half() if half else tensor).cpu().contiguous() for name, tensor in state_tensors(lm).items()
     }
-    save_file(weights, str(folder / f".{WEIGHTS}"))
+    (folder / f".{WEIGHTS}").write_bytes(save(weights))
     os.replace(folder / f".{WEIGHTS}", folder / WEIGHTS)
     lm.vocab.save(folder)
     config = {"kind": kind, "case": lm.vocab.case, "settings": dataclasses.asdict(lm.config), **info}

@@ -11,10 +11,11 @@ PATH=$root/.venv/bin:$PATH
 stage=0
 stop_stage=5
 data=${data:-$root/../shared/data}      # books/, librispeech/text/, slf_pocketsphinx/{lat/*.slf.gz,dev.text,test.text}
+audio=${audio:-$data/librispeech/LibriSpeech/train-clean-100}  # the recordings of the lattices
 exp=${exp:-exp}
 lm=${lm:-transfornn}                    # a name of the zoo, or a model folder
 ngram=${ngram:-$exp/4gram.arpa}
-num_paths=${num_paths:-100}
+num_paths=${num_paths:-500}
 
 log() { echo "$(date '+%Y-%m-%d %H:%M:%S') $*" >&2; }
 
@@ -37,19 +38,18 @@ if in_stage 0; then
   log "Stage 0: 4-gram LM (modified Kneser-Ney) of books and LibriSpeech's transcripts"
   if [ ! -f "$ngram" ]; then
     rescore train-ngram --text "$data/books/train.txt.xz" --text "kaldi:$data/librispeech/text/train-clean-100.txt" \
-      --order 4 --prune 0,0,1,1 --out "$ngram"
+      --order 4 --prune 0,0,0,1 --out "$ngram"
   fi
 fi
 
 if in_stage 1; then
-  log "Stage 1: lattices of dev and test; the recogniser's own best path (the one of highest posterior)"
+  log "Stage 1: lattices of dev and test; the recogniser's own 1-best, decoded from the audio"
   for set in dev test; do
     mkdir -p "$exp/$set/lat"
     cut -d' ' -f1 "$data/slf_pocketsphinx/$set.text" | while read -r utt; do
       ln -sfn "$(realpath "$data/slf_pocketsphinx/lat/$utt.slf.gz")" "$exp/$set/lat/$utt.slf.gz"
     done
-    rescore convert "slf:$exp/$set/lat" "$exp/$set/recogniser.jsonl.gz" -n 1 \
-      --scale am=0 --scale posterior=1 "${normalise[@]}"
+    python local/recognise.py --audio "$audio" --ref "$data/slf_pocketsphinx/$set.text" --out "$exp/$set/recogniser.txt"
   done
 fi
 
@@ -57,7 +57,7 @@ if in_stage 2; then
   log "Stage 2: exact $num_paths-best lists after an n-gram pass over the whole lattice"
   for set in dev test; do
     rescore convert "slf:$exp/$set/lat" "$exp/$set/nbest.jsonl.gz" -n "$num_paths" --ngram "$ngram" \
-      --scale ngram=8 --scale words=10 "${normalise[@]}"
+      --scale ngram=8 --scale words=-10 "${normalise[@]}"
   done
 fi
 
@@ -84,7 +84,7 @@ fi
 if in_stage 5; then
   log "Stage 5: the table of test"
   rescore compare --ref "$data/slf_pocketsphinx/test.text" \
-    recogniser="$exp/test/recogniser.jsonl.gz" "+ 4-gram=$exp/test/4gram" "+ TransfoRNN=$exp/test/transfornn" \
+    recogniser="$exp/test/recogniser.txt" "+ 4-gram=$exp/test/4gram" "+ TransfoRNN=$exp/test/transfornn" \
     "+ 4-gram and TransfoRNN=$exp/test/both" \
     --against recogniser --against "+ 4-gram" --json "$exp/results.json" --markdown | tee "$exp/results.md"
 fi
