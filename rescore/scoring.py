@@ -20,7 +20,7 @@ from rescore.errors import ScoreError, UsageError
 from rescore.formats import read_nbest, write_nbest
 from rescore.types import Hypothesis, NbestList, Words
 
-BATCH_WORDS = 20_000
+BATCH_WORDS = 60_000
 PARTS = ".parts"
 
 

@@ -15,7 +15,7 @@ audio=${audio:-$data/librispeech/LibriSpeech/train-clean-100}  # the recordings 
 exp=${exp:-exp}
 lm=${lm:-transfornn}                    # a name of the zoo, or a model folder
 ngram=${ngram:-$exp/4gram.arpa}
-num_paths=${num_paths:-500}
+num_paths=${num_paths:-200}
 
 log() { echo "$(date '+%Y-%m-%d %H:%M:%S') $*" >&2; }
 

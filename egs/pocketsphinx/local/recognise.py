@@ -46,7 +46,7 @@ def recognise(audio: Path) -> str:
 
 
 @click.command()
-@click.option("--audio", required=True, type=click.Path(path_type=Path, exists=True), help="Folder of SPK/CHAP/UTT.flac.")
+@click.option("--audio", required=True, type=click.Path(path_type=Path, exists=True), help="Folder of SPK/CHAP/*.flac.")
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="Kaldi text that names the utterances.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Kaldi text to write.")
 @click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Processes.")
