@@ -95,7 +95,7 @@ def tune_and_combine(steps: Steps, system: str, held: list[str]) -> Path:
 
 
 @click.command()
-@click.option("--utterances", default=200, show_default=True, type=click.IntRange(min=10), help="Of dev and test.")
+@click.option("--utterances", default=150, show_default=True, type=click.IntRange(min=10), help="Of dev and test.")
 def main(utterances: int) -> None:
     """Run the demo; what it makes goes to demo/work, the table also to demo/results.json."""
     os.chdir(ROOT)
