@@ -7,7 +7,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 VENV311 := .venv311
 PYTHON311 := python3.11
-DEMO_UTTS := 150
+DEMO_UTTS := 220
 
 .PHONY: help venv venv311 test test311 lint demo clean
 
