@@ -14,10 +14,11 @@ from lm_zoo.neural import NeuralLM, State
 
 @dataclass
 class LSTMConfig:
-    """Defaults are those of Table 1 (two layers, d = 512)."""
+    """Defaults are those of Table 1 (two layers, d = 512); `embedding_dim` 0 means `dim`."""
 
     dim: int = 512
     rnn_layers: int = 2
+    embedding_dim: int = 0
     tied: bool = True
     dropout: float = 0.1
 
@@ -30,9 +31,12 @@ class LSTM(NeuralLM):
     def __init__(self, vocab: Vocabulary, config: LSTMConfig) -> None:
         super().__init__(vocab, config)
         c = config
-        self.input = InputEmbedding(len(vocab), c.dim, positions=False, dropout=c.dropout)
+        width = c.embedding_dim or c.dim
+        if c.tied and width != c.dim:
+            raise ValueError(f"tied embeddings need embedding_dim {width} to be dim {c.dim}")
+        self.input = InputEmbedding(len(vocab), width, positions=False, dropout=c.dropout)
         between = c.dropout if c.rnn_layers > 1 else 0.0
-        self.rnn = nn.LSTM(c.dim, c.dim, c.rnn_layers, batch_first=True, dropout=between)
+        self.rnn = nn.LSTM(width, c.dim, c.rnn_layers, batch_first=True, dropout=between)
         self.dropout = nn.Dropout(c.dropout)
         self.output = Output(len(vocab), c.dim, self.input.embedding if c.tied else None)
 

@@ -16,6 +16,7 @@ KINDS = {
     "transfornn": ("lm_zoo.transfornn", "TransfoRNN", "Transformer layers, then LSTM layers"),
     "transformer": ("lm_zoo.transformer", "Transformer", "post-norm causal Transformer"),
     "lstm": ("lm_zoo.lstm", "LSTM", "stacked LSTM"),
+    "icefall-transformer": ("lm_zoo.icefall_transformer", "IcefallTransformer", "icefall's Transformer LM"),
     "ngram": ("lm_zoo.ngram", "NgramLM", "back-off n-gram, ARPA or KenLM binary"),
 }
 PRETRAINED = Path(__file__).parent / "pretrained"

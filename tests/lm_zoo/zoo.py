@@ -21,6 +21,9 @@ NEURAL: dict[str, tuple[str, dict[str, Any]]] = {
     "transformer-gelu-no-positions": ("transformer", {**SMALL, "positions": False, "activation": "gelu"}),
     "lstm": ("lstm", {"dim": 16}),
     "lstm-untied": ("lstm", {"dim": 16, "rnn_layers": 1, "tied": False}),
+    "lstm-small-embedding": ("lstm", {"dim": 16, "embedding_dim": 8, "tied": False}),
+    "icefall-transformer": ("icefall-transformer", {**SMALL, "embedding_dim": 16}),
+    "icefall-transformer-untied": ("icefall-transformer", {**SMALL, "embedding_dim": 8, "tied": False}),
 }
 ALL = [*NEURAL, "ngram", "interpolated"]
 

@@ -1,0 +1,312 @@
+"""Checkpoints of icefall's `rnn_lm` and `transformer_lm`: read into our model folders, and written from them.
+
+What differs from our LMs, and where it goes:
+  - icefall's RNN-LM does not multiply the embedding by sqrt(embedding_dim): the factor goes into the first LSTM layer's
+    input weights, so that tied embeddings stay tied.
+  - Its Transformer-LM keeps weights as `weight * exp(weight_scale)`: read as the product, written with a scale of 0.
+Token ids are those of the sentencepiece model: blank 0, begin and end of sentence both 1, unknown 2.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import re
+import zipfile
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from lm_zoo.base import PieceVocabulary, text_case
+from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.icefall_transformer import IcefallTransformer
+from lm_zoo.lstm import LSTM
+from lm_zoo.registry import build, check_weights, load, save_folder, state_tensors
+
+LSTM_KEY = "rnn.weight_ih_l0"
+TRANSFORMER_KEY = "encoder.encoder.layers.0.self_attn.pos_bias_u"
+
+# Ours -> icefall's; first match wins.  Names that are not here are the same on both sides.
+LSTM_NAMES = ((r"input\.embedding\.", "input_embedding."), (r"output\.", "output_linear."))
+TRANSFORMER_NAMES = (
+    (r"embedding\.", "input_embedding."),
+    (r"output\.", "output_linear."),
+    (r"embed\.", "encoder.embed."),
+    (r"norm_before\.log_eps", "encoder.norm_before.eps"),
+    (r"layers\.(\d+)\.attention\.bias_([uv])", r"encoder.encoder.layers.\1.self_attn.pos_bias_\2"),
+    (r"layers\.(\d+)\.attention\.", r"encoder.encoder.layers.\1.self_attn."),
+    (r"layers\.(\d+)\.linear1\.", r"encoder.encoder.layers.\1.feed_forward.0."),
+    (r"layers\.(\d+)\.linear2\.", r"encoder.encoder.layers.\1.feed_forward.4."),
+    (r"layers\.(\d+)\.norm\.log_eps", r"encoder.encoder.layers.\1.norm_final.eps"),
+)
+
+UNREADABLE = (
+    zipfile.BadZipFile,
+    pickle.UnpicklingError,
+    RuntimeError,
+    EOFError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass
+class Imported:
+    """What an import has made: kind and settings of the LM, and its number of parameters."""
+
+    kind: str
+    settings: dict[str, Any]
+    params: int
+
+
+def import_lm(checkpoint: Path, bpe: Path, out: Path) -> Imported:
+    """Turns an icefall LM checkpoint into a model folder; the kind is known from its names, sizes from its shapes.
+
+    Args:
+      checkpoint: `epoch-N.pt` or `pretrained.pt` (a dict with `model` or `model_avg`), or a bare state dict.
+      bpe: the `bpe.model` that the LM was trained with.
+    Raises:
+      ModelError: not a checkpoint, not of an icefall LM, or names or shapes that do not fit together.
+      VocabError: the sentencepiece model is not one of icefall's, or has another size than the weights.
+    """
+    tensors = read_checkpoint(checkpoint)
+    vocab = _read_pieces(bpe)
+    if LSTM_KEY in tensors:
+        kind, settings = "lstm", _lstm_settings(tensors)
+    elif TRANSFORMER_KEY in tensors:
+        kind, settings = "icefall-transformer", _transformer_settings(tensors)
+    else:
+        raise ModelError(
+            f"{checkpoint}: not an LM of icefall, which has '{LSTM_KEY}' (rnn_lm) or '{TRANSFORMER_KEY}' "
+            f"(transformer_lm); it has {', '.join(sorted(tensors)[:3])}, ..."
+        )
+    lm = build(kind, vocab, settings)
+    weights = dict(_our_weights(tensors, lm))
+    check_weights(checkpoint, lm, weights)
+    lm.load_state_dict(weights, strict=False)
+    params = sum(parameter.numel() for parameter in lm.parameters())
+    save_folder(out, lm, kind, {"data": [], "imported": f"icefall checkpoint {checkpoint.name}", "params": params})
+    return Imported(kind, settings, params)
+
+
+def export_lm(name: str, out: Path) -> str:
+    """Writes an LM of the zoo as a checkpoint that icefall's model class loads; returns icefall's options for it.
+
+    Raises:
+      ModelError: a kind of LM that icefall does not have.
+      VocabError: the vocabulary is not of sentencepiece pieces with icefall's ids.
+    """
+    lm = load(name)
+    if not isinstance(lm, (LSTM, IcefallTransformer)):
+        raise ModelError(f"'{name}' cannot be exported: icefall has only LSTM LMs and its own Transformer LM")
+    if not isinstance(lm.vocab, PieceVocabulary) or lm.vocab.bos != 1:
+        raise VocabError(f"'{name}': icefall needs sentencepiece pieces with <sos/eos> as number 1")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    torch.save({"model": icefall_weights(lm)}, out.with_name(f".{out.name}"))
+    os.replace(out.with_name(f".{out.name}"), out)
+    return _icefall_options(lm)
+
+
+def icefall_weights(lm: LSTM | IcefallTransformer) -> dict[str, Tensor]:
+    """The state dict of icefall's model class with the weights of ours."""
+    names, tensors = _names(lm), {}
+    weights = state_tensors(lm)
+    weights["output.weight"] = lm.output.weight.detach()
+    for ours, tensor in weights.items():
+        theirs = _rename(ours, names)
+        tensors[theirs] = tensor.cpu().contiguous()
+        if theirs.startswith("encoder.") and not theirs.endswith(".eps"):
+            tensors[f"{theirs}_scale"] = torch.zeros(())
+    if isinstance(lm, LSTM):
+        tensors[LSTM_KEY] = (tensors[LSTM_KEY].double() * lm.input.scale).float()
+    return tensors
+
+
+def _icefall_options(lm: LSTM | IcefallTransformer) -> str:
+    c = lm.config
+    if isinstance(lm, LSTM):
+        kind, values = "rnn", {"num-layers": c.rnn_layers, "embedding-dim": c.embedding_dim or c.dim}
+        values |= {"hidden-dim": c.dim}
+    else:
+        kind, values = "transformer", {"num-layers": c.layers, "embedding-dim": c.embedding_dim}
+        values |= {"encoder-dim": c.dim, "dim-feedforward": c.feedforward, "nhead": c.heads}
+    options = " ".join(f"--{kind}-lm-{key} {value}" for key, value in values.items())
+    return f"--lm-type {kind} --vocab-size {len(lm.vocab)} {options} --{kind}-lm-tie-weights {int(c.tied)}"
+
+
+def _our_weights(tensors: dict[str, Tensor], lm: LSTM | IcefallTransformer) -> Iterator[tuple[str, Tensor]]:
+    """Our names and values of icefall's tensors; what is left over keeps its name and is refused later."""
+    names, rest = _names(lm), dict(tensors)
+    for ours in state_tensors(lm):
+        theirs = _rename(ours, names)
+        if theirs not in rest:
+            continue
+        tensor = rest.pop(theirs).double()
+        scale = rest.pop(f"{theirs}_scale", None)
+        if scale is not None:
+            tensor = tensor * scale.double().exp()
+        if isinstance(lm, LSTM) and theirs == LSTM_KEY:
+            tensor = tensor / lm.input.scale
+        yield ours, tensor.float()
+    if lm.config.tied:
+        rest.pop("output_linear.weight", None)
+    yield from rest.items()
+
+
+def _names(lm: LSTM | IcefallTransformer) -> tuple[tuple[str, str], ...]:
+    return LSTM_NAMES if isinstance(lm, LSTM) else TRANSFORMER_NAMES
+
+
+def _rename(name: str, names: tuple[tuple[str, str], ...]) -> str:
+    for ours, theirs in names:
+        if re.match(ours, name):
+            return re.sub(f"^{ours}", theirs, name)
+    return name
+
+
+def _lstm_settings(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    return {
+        "dim": _shape(tensors, "rnn.weight_hh_l0")[1],
+        "embedding_dim": _shape(tensors, LSTM_KEY)[1],
+        "rnn_layers": _count(tensors, r"rnn\.weight_ih_l(\d+)$"),
+        "tied": _tied(tensors),
+        "dropout": 0.0,
+    }
+
+
+def _transformer_settings(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    dim, embedding_dim = _shape(tensors, "encoder.embed.weight")
+    return {
+        "dim": dim,
+        "embedding_dim": embedding_dim,
+        "heads": _shape(tensors, TRANSFORMER_KEY)[0],
+        "feedforward": _shape(tensors, "encoder.encoder.layers.0.feed_forward.0.weight")[0],
+        "layers": _count(tensors, r"encoder\.encoder\.layers\.(\d+)\."),
+        "tied": _tied(tensors),
+        "dropout": 0.0,
+    }
+
+
+def _shape(tensors: Mapping[str, Tensor], name: str) -> tuple[int, int]:
+    if name not in tensors or tensors[name].ndim != 2:
+        raise ModelError(f"the checkpoint has no matrix '{name}', which every LM of icefall of this kind has")
+    rows, columns = tensors[name].shape
+    return rows, columns
+
+
+def _count(tensors: Mapping[str, Tensor], pattern: str) -> int:
+    return 1 + max(int(match.group(1)) for match in (re.match(pattern, name) for name in tensors) if match)
+
+
+def _tied(tensors: Mapping[str, Tensor]) -> bool:
+    embedding, output = (tensors.get(f"{name}.weight") for name in ("input_embedding", "output_linear"))
+    return embedding is not None and output is not None and torch.equal(embedding, output)
+
+
+def _read_pieces(path: Path) -> PieceVocabulary:
+    try:
+        vocab = PieceVocabulary(path.read_bytes())
+    except OSError as error:
+        raise VocabError(f"{path}: cannot be read ({error.strerror}); give the bpe.model of the LM's recipe") from None
+    except RuntimeError as error:
+        raise VocabError(f"{path}: not a sentencepiece model ({error})") from None
+    vocab.case = text_case(map(vocab.processor.id_to_piece, range(len(vocab))))
+    return vocab
+
+
+# -- reading ---------------------------------------------------------------------------------------------------
+
+
+class _Ignored:
+    """Stands for every object of a checkpoint that is not a tensor or a plain container."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def __setstate__(self, state: Any) -> None: ...
+
+    def __setitem__(self, key: Any, value: Any) -> None: ...
+
+    def append(self, item: Any) -> None: ...
+
+    def extend(self, items: Any) -> None: ...
+
+
+class _TensorUnpickler(pickle.Unpickler):
+    """Makes tensors and plain containers; any other class or function that a file names is never looked up.
+
+    `torch.load(weights_only=True)` is not used: it refuses icefall's files, whose `exp_dir` is a `pathlib` path, and
+    torch 1.13 ignores a `pickle_module`.  The format: `NAME/data.pkl` holds the objects, `NAME/data/KEY` the numbers.
+    """
+
+    STORAGES: ClassVar[dict[str, torch.dtype]] = {
+        "FloatStorage": torch.float32,
+        "DoubleStorage": torch.float64,
+        "HalfStorage": torch.float16,
+        "BFloat16Storage": torch.bfloat16,
+        "LongStorage": torch.int64,
+    }
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        objects = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if len(objects) != 1:
+            raise ValueError("no data.pkl in it")
+        super().__init__(io.BytesIO(archive.read(objects[0])))
+        self.archive, self.folder = archive, objects[0].removesuffix("data.pkl") + "data"
+        self.storages: dict[str, Any] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if module == "torch._utils":
+            return {"_rebuild_tensor_v2": _tensor, "_rebuild_parameter": _parameter}.get(name, _Ignored)
+        return self.STORAGES.get(name, _Ignored) if module == "torch" else _Ignored
+
+    def persistent_load(self, pid: Any) -> Any:
+        """The numbers of a storage, 1-D; `pid` is ("storage", dtype, key, device, how many)."""
+        _, dtype, key, _, size = pid
+        if not isinstance(dtype, torch.dtype):
+            return _Ignored()
+        if key not in self.storages:
+            data = bytearray(self.archive.read(f"{self.folder}/{key}"))
+            self.storages[key] = torch.frombuffer(data, dtype=dtype, count=size) if size else torch.zeros(0)
+        return self.storages[key]
+
+
+def _tensor(storage: Any, offset: int, shape: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> Any:
+    return storage.as_strided(shape, stride, offset) if isinstance(storage, Tensor) else _Ignored()
+
+
+def _parameter(data: Any, *_: Any) -> Any:
+    return data
+
+
+def read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """The model's tensors of a checkpoint (`model`, or else `model_avg`, or the whole dict), without `module.`.
+
+    Raises:
+      ModelError: no such file, not written by `torch.save`, truncated, a TorchScript file, or without tensors.
+    """
+    if not path.is_file():
+        raise ModelError(f"{path}: no such file, expected a checkpoint of icefall such as epoch-30.pt")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if any(name.endswith("/constants.pkl") for name in archive.namelist()):
+                raise ModelError(f"{path}: a TorchScript file, expected a checkpoint or a state dict (pretrained.pt)")
+            found = _TensorUnpickler(archive).load()
+    except UNREADABLE as error:
+        raise ModelError(f"{path}: not a file of torch.save, or damaged or truncated ({error})") from None
+    if isinstance(found, dict):
+        found = next((found[key] for key in ("model", "model_avg") if isinstance(found.get(key), dict)), found)
+    tensors = found.items() if isinstance(found, dict) else ()
+    result = {str(name).removeprefix("module."): tensor for name, tensor in tensors if isinstance(tensor, Tensor)}
+    if not result:
+        raise ModelError(f"{path}: has no weights; expected a dict with 'model', or a state dict")
+    return result
