@@ -16,7 +16,7 @@ from lm_zoo.errors import ModelError
 from lm_zoo.registry import state_tensors
 
 
-def save(folder: Path, lm: Any, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+def save(folder: Path, lm: Any, optimizers: list[torch.optim.Optimizer], state: dict[str, Any]) -> None:
     """Writes a checkpoint folder; the one before stays until the new one is whole."""
     fresh, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
     for stale in (fresh, old):
@@ -28,10 +28,11 @@ def save(folder: Path, lm: Any, optimizer: torch.optim.Optimizer, state: dict[st
     tensors = {"rng.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         tensors["rng.cuda"] = torch.cuda.get_rng_state()
-    for index, entry in optimizer.state_dict()["state"].items():
-        for key, value in entry.items():
-            if value is not None:
-                tensors[f"{index}.{key}"] = torch.as_tensor(value).contiguous()
+    for number, optimizer in enumerate(optimizers):
+        for index, entry in optimizer.state_dict()["state"].items():
+            for key, value in entry.items():
+                if value is not None:
+                    tensors[f"{number}.{index}.{key}"] = torch.as_tensor(value).contiguous()
     save_file(tensors, str(fresh / "optimizer.safetensors"))
     (fresh / "state.json").write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
     if folder.exists():
@@ -52,7 +53,7 @@ def read_state(folder: Path) -> dict[str, Any]:
         raise ModelError(_damaged(folder, error)) from None
 
 
-def load(folder: Path, lm: Any, optimizer: torch.optim.Optimizer) -> None:
+def load(folder: Path, lm: Any, optimizers: list[torch.optim.Optimizer]) -> None:
     """Puts a checkpoint's weights, optimiser state and random state in place.
 
     Raises:
@@ -69,11 +70,12 @@ def load(folder: Path, lm: Any, optimizer: torch.optim.Optimizer) -> None:
         cuda = tensors.pop("rng.cuda")
         if torch.cuda.is_available():
             torch.cuda.set_rng_state(cuda)
-    entries: dict[int, dict[str, torch.Tensor]] = {}
+    entries: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
     for name, tensor in tensors.items():
-        index, key = name.split(".", 1)
-        entries.setdefault(int(index), {})[key] = tensor
-    optimizer.load_state_dict({"state": entries, "param_groups": optimizer.state_dict()["param_groups"]})
+        number, index, key = name.split(".", 2)
+        entries[int(number)].setdefault(int(index), {})[key] = tensor
+    for optimizer, entry in zip(optimizers, entries, strict=True):
+        optimizer.load_state_dict({"state": entry, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def _damaged(folder: Path, error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Post-norm Transformer layers (Vaswani et al. 2017; TransfoRNN paper, Eqs. 5-9) and the fused output loss.
+"""Transformer layers (Vaswani et al. 2017; TransfoRNN paper, Eqs. 5-9) and the fused output loss.
 
 Every layer runs in two ways that agree: `forward` over whole padded sentences, and `step` over one new token of many
 tree nodes with cached keys and values.
@@ -13,6 +13,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+ACTIVATIONS: dict[str, Callable[..., Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
 
 class CausalSelfAttention(nn.Module):
@@ -67,27 +69,43 @@ def causal_attention(queries: Tensor, keys: Tensor, values: Tensor, dropout: flo
 
 
 class TransformerLayer(nn.Module):
-    """Self-attention and feed-forward, each with a residual connection followed by LayerNorm (Eqs. 7-9)."""
+    """Self-attention and feed-forward, each with a residual connection.
 
-    def __init__(self, dim: int, heads: int, feedforward: int, dropout: float, activation: str = "relu") -> None:
+    LayerNorm follows each sum (`norm="post"`, Eqs. 7-9) or stands before each of the two (`norm="pre"`).
+    """
+
+    def __init__(
+        self, dim: int, heads: int, feedforward: int, dropout: float, activation: str = "relu", norm: str = "post"
+    ) -> None:
         super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation '{activation}' is not one of {', '.join(ACTIVATIONS)}")
+        if norm not in ("post", "pre"):
+            raise ValueError(f"norm '{norm}' is not one of post, pre")
         self.attention = CausalSelfAttention(dim, heads, dropout)
         self.norm1 = nn.LayerNorm(dim)
         self.linear1 = nn.Linear(dim, feedforward)
         self.linear2 = nn.Linear(feedforward, dim)
         self.norm2 = nn.LayerNorm(dim)
         self.dropout = nn.Dropout(dropout)
-        self.activation: Callable[..., Tensor] = getattr(F, {"relu": "relu", "gelu": "gelu"}[activation])
+        self.activation = ACTIVATIONS[activation]
+        self.pre = norm == "pre"
+
+    def _feed(self, x: Tensor) -> Tensor:
+        return self.dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
     def _rest(self, x: Tensor, attended: Tensor) -> Tensor:
-        x = self.norm1(x + self.dropout(attended))
-        return self.norm2(x + self.dropout(self.linear2(self.dropout(self.activation(self.linear1(x))))))
+        x = x + self.dropout(attended)
+        if self.pre:
+            return x + self._feed(self.norm2(x))
+        x = self.norm1(x)
+        return self.norm2(x + self._feed(x))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._rest(x, self.attention(x))
+        return self._rest(x, self.attention(self.norm1(x) if self.pre else x))
 
     def step(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
-        attended, cache = self.attention.step(x, cache)
+        attended, cache = self.attention.step(self.norm1(x) if self.pre else x, cache)
         return self._rest(x, attended), cache
 
 

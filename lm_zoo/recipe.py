@@ -18,6 +18,7 @@ from lm_zoo.registry import find, load_vocabulary, read_config
 from lm_zoo.text import read_sentences
 from lm_zoo.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.train import Progress, Ranks, TrainConfig, train
+from lm_zoo.transfer import inherit_settings
 
 Remark = Callable[[str], None]
 
@@ -31,6 +32,7 @@ class TextRecipe:
       tokens: "bpe", "unigram" or "word".
       vocab_size: tokens of the vocabulary (None: 5000 pieces, or all words).
       vocab: name or folder of an LM whose vocabulary is taken instead.
+      init: name or folder of a trained LM whose vocabulary, settings and weights the run starts from.
       longest: sentences of more tokens are cut.
     """
 
@@ -39,6 +41,7 @@ class TextRecipe:
     tokens: str = "bpe"
     vocab_size: int | None = None
     vocab: str | None = None
+    init: str | None = None
     longest: int = 256
 
 
@@ -53,6 +56,9 @@ def run(
 ) -> Progress:
     """Trains, or continues, the run in the folder `out`; under torchrun every rank calls this."""
     folder, config = Path(out), train_config(options)
+    if recipe.init is not None:
+        recipe.vocab = recipe.vocab or recipe.init
+        settings = inherit_settings(kind, recipe.init, settings)
     ranks = Ranks.start(device)
     if ranks.rank:
         ranks.wait()  # until rank 0 has written the vocabulary
@@ -63,7 +69,10 @@ def run(
     train_text = _tokenise(vocab, recipe.texts, recipe.longest, remark)
     valid_text = _tokenise(vocab, [recipe.valid], recipe.longest, remark)
     info = {"data": [os.path.basename(text) for text in recipe.texts], "training": dataclasses.asdict(config)}
-    return train(kind, settings, vocab, train_text, valid_text, folder, config, info, _reporter(remark), device)
+    if recipe.init is not None:
+        info["started_from"] = read_config(find(recipe.init)).get("trained", {})
+    report = _reporter(remark)
+    return train(kind, settings, vocab, train_text, valid_text, folder, config, info, report, device, recipe.init)
 
 
 def _silent(message: str) -> None:

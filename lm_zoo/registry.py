@@ -15,6 +15,9 @@ from lm_zoo.errors import ModelError, VocabError
 KINDS = {
     "transfornn": ("lm_zoo.transfornn", "TransfoRNN", "Transformer layers, then LSTM layers"),
     "transformer": ("lm_zoo.transformer", "Transformer", "post-norm causal Transformer"),
+    "bayesian": ("lm_zoo.bayesian", "BayesianTransformer", "Transformer with Gaussian posteriors over some weights"),
+    "lookup": ("lm_zoo.lookup", "Lookup", "Transformer with a lookup dictionary of what followed"),
+    "ngram-embedding": ("lm_zoo.ngram_embedding", "NgramEmbedding", "Transformer that also embeds the last N tokens"),
     "lstm": ("lm_zoo.lstm", "LSTM", "stacked LSTM"),
     "icefall-transformer": ("lm_zoo.icefall_transformer", "IcefallTransformer", "icefall's Transformer LM"),
     "ngram": ("lm_zoo.ngram", "NgramLM", "back-off n-gram, ARPA or KenLM binary"),

@@ -26,16 +26,19 @@ from lm_zoo import checkpoint
 from lm_zoo.base import Vocabulary
 from lm_zoo.batches import Batch, TokenText, pad_sentences, sentence_batches, window_batches
 from lm_zoo.errors import ModelError
+from lm_zoo.optimizers import learning_rate, make_optimizers, set_learning_rates
 from lm_zoo.registry import build, save_folder
+from lm_zoo.transfer import start_from
 
 
 @dataclass
 class TrainConfig:
     """Settings of a training run.  The paper's: optimizer "sgd", schedule "newbob", lr 0.1, batch 16 windows."""
 
-    optimizer: str = "adamw"  # or "sgd"
+    optimizer: str = "adamw"  # or "sgd", or "muon" (torch 2.9 or newer)
     schedule: str = "cosine"  # over `steps` after `warmup` steps; or "newbob": halve when validation stalls
     lr: float = 2e-3
+    muon_lr: float = 0.02  # of the layers' matrices, with "muon"
     momentum: float = 0.0
     weight_decay: float = 0.01
     warmup: int = 400
@@ -88,18 +91,23 @@ def train(
     info: dict[str, Any] | None = None,
     report: Reporter = lambda record: None,
     device: str = "cpu",
+    init: str | None = None,
 ) -> Progress:
     """Trains a new LM, or continues the run that `out` holds.  Under torchrun every rank calls this.
 
     Args:
       info: kept in the model's `config.json` (names of the data, licence).
       report: gets every log record: `{"step", "loss" | "valid_loss", ...}`, natural logs a token.
+      init: trained LM (name or folder) whose weights the run starts from; see `lm_zoo.transfer`.
     Returns:
       where the run stands at its end.
     """
     ranks = Ranks.start(device)
     torch.manual_seed(config.seed)
-    lm = build(kind, vocab, settings).to(ranks.device)
+    lm = build(kind, vocab, settings)
+    if init is not None:
+        start_from(lm, init)
+    lm.to(ranks.device)
     run = _Run(lm, kind, config, out, info or {}, ranks, report)
     try:
         run.restore()
@@ -140,6 +148,14 @@ class Ranks:
         torch.distributed.all_reduce(total)
         return total.tolist()
 
+    def gather(self, batches: list[Batch]) -> list[Batch]:
+        """The batches of all ranks, in the order in which one process would have taken them."""
+        if self.size == 1:
+            return batches
+        parts: list[Any] = [None] * self.size
+        torch.distributed.all_gather_object(parts, batches)
+        return [part[index] for index in range(len(batches)) for part in parts]
+
 
 class _Run:
     def __init__(
@@ -148,7 +164,8 @@ class _Run:
         self.lm, self.kind, self.config, self.out, self.info, self.ranks = lm, kind, config, out, info, ranks
         self.report = report
         self.progress = Progress()
-        self.optimizer = make_optimizer(lm, config)
+        self.targets = 0  # of one pass over the training text
+        self.optimizers = make_optimizers(lm, config)
         self.model: Any = nn.parallel.DistributedDataParallel(lm) if ranks.size > 1 else lm
         self.writer: Any = None
         if ranks.rank == 0:
@@ -176,7 +193,7 @@ class _Run:
         for part, value in mine.items():
             if state[part] != value:
                 raise ModelError(f"{folder}: the run there has {part} {state[part]}, not {value}; choose another --out")
-        checkpoint.load(folder, self.lm, self.optimizer)
+        checkpoint.load(folder, self.lm, self.optimizers)
         self.progress = Progress(**state["progress"])
         if self.ranks.rank == 0:
             self._cut_log()
@@ -196,7 +213,7 @@ class _Run:
                 "train": asdict(self.config),
                 "progress": asdict(self.progress),
             }
-            checkpoint.save(self.out / "checkpoint", self.lm, self.optimizer, state)
+            checkpoint.save(self.out / "checkpoint", self.lm, self.optimizers, state)
 
     def log(self, **record: Any) -> None:
         if self.ranks.rank:
@@ -214,6 +231,9 @@ class _Run:
 
     def loop(self, train_text: TokenText, valid_text: TokenText) -> Progress:
         progress, config = self.progress, self.config
+        self.targets = len(train_text.tokens) + len(train_text.offsets) - 1
+        if hasattr(self.lm, "begin_training"):
+            self.lm.begin_training(train_text)
         while not progress.finished and progress.epoch < config.epochs:
             rng = np.random.default_rng([config.seed, progress.epoch])
             batches = epoch_batches(train_text, self.lm.vocab, config, rng)
@@ -255,24 +275,33 @@ class _Run:
                 self.save()
 
     def _step(self, group: list[Batch]) -> tuple[float, int]:
-        """One optimiser step; returns the summed loss and the tokens, over all ranks."""
+        """One optimiser step; returns the summed loss and the tokens, over all ranks.
+
+        A Bayesian LM's KL is added once a step, divided by the targets of the whole text (see `lm_zoo.bayesian`).
+        """
         progress, device = self.progress, self.ranks.device
         self.model.train()
-        for parameters in self.optimizer.param_groups:
-            parameters["lr"] = learning_rate(self.config, progress)
+        set_learning_rates(self.optimizers, self.config, progress)
         count = int(self.ranks.sum(float(sum(int((targets >= 0).sum()) for _, targets in group)))[0])
         loss_sum = 0.0
         for index, (inputs, targets) in enumerate(group):
             last = index == len(group) - 1
             with nullcontext() if last or self.ranks.size == 1 else self.model.no_sync(), autocast(self.config, device):
                 loss = self.model(inputs.to(device), targets.to(device))
-                (loss * (self.ranks.size / count)).backward()  # DDP averages the gradients over ranks
+                scaled = loss * (self.ranks.size / count)  # DDP averages the gradients over ranks
+                if last and hasattr(self.lm, "kl"):
+                    scaled = scaled + self.lm.kl() / self.targets
+                scaled.backward()
             loss_sum += loss.item()
         nn.utils.clip_grad_norm_(self.lm.parameters(), self.config.clip)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
         progress.step += 1
         progress.tokens += count
+        if hasattr(self.lm, "after_step"):
+            on_device = [(inputs.to(device), targets.to(device)) for inputs, targets in self.ranks.gather(group)]
+            self.lm.after_step(on_device, progress.step, self.config.seed)
         return self.ranks.sum(loss_sum)[0], count
 
     def _validate(self, text: TokenText) -> None:
@@ -324,24 +353,3 @@ def autocast(config: TrainConfig, device: torch.device) -> Any:
     if config.dtype != "bfloat16":
         raise ModelError(f"training runs in float32 or bfloat16, found dtype '{config.dtype}'")
     return torch.autocast(device.type, dtype=torch.bfloat16)
-
-
-def make_optimizer(lm: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """SGD over all parameters, or AdamW with weight decay on matrices only."""
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(lm.parameters(), lr=config.lr, momentum=config.momentum)
-    if config.optimizer != "adamw":
-        raise ModelError(f"no optimizer is called '{config.optimizer}'; there are: adamw, sgd")
-    matrices = [parameter for parameter in lm.parameters() if parameter.dim() > 1]
-    vectors = [parameter for parameter in lm.parameters() if parameter.dim() <= 1]
-    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, 0.98))
-
-
-def learning_rate(config: TrainConfig, progress: Progress) -> float:
-    """The learning rate of the next step."""
-    warm = min(1.0, (progress.step + 1) / config.warmup) if config.warmup else 1.0
-    if config.schedule == "newbob":
-        return config.lr * warm * progress.lr_factor
-    done = min(1.0, max(0, progress.step - config.warmup) / max(1, config.steps - config.warmup))
-    return config.lr * warm * (0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * done)))

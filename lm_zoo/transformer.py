@@ -1,4 +1,4 @@
-"""The Transformer LM that TransfoRNN is compared with (TransfoRNN paper, Section 5; post-norm, causal).
+"""The causal Transformer LM: what TransfoRNN is compared with (TransfoRNN paper, Section 5; post-norm).
 
 "all" evaluation scores every position of a window at once; "final position" evaluation slides the window by one
 token and scores the last position only, after Al-Rfou et al. 2019 (Table 4): see `lm_zoo.perplexity`.
@@ -27,7 +27,8 @@ class TransformerConfig:
     positions: bool = True
     tied: bool = True
     dropout: float = 0.1
-    activation: str = "relu"
+    activation: str = "relu"  # or "gelu"
+    norm: str = "post"  # or "pre"
 
 
 class Transformer(NeuralLM):
@@ -40,15 +41,20 @@ class Transformer(NeuralLM):
         c = config
         self.input = InputEmbedding(len(vocab), c.dim, c.positions, c.dropout)
         self.layers = nn.ModuleList(
-            TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation) for _ in range(c.layers)
+            TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation, c.norm) for _ in range(c.layers)
         )
+        self.last_norm = nn.LayerNorm(c.dim) if c.norm == "pre" else nn.Identity()
         self.output = Output(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
+    def embed(self, inputs: Tensor) -> Tensor:
+        """int64 `(batch, time)` -> `(batch, time, dim)`, what the first layer reads."""
+        return self.input(inputs)
+
     def hidden(self, inputs: Tensor) -> Tensor:
-        x = self.input(inputs)
+        x = self.embed(inputs)
         for layer in self.layers:
             x = layer(x)
-        return x
+        return self.last_norm(x)
 
     def initial_state(self) -> State:
         c = self.config
@@ -56,8 +62,11 @@ class Transformer(NeuralLM):
         return State(0, (cache,) * c.layers)
 
     def step_hidden(self, state: State, tokens: Tensor) -> tuple[State, Tensor]:
+        return self.step_layers(state, self.input(tokens.unsqueeze(1), start=state.time).squeeze(1))
+
+    def step_layers(self, state: State, x: Tensor) -> tuple[State, Tensor]:
+        """The layers over one embedded token a node, `(nodes, dim)`."""
         caches = list(state.memory)
-        x = self.input(tokens.unsqueeze(1), start=state.time).squeeze(1)
         for index, layer in enumerate(self.layers):
             x, caches[index] = layer.step(x, caches[index])
-        return State(state.time + 1, tuple(caches)), x
+        return State(state.time + 1, tuple(caches)), self.last_norm(x)

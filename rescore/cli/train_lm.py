@@ -37,6 +37,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
 @click.option("--tokens", default="bpe", type=click.Choice(["bpe", "unigram", "word"]), help="Pieces or whole words.")
 @click.option("--vocab-size", type=int, help="Tokens of the vocabulary; all words if left out with --tokens word.")
 @click.option("--vocab", help="Take the vocabulary of this LM (name or folder) instead of building one.")
+@click.option("--init", metavar="NAME|DIR", help="Start from the weights, settings and vocabulary of this trained LM.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the model, e.g. dim=512.")
 @click.option(
     "--train",
@@ -55,6 +56,7 @@ def command(
     tokens: str,
     vocab_size: int | None,
     vocab: str | None,
+    init: str | None,
     settings: tuple[str, ...],
     options: tuple[str, ...],
     longest: int,
@@ -69,5 +71,5 @@ def command(
     from lm_zoo.recipe import TextRecipe, run
     from rescore.console import remark
 
-    recipe = TextRecipe(list(texts), valid, tokens, vocab_size, vocab, longest)
+    recipe = TextRecipe(list(texts), valid, tokens, vocab_size, vocab, init, longest)
     run(kind, parse_settings(settings), recipe, parse_settings(options), out, device, remark)

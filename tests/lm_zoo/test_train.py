@@ -13,12 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.batches import TokenText, tokenize
 from lm_zoo.errors import ModelError
-from lm_zoo.registry import load
-from lm_zoo.train import Progress, TrainConfig, learning_rate, train
+from lm_zoo.optimizers import learning_rate, make_optimizers
+from lm_zoo.registry import build, load
+from lm_zoo.train import Progress, TrainConfig, train
 
 VOCAB = WordVocabulary([SOS_EOS, UNK, *"ABCDEFGH"], "upper")
 SETTINGS = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 1, "rnn_layers": 1, "dropout": 0.1}
@@ -147,21 +149,29 @@ def test_bfloat16_follows_float32(tmp_path: Path) -> None:
 
 
 def test_unknown_settings_are_named(tmp_path: Path) -> None:
-    for changes, message in (({"optimizer": "adam"}, "adamw, sgd"), ({"dtype": "float16"}, "float32 or bfloat16")):
+    for changes, message in (
+        ({"optimizer": "adam"}, "adamw, muon, sgd"),
+        ({"dtype": "float16"}, "float32 or bfloat16"),
+    ):
         with pytest.raises(ModelError, match=message):
             train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path / "x", config(**changes))
     with pytest.raises(ModelError, match=r"no setting 'width'; it has: dim"):
         train("lstm", {"width": 8}, VOCAB, text(0), text(1), tmp_path / "y", config())
 
 
-def test_two_ranks_equal_accumulation_in_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["transfornn", "lookup"])
+def test_two_ranks_equal_accumulation_in_one(tmp_path: Path, kind: str) -> None:
     """`rescore train-lm` under torchrun: two ranks with a batch each step like one process that accumulates two."""
     lines = tmp_path / "text.txt"
     rng = np.random.default_rng(0)
     lines.write_text("".join(" ".join(rng.choice(list("ABCDEFGH"), 6)) + "\n" for _ in range(288)))
-    model = [f"--set={name}={value}" for name, value in {**SETTINGS, "dropout": 0.0}.items()]
+    settings = {**SETTINGS, "dropout": 0.0}
+    if kind == "lookup":
+        del settings["rnn_layers"]
+        settings |= {"slots": 5, "entries": 4, "update_after": 3}
+    model = [f"--set={name}={value}" for name, value in settings.items()]
     plan = {"batch_tokens": 128, "steps": 12, "warmup": 2, "valid_every": 6, "log_every": 1}
-    common = ["-m", "rescore.cli.main", "train-lm", "transfornn", "--text", str(lines), "--valid", str(lines)]
+    common = ["-m", "rescore.cli.main", "train-lm", kind, "--text", str(lines), "--valid", str(lines)]
     common += ["--tokens", "word", *model, *[f"--train={name}={value}" for name, value in plan.items()]]
     environment = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
     single, double = tmp_path / "single", tmp_path / "double"
@@ -176,3 +186,25 @@ def test_two_ranks_equal_accumulation_in_one(tmp_path: Path) -> None:
     for (step, loss), (other_step, other_loss) in zip(records(single), records(double), strict=True):
         assert step == other_step
         assert other_loss == pytest.approx(loss, rel=1e-4)
+    if kind == "lookup":
+        memories = [load(str(folder)).dictionary for folder in (single, double)]
+        assert memories[0].abs().sum() > 0
+        torch.testing.assert_close(memories[1], memories[0], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
+def test_muon_takes_the_matrices_of_the_layers_and_continues_after_a_kill(tmp_path: Path) -> None:
+    settings = config(optimizer="muon", steps=30)
+    adamw, muon = make_optimizers(build("transfornn", VOCAB, SETTINGS), settings)
+    assert {tuple(p.shape) for p in muon.param_groups[0]["params"]} >= {(64, 16), (24, 16)}  # LSTM, feed-forward
+    assert len(adamw.param_groups[0]["params"]) == 1  # the tied embedding
+    train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path / "straight", settings)
+
+    def kill(record: dict[str, Any]) -> None:
+        if record["step"] == 25:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path / "killed", settings, report=kill)
+    train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path / "killed", settings)
+    assert records(tmp_path / "killed") == records(tmp_path / "straight")

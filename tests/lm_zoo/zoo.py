@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
+from lm_zoo.bayesian import BayesianAverage
 from lm_zoo.interpolation import InterpolatedLM
 from lm_zoo.registry import build
 
@@ -19,13 +20,22 @@ NEURAL: dict[str, tuple[str, dict[str, Any]]] = {
     "transfornn-one-rnn-layer": ("transfornn", {**SMALL, "layers": 1, "rnn_layers": 1}),
     "transformer": ("transformer", SMALL),
     "transformer-gelu-no-positions": ("transformer", {**SMALL, "positions": False, "activation": "gelu"}),
+    "transformer-pre-norm": ("transformer", {**SMALL, "norm": "pre"}),
+    "bayesian": ("bayesian", SMALL),
+    "bayesian-embedding": ("bayesian", {**SMALL, "uncertain": "embedding"}),
+    "lookup": ("lookup", {**SMALL, "slots": 7, "entries": 3}),
+    "lookup-pre-norm-positional": (
+        "lookup",
+        {**SMALL, "slots": 50, "entries": 2, "order": 3, "hashing": "positional", "norm": "pre", "residual": False},
+    ),
+    "ngram-embedding": ("ngram-embedding", {**SMALL, "slots": 7}),
     "lstm": ("lstm", {"dim": 16}),
     "lstm-untied": ("lstm", {"dim": 16, "rnn_layers": 1, "tied": False}),
     "lstm-small-embedding": ("lstm", {"dim": 16, "embedding_dim": 8, "tied": False}),
     "icefall-transformer": ("icefall-transformer", {**SMALL, "embedding_dim": 16}),
     "icefall-transformer-untied": ("icefall-transformer", {**SMALL, "embedding_dim": 8, "tied": False}),
 }
-ALL = [*NEURAL, "ngram", "interpolated"]
+ALL = [*NEURAL, "bayesian-average", "ngram", "interpolated"]
 
 # A made-up bigram ARPA over a few of the words; log10.
 ARPA = """\\data\\
@@ -57,8 +67,8 @@ def neural(name: str) -> Any:
     torch.manual_seed(3)
     lm = build(kind, WordVocabulary(WORDS, "upper"), settings)
     with torch.no_grad():
-        for parameter in lm.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
+        for tensor in [*lm.parameters(), *(buffer for buffer in lm.buffers() if buffer.dim() > 1)]:
+            tensor.add_(0.2 * torch.randn_like(tensor))
     return lm.eval()
 
 
@@ -72,4 +82,6 @@ def make(name: str, folder: Path) -> Any:
         return NgramLM(path)
     if name == "interpolated":
         return InterpolatedLM([neural("lstm"), neural("transfornn")], [0.3, 0.7])
+    if name == "bayesian-average":
+        return BayesianAverage(neural("bayesian"), samples=3)
     return neural(name)

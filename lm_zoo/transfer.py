@@ -1,0 +1,67 @@
+"""Starting a model from a trained one: fine-tuning, and Transformers that become Bayesian or get a dictionary."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.registry import build, find, load, model_class, read_config, save_folder, state_tensors
+
+
+def inherit_settings(kind: str, source: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a new LM of `kind`: those of the trained LM `source` that the kind has, then `settings`."""
+    path = find(source)
+    if not path.is_dir() or read_config(path)["kind"] == "ngram":
+        raise ModelError(f"'{source}' is an n-gram LM; expected a neural LM to start from")
+    known = {field.name for field in dataclasses.fields(model_class(kind).Config)}
+    old = read_config(path).get("settings", {})
+    return {**{name: value for name, value in old.items() if name in known}, **settings}
+
+
+def start_from(lm: Any, source: str) -> None:
+    """Copies the weights of the trained LM `source` (name or folder) into `lm`.
+
+    A Transformer's weights become the means of a Bayesian LM (`lm.mean`).  What `lm` has and the source has not must
+    be among `lm.added` (prefixes of names), and keeps its first values.  Then `lm.started_from(trained)` is called if
+    there is such a method: it sets the prior.
+
+    Raises:
+      VocabError: the two have vocabularies of different size.
+      ModelError: a tensor is missing, or of another shape.
+    """
+    trained = load(source)
+    if len(trained.vocab) != len(lm.vocab):
+        raise VocabError(
+            f"'{source}' has {len(trained.vocab)} tokens, the new LM {len(lm.vocab)}; they must share the vocabulary"
+        )
+    target = lm if type(trained) is type(lm) else getattr(lm, "mean", lm)
+    old, new = state_tensors(trained), state_tensors(target)
+    for name, tensor in new.items():
+        if name in old and old[name].shape == tensor.shape:
+            tensor.copy_(old[name])
+        elif name in old:
+            found, wanted = tuple(old[name].shape), tuple(tensor.shape)
+            raise ModelError(f"'{source}': '{name}' has the shape {found}, the new LM calls for {wanted}")
+        elif not name.startswith(getattr(lm, "added", ())):
+            raise ModelError(f"'{source}' has no '{name}', so this kind of LM cannot start from it")
+    spare = sorted(name for name in old if name not in new)
+    if spare:
+        raise ModelError(f"'{source}' has '{spare[0]}', which the new LM has no place for")
+    if hasattr(lm, "started_from"):
+        try:
+            lm.started_from(trained)
+        except ValueError as error:
+            raise ModelError(f"'{source}': {error}") from None
+
+
+def convert(kind: str, source: str, settings: dict[str, Any], out: Path) -> Any:
+    """Writes the folder of an LM of `kind` with the weights of the trained LM `source`; returns the LM."""
+    lm = build(kind, load(source).vocab, inherit_settings(kind, source, settings))
+    start_from(lm, source)
+    config = read_config(find(source))
+    info: dict[str, Any] = {name: config[name] for name in ("data", "licence") if name in config}
+    info["started_from"] = {"kind": config["kind"], **config.get("trained", {})}
+    save_folder(out, lm.eval(), kind, info)
+    return lm
