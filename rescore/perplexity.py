@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
-from lm_zoo.interpolation import em_weights
+from lm_zoo.interpolation import em_weights, interpolate
 from lm_zoo.perplexity import Perplexity, WordScores, score_text, window_perplexity
 from lm_zoo.text import read_sentences
 from rescore.combine import load_weights, save_weights
 from rescore.console import progress, remark
 from rescore.errors import UsageError
 from rescore.scoring import Scorer, open_scorers
+from rescore.tail import TailMarker, load_tail
 from rescore.types import Weights
 
 Row = dict[str, Any]
@@ -29,31 +32,67 @@ def measure(
     mix_file: Path | None,
     save_mix: Path | None,
     windows: tuple[int | None, str],
+    tail_file: Path | None = None,
 ) -> list[Row]:
     """One row an LM, and one for their interpolation if weights are given or tuned; see `rescore ppl`."""
     if tune_mix and mix_file:
         raise UsageError("give either --tune-mix TEXT or --mix FILE, not both")
     if save_mix and not tune_mix:
         raise UsageError("--save-mix needs --tune-mix TEXT, the text on which the weights are found")
+    if tail_file and windows[0] is not None:
+        raise UsageError("--tail needs sentences scored one by one: leave --window out")
+    marker = TailMarker(load_tail(tail_file)) if tail_file else None
     scorers = open_scorers(lms, ngram)
     if windows[0] is not None:
         return [{"lm": scorer.column, **_windowed(scorer, text, windows[0], windows[1]).row()} for scorer in scorers]
-    scores = _score(scorers, text)
+    scores = _score(scorers, text, marker)
     rows: list[Row] = [{"lm": scorer.column, **scores.perplexity(index).row()} for index, scorer in enumerate(scorers)]
+    masks = _tail_masks(marker)
+    for row, log_probs, known in zip(rows, scores.log_probs, scores.known, strict=True):
+        row.update(tail_row(log_probs, known, masks))
     weights = _mix_weights(scorers, tune_mix, mix_file)
     if weights:
         label = " + ".join(f"{value:.3f} {column}" for column, value in weights.items())
-        mixed = scores.mixed_perplexity([weights[scorer.column] for scorer in scorers])
-        rows.append({"lm": label, **mixed.row(), "weights": weights})
+        values = [weights[scorer.column] for scorer in scorers]
+        tails = tail_row(interpolate(scores.log_probs, values), scores.known.any(axis=0), masks)
+        rows.append({"lm": label, **scores.mixed_perplexity(values).row(), **tails, "weights": weights})
     if save_mix and weights:
         save_weights(save_mix, Weights(weights, {"what": "linear interpolation a word, by EM", "text": str(tune_mix)}))
         remark(f"interpolation weights written to {save_mix}")
     return rows
 
 
-def _score(scorers: list[Scorer], text: str) -> WordScores:
+def _score(scorers: list[Scorer], text: str, marker: TailMarker | None = None) -> WordScores:
     sentences: Iterable[list[str]] = progress(read_sentences(text, remark), "scoring text")
-    return score_text([scorer.lm for scorer in scorers], sentences, text)
+    return score_text([scorer.lm for scorer in scorers], marker.watch(sentences) if marker else sentences, text)
+
+
+def _tail_masks(marker: TailMarker | None) -> list[np.ndarray]:
+    if marker is None:
+        return []
+    remark(marker.tail.describe())
+    return marker.masks()
+
+
+def tail_row(log_probs: np.ndarray, known: np.ndarray, masks: Sequence[np.ndarray]) -> Row:
+    """Perplexity over the words of Tail-1 and of Tail-2, and their counts; None where there is no such word.
+
+    Args:
+      log_probs: float64 `(words + sentences,)`, natural logs.
+      known: bool of the same shape, whether the LM knows the word.
+      masks: for each order a bool array of the same shape, see `rescore.tail.TailMarker`.
+    """
+    row: Row = {}
+    for n, mask in enumerate(masks, start=1):
+        row[f"ppl_tail{n}"] = _ppl(log_probs[mask])
+        row[f"ppl_tail{n}_known"] = _ppl(log_probs[mask & known])
+        row[f"tail{n}_words"] = int(mask.sum())
+        row[f"tail{n}_unknown"] = int((mask & ~known).sum())
+    return row
+
+
+def _ppl(log_probs: np.ndarray) -> float | None:
+    return math.exp(-float(log_probs.mean())) if len(log_probs) else None
 
 
 def _mix_weights(scorers: list[Scorer], tune_mix: str | None, mix_file: Path | None) -> dict[str, float]:
@@ -85,14 +124,25 @@ def print_rows(rows: list[Row], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
+    names: tuple[str, ...] = ("ppl_word", "ppl_word_known", "ppl_token", "words", "sentences", "unknown", "tokens")
+    _print_table(rows, ("ppl/word", "without OOV", "ppl/token", "words", "sentences", "OOV", "tokens"), names)
+    for n in (1, 2):
+        if f"tail{n}_words" in rows[0]:
+            names = (f"ppl_tail{n}", f"ppl_tail{n}_known", f"tail{n}_words", f"tail{n}_unknown")
+            _print_table(rows, (f"Tail-{n} ppl/word", "without OOV", f"Tail-{n} words", "OOV"), names)
+
+
+def _print_table(rows: list[Row], heads: Sequence[str], names: Sequence[str]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("LM", "ppl/word", "without OOV", "ppl/token", "words", "sentences", "OOV", "tokens")
+    table = Table("LM", *heads)
     for row in rows:
-        figures = (
-            "-" if row[name] is None else f"{row[name]:.2f}" for name in ("ppl_word", "ppl_word_known", "ppl_token")
-        )
-        counts = (str(row[name]) for name in ("words", "sentences", "unknown", "tokens"))
-        table.add_row(row["lm"], *figures, *counts)
+        table.add_row(row["lm"], *(_cell(row[name]) for name in names))
     Console(width=max(100, Console().width)).print(table)
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

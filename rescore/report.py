@@ -16,7 +16,7 @@ from rescore.errors import ScoreError, UsageError
 from rescore.files import atomic_text, read_kaldi_text
 from rescore.formats import FORMATS, read_nbest
 from rescore.significance import bootstrap_wer, error_positions, mapsswe
-from rescore.tune import file_identity
+from rescore.tail import Tail, corpus_tail_errors, rate_text
 from rescore.types import NbestList, Words
 from rescore.wer import ErrorCounts, best_of_list, check_same_utterances, utterance_errors
 
@@ -32,7 +32,10 @@ class System:
 
 @dataclass
 class Row:
-    """One line of the table; rates in percent.  `p_values` are by the name of the system compared with."""
+    """One line of the table; rates in percent.  `p_values` are by the name of the system compared with.
+
+    `tail` has the errors on tail words and, if there are counts of bigrams, on tail bigrams.
+    """
 
     name: str
     counts: ErrorCounts
@@ -40,6 +43,7 @@ class Row:
     relative: float | None
     p_values: dict[str, float | None] = field(default_factory=dict)
     oracle_wer: float | None = None
+    tail: list[ErrorCounts] = field(default_factory=list)
 
 
 @dataclass
@@ -104,11 +108,12 @@ def compare_systems(
     against: Sequence[str] = (),
     seed: int = 0,
     samples: int = 10_000,
+    tail: Tail | None = None,
 ) -> Comparison:
     """Error rates with 95 % bootstrap intervals, and MAPSSWE p-values against the first system and those of `against`.
 
     Raises:
-      UsageError: a name given twice, or `against` names none of the systems.
+      UsageError: a name given twice, `against` names none of the systems, or `tail` is in another letter case.
       ReferenceError: a system has other utterances than the references.
     """
     names = [system.name for system in systems]
@@ -128,8 +133,10 @@ def compare_systems(
             for other in against
         }
         oracle = system.oracle.wer if system.oracle else None
-        rows.append(Row(system.name, counts, (ends[0], ends[1]), relative, p_values, oracle))
-    return Comparison(rows, against, _how(len(refs), totals[0].ref_words, seed, samples))
+        on_tail = corpus_tail_errors(refs, system.hyps, tail) if tail else []
+        rows.append(Row(system.name, counts, (ends[0], ends[1]), relative, p_values, oracle, on_tail))
+    how = _how(len(refs), totals[0].ref_words, seed, samples)
+    return Comparison(rows, against, how | ({"tail": tail.describe()} if tail else {}))
 
 
 def _check_names(names: list[str], against: Sequence[str]) -> None:
@@ -154,11 +161,6 @@ def _how(utterances: int, words: int, seed: int, samples: int) -> dict[str, Any]
     }
 
 
-def reference_identity(path: Path) -> dict[str, str]:
-    """What the JSON says of the reference file."""
-    return file_identity(path)
-
-
 def to_json(comparison: Comparison) -> dict[str, Any]:
     """`{"rows": [...], "how": {...}}`; rates in percent, `p_value` is null for the first row."""
     return {"rows": [_json_row(row, comparison.against[0]) for row in comparison.rows], "how": comparison.how}
@@ -181,6 +183,18 @@ def _json_row(row: Row, first: str) -> dict[str, Any]:
         "p_value": row.p_values[first],
         "p_values": row.p_values,
         "oracle_wer": None if row.oracle_wer is None else round(row.oracle_wer, 4),
+        **{f"tail{n}": _json_tail(tail) for n, tail in enumerate(row.tail, start=1)},
+    }
+
+
+def _json_tail(counts: ErrorCounts) -> dict[str, Any]:
+    return {
+        "wer": round(counts.wer, 4) if counts.ref_words else None,
+        "errors": counts.errors,
+        "words": counts.ref_words,
+        "sub": counts.sub,
+        "del": counts.dele,
+        "ins": counts.ins,
     }
 
 
@@ -196,6 +210,7 @@ def cells(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     heads += [f"p against {name}" for name in comparison.against]
     oracle = any(row.oracle_wer is not None for row in comparison.rows)
     heads += ["oracle %"] if oracle else []
+    heads += [f"Tail-{n} %" for n, _ in enumerate(comparison.rows[0].tail, start=1)]
     lines = []
     for row in comparison.rows:
         counts = row.counts
@@ -204,6 +219,7 @@ def cells(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
         line.append("-" if row.relative is None else f"{row.relative:+.1f}")
         line += [p_text(row.p_values[name]) for name in comparison.against]
         line += ["-" if row.oracle_wer is None else f"{row.oracle_wer:.2f}"] if oracle else []
+        line += [rate_text(tail) for tail in row.tail]
         lines.append(line)
     return heads, lines
 
@@ -224,9 +240,10 @@ def to_markdown(comparison: Comparison) -> str:
 
 
 def caption(comparison: Comparison) -> str:
-    """One line on data, intervals and test."""
+    """One line on data, intervals, test and tails."""
     how = comparison.how
-    return f"{how['utterances']} utterances, {how['words']} words. Intervals: {how['interval']}. p: MAPSSWE, two-sided."
+    text = f"{how['utterances']} utterances, {how['words']} words. Intervals: {how['interval']}. p: MAPSSWE, two-sided."
+    return f"{text} T{how['tail'][1:]}." if "tail" in how else text
 
 
 def print_table(comparison: Comparison) -> None:

@@ -140,7 +140,7 @@ def _name(utt_ids: list[str]) -> str:
 
 def check_same_case(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
     """Raises ReferenceError if one side is upper case throughout and the other lower case throughout."""
-    cases = {_letter_case(refs), _letter_case(hyps)}
+    cases = {letter_case(refs), letter_case(hyps)}
     if cases == {"upper", "lower"}:
         raise ReferenceError(
             "references and hypotheses differ in letter case (one upper, one lower throughout), so that every word "
@@ -148,7 +148,7 @@ def check_same_case(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
         )
 
 
-def _letter_case(texts: Iterable[Words]) -> str:
+def letter_case(texts: Iterable[Words]) -> str:
     """'upper', 'lower', 'mixed', or 'none' (no letters, or a script without case)."""
     seen = set()
     for words in texts:

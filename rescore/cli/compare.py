@@ -12,6 +12,7 @@ import click
 @click.option("--against", multiple=True, metavar="NAME", help="p-values against this system too; may be repeated.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the table as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown.")
+@click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the bootstrap.")
 @click.option("--samples", default=10_000, show_default=True, help="Samples of the bootstrap.")
 @click.argument("systems", nargs=-1, required=True, metavar="NAME=HYP...")
@@ -20,6 +21,7 @@ def command(
     against: tuple[str, ...],
     json_file: Path | None,
     markdown: bool,
+    tail: Path | None,
     seed: int,
     samples: int,
     systems: tuple[str, ...],
@@ -28,6 +30,7 @@ def command(
 
     HYP is a file of Kaldi text, N-best lists as FORMAT:PATH, or a folder of `rescore nbest` or `rescore combine`
     (its nbest.jsonl.gz, or else scores.jsonl.gz).  The first hypothesis of a list counts; lists have an oracle WER too.
+    --tail adds error rates on tail words (Tail-1) and tail bigrams (Tail-2); see rescore wer -h.
 
     \b
     Example: rescore compare --ref data/test/text first=exp/first.txt rescored=exp/test/best --against first
@@ -38,15 +41,18 @@ def command(
         parse_system,
         print_table,
         read_system,
-        reference_identity,
         to_markdown,
         write_json,
     )
+    from rescore.tail import load_tail
+    from rescore.tune import file_identity
 
     refs = read_kaldi_text(ref)
     loaded = [read_system(*parse_system(option), refs) for option in systems]
-    comparison = compare_systems(refs, loaded, against, seed, samples)
-    comparison.how["ref"] = reference_identity(ref)
+    comparison = compare_systems(refs, loaded, against, seed, samples, load_tail(tail) if tail else None)
+    comparison.how["ref"] = file_identity(ref)
+    if tail:
+        comparison.how["tail_counts"] = file_identity(tail)
     if json_file:
         write_json(json_file, comparison)
     if markdown:

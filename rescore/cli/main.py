@@ -18,6 +18,7 @@ COMMANDS = {
     "wer": "word error rate as Kaldi and icefall print it",
     "compare": "a table of systems: WER, intervals, significance, oracle",
     "ppl": "perplexity of LMs and of their interpolation on text",
+    "count": "count the words and bigrams of a training text, for --tail",
     "convert": "N-best lists and lattices from one format to another",
     "lms": "the LMs of the zoo",
     "train-lm": "train a neural LM of the zoo",

@@ -26,6 +26,7 @@ import click
     show_default=True,
     help="With --window: score every position, or slide by one token and score the last.",
 )
+@click.option("--tail", type=click.Path(path_type=Path), help="Perplexity on rare words too: counts of rescore count.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     lms: tuple[str, ...],
@@ -36,14 +37,20 @@ def command(
     save_mix: Path | None,
     window: int | None,
     position: str,
+    tail: Path | None,
     as_json: bool,
 ) -> None:
     """Perplexity a word (with and without words that the LM does not know) and a token, with the counts.
 
+    With --tail, perplexity on the words of the tail (Tail-1) and on those that end a tail bigram (Tail-2) too, without
+    sentence ends.  The tail of the training text that was counted is all but the most frequent words or bigrams, which
+    cover 95 % of it; those it does not have are in the tail.
+
     \b
     Example: rescore ppl --lm transfornn --ngram 4gram.arpa --text test.txt --tune-mix dev.txt --save-mix mix.json
+    Example: rescore ppl --lm transfornn --text test.txt --tail counts.txt.gz
     """
     from rescore.perplexity import measure, print_rows
 
-    rows = measure(lms, ngram, text, tune_mix, mix, save_mix, (window, position))
+    rows = measure(lms, ngram, text, tune_mix, mix, save_mix, (window, position), tail)
     print_rows(rows, as_json)

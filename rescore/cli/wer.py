@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from rescore.types import Words
 
 
 @click.command()
@@ -12,11 +16,18 @@ import click
 @click.option("--hyp", required=True, type=click.Path(path_type=Path), help="Hypotheses, Kaldi text.")
 @click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")
 @click.option("--details", type=click.Path(path_type=Path), help="Write alignments and confusions as icefall does.")
-def command(ref: Path, hyp: Path, cer: bool, details: Path | None) -> None:
+@click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
+def command(ref: Path, hyp: Path, cer: bool, details: Path | None, tail: Path | None) -> None:
     """Word error rate as Kaldi's compute-wer prints it.
+
+    With --tail, the error rates on tail words (tail-1) and tail bigrams (tail-2) of a training text: all but the most
+    frequent ones, which cover 95 % of that text; those it does not have are in the tail.  A tail word of the reference
+    is wrong if it is deleted or substituted; an inserted word counts if it is a tail word itself.  With --cer, the
+    counts are of characters (rescore count --characters).
 
     \b
     Example: rescore wer --ref data/test/text --hyp exp/test/1best.txt --details exp/test/errs.txt
+    Example: rescore wer --ref data/test/text --hyp exp/test/1best.txt --tail counts.txt.gz
     """
     from rescore.console import remark
     from rescore.files import read_kaldi_text
@@ -25,8 +36,23 @@ def command(ref: Path, hyp: Path, cer: bool, details: Path | None) -> None:
     refs, hyps = read_kaldi_text(ref), read_kaldi_text(hyp)
     if cer:
         refs, hyps = characters(refs), characters(hyps)
-    for line in kaldi_lines(corpus_errors(refs, hyps), "CER" if cer else "WER"):
+    name = "CER" if cer else "WER"
+    for line in kaldi_lines(corpus_errors(refs, hyps), name):
         click.echo(line)
+    if tail:
+        _print_tail(refs, hyps, tail, name)
     if details:
         write_errs(details, refs, hyps)
         remark(f"details: {details}")
+
+
+def _print_tail(refs: dict[str, Words], hyps: dict[str, Words], path: Path, name: str) -> None:
+    from rescore.console import remark
+    from rescore.tail import corpus_tail_errors, load_tail, tail_lines
+
+    tail = load_tail(path)
+    if name == "CER":
+        tail.check_characters()
+    for line in tail_lines(corpus_tail_errors(refs, hyps, tail), name):
+        click.echo(line)
+    remark(tail.describe())
