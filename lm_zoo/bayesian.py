@@ -180,26 +180,34 @@ def functional_call(module: nn.Module, weights: dict[str, Tensor], inputs: tuple
 
 
 class BayesianAverage(InterpolatedLM):
-    """Model averaging over `samples` draws of the weights (Eq. 8), the same draws for everything that is scored."""
+    """Model averaging over `samples` draws of the weights (Eq. 8), the same draws for everything that is scored.
 
-    def __init__(self, lm: BayesianTransformer, samples: int, seed: int = 1) -> None:
+    Attributes:
+      with_uncertainty: whether rescoring writes the predictive uncertainty as a column too.
+    """
+
+    def __init__(self, lm: BayesianTransformer, samples: int, seed: int = 1, with_uncertainty: bool = False) -> None:
         """Raises ValueError if `samples` is below 1."""
         if samples < 1:
             raise ValueError(f"samples is {samples}, expected 1 or more")
         generator = torch.Generator().manual_seed(seed)
         super().__init__([lm.sample(generator) for _ in range(samples)], [1.0 / samples] * samples)
+        self.with_uncertainty = with_uncertainty
 
     def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """As `LanguageModel.score_words`; probabilities are averaged a token."""
-        lm: Any = self
-        return trie.score_words(lm, sentences)
+        return self.score_with_uncertainty(sentences)[0]
 
     score_hypotheses = score_words
 
-    def uncertainty(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
-        """Predictive uncertainty a word: the standard deviation over the draws of its natural-log probability.
+    def score_with_uncertainty(self, sentences: Sequence[Sequence[str]]) -> tuple[list[list[float]], list[list[float]]]:
+        """Natural logs a word, the sentence end last, and the predictive uncertainty of each.
 
-        The last value of a sentence is that of its end.  Zero for a single draw.
+        The uncertainty of a word is the standard deviation of its natural-log probability over the draws.
         """
-        draws = [lm.score_hypotheses(sentences) for lm in self.lms]
-        return [np.std(np.array(rows), axis=0).tolist() for rows in zip(*draws, strict=True)]
+        words, tree = trie.build_word_trie(self.vocab, sentences)
+        draws = [trie.score_trie(lm, tree) for lm in self.lms]
+        nodes, ends = (np.logaddexp.reduce(scores) - math.log(len(draws)) for scores in zip(*draws, strict=True))
+        each = [trie.sum_to_words(words, tree, *draw) for draw in draws]
+        spread = [np.std(np.array(rows), axis=0).tolist() for rows in zip(*each, strict=True)]
+        return trie.sum_to_words(words, tree, nodes, ends), spread

@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ KINDS = {
     "icefall-transformer": ("lm_zoo.icefall_transformer", "IcefallTransformer", "icefall's Transformer LM"),
     "ngram": ("lm_zoo.ngram", "NgramLM", "back-off n-gram, ARPA or KenLM binary"),
 }
+HUGGING_FACE = {"hf": ("lm_zoo.hf", "HFCausalLM"), "hf-mlm": ("lm_zoo.hf_masked", "HFMaskedLM")}
 PRETRAINED = Path(__file__).parent / "pretrained"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 NGRAM_FILES = (".arpa", ".arpa.gz", ".bin", ".binary", ".klm", ".mmap")
@@ -44,12 +46,34 @@ def pretrained() -> dict[str, Path]:
     return {folder.parent.name: folder.parent for folder in sorted(PRETRAINED.glob(f"*/{CONFIG}"))}
 
 
+def hugging_face(name: str) -> tuple[str, Path, str] | None:
+    """Prefix, folder and case ("", "lower" or "mixed") of `hf:PATH`, `hf-mlm:PATH?case=lower`; None for other names.
+
+    Raises:
+      ModelError: no such folder, a folder without `config.json`, or an option that is not known.
+    """
+    prefix, colon, rest = name.partition(":")
+    if not colon or prefix not in HUGGING_FACE:
+        return None
+    path, mark, option = rest.partition("?")
+    if mark and option not in ("case=lower", "case=mixed"):
+        raise ModelError(f"{name}: found the option '{option}', expected case=lower or case=mixed")
+    if not (Path(path) / CONFIG).is_file():
+        raise ModelError(
+            f"{name}: {path} is not a folder with a {CONFIG}; expected a Hugging Face model and its tokenizer, as "
+            "their save_pretrained writes them (nothing is downloaded)"
+        )
+    return prefix, Path(path), option.removeprefix("case=")
+
+
 def find(name: str) -> Path:
     """The model folder (or n-gram file) that a name or path means.
 
     Raises:
       ModelError: neither a shipped model nor a model folder nor an n-gram file; lists the shipped ones.
     """
+    if (found := hugging_face(name)) is not None:
+        return found[1]
     path = Path(name)
     if (path / CONFIG).is_file() or (path.is_file() and path.name.endswith(NGRAM_FILES)):
         return path
@@ -68,10 +92,15 @@ def find(name: str) -> Path:
     )
 
 
-def describe() -> list[dict[str, Any]]:
-    """The shipped LMs: name, kind, params (n-grams of an n-gram LM), bytes of the folder, word_ppl, data, case."""
+def describe(folders: Iterable[Path] = ()) -> list[dict[str, Any]]:
+    """The shipped LMs, or those in the folders.
+
+    Each has name (of a folder: its path), kind, params (n-grams of an n-gram LM), bytes of the folder, valid_loss
+    (natural log a token), word_ppl, data, case, licence.
+    """
+    named = {str(folder): folder for folder in folders} or pretrained()
     rows = []
-    for name, folder in pretrained().items():
+    for name, folder in named.items():
         config = read_config(folder)
         rows.append(
             {
@@ -79,6 +108,7 @@ def describe() -> list[dict[str, Any]]:
                 "kind": config["kind"],
                 "params": config.get("params", 0),
                 "bytes": sum(file.stat().st_size for file in folder.iterdir() if file.is_file()),
+                "valid_loss": config.get("trained", {}).get("valid_loss"),
                 "word_ppl": config.get("word_ppl"),
                 "word_ppl_text": config.get("word_ppl_text", ""),
                 "case": config.get("case", "mixed"),
@@ -90,14 +120,41 @@ def describe() -> list[dict[str, Any]]:
 
 
 def load(name: str) -> Any:
-    """Loads an LM by name, model folder or n-gram file, in evaluation mode on the CPU."""
+    """Loads an LM by name, model folder, n-gram file, `hf:PATH` or `hf-mlm:PATH`, in evaluation mode on the CPU.
+
+    A Bayesian LM takes options: `NAME?samples=8&seed=1&uncertainty=true` averages over draws of its weights.
+    """
+    if (found := hugging_face(name)) is not None:
+        prefix, folder, case = found
+        module, cls = HUGGING_FACE[prefix]
+        return getattr(importlib.import_module(module), cls)(folder, case)
+    name, mark, query = name.partition("?")
     path = find(name)
+    config = {"kind": "ngram"} if path.is_file() else read_config(path)
+    if mark and config["kind"] != "bayesian":
+        raise ModelError(f"'{name}' is a {config['kind']}, which has no options; found '?{query}'")
     if path.is_file():
         return model_class("ngram")(path)
-    config = read_config(path)
     if config["kind"] == "ngram":
         return model_class("ngram").load(path)
-    return load_folder(path, config)
+    lm = load_folder(path, config)
+    return _averaged(lm, name, query) if mark else lm
+
+
+def _averaged(lm: Any, name: str, query: str) -> Any:
+    """A Bayesian LM with `samples=K&seed=S&uncertainty=true`."""
+    from lm_zoo.bayesian import BayesianAverage
+
+    values = dict(part.partition("=")[::2] for part in query.split("&"))
+    expected = "expected samples=K, seed=S and uncertainty=true or false, joined by '&'"
+    try:
+        samples, seed = int(values.pop("samples")), int(values.pop("seed", "1"))
+        uncertainty = {"true": True, "false": False}[values.pop("uncertainty", "false")]
+        if values:
+            raise KeyError
+        return BayesianAverage(lm, samples, seed, uncertainty)
+    except (KeyError, ValueError):
+        raise ModelError(f"'{name}': found the options '{query}', {expected}") from None
 
 
 def load_ngram(name: str) -> Any:
@@ -121,6 +178,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ModelError(f"{folder}: not a model folder, it has no {CONFIG}") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ModelError(f"{path}: not JSON ({error})") from None
+    if isinstance(config, dict) and "model_type" in config and "kind" not in config:
+        raise ModelError(f"{folder}: a Hugging Face model; give it as hf:PATH, or as hf-mlm:PATH if it is a masked LM")
     if not isinstance(config, dict) or "kind" not in config:
         raise ModelError(f"{path}: expected an object with a 'kind', one of {', '.join(sorted(KINDS))}")
     model_class(config["kind"])

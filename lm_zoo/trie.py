@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from lm_zoo.base import LanguageModel
+from lm_zoo.base import LanguageModel, Vocabulary
 
 
 @dataclass
@@ -120,11 +120,26 @@ def sequence_scores(trie: Trie, node_scores: np.ndarray, end_scores: np.ndarray)
     return totals[trie.ends] + end_scores
 
 
-def score_words(lm: LanguageModel, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
-    """As `lm_zoo.base.score_words`, for sentences that share prefixes, such as the hypotheses of N-best lists."""
-    words = [[lm.vocab.encode_word(word) for word in sentence] for sentence in sentences]
-    trie = build_trie([token for word in sentence for token in word] for sentence in words)
-    node_scores, end_scores = score_trie(lm, trie)
+def score_words(lm: LanguageModel, sentences: Sequence[Sequence[str]], rows: int = 4096) -> list[list[float]]:
+    """As `lm_zoo.base.score_words`, for sentences that share prefixes, such as the hypotheses of N-best lists.
+
+    Args:
+      rows: as in `score_trie`.
+    """
+    words, trie = build_word_trie(lm.vocab, sentences)
+    return sum_to_words(words, trie, *score_trie(lm, trie, rows))
+
+
+def build_word_trie(vocab: Vocabulary, sentences: Sequence[Sequence[str]]) -> tuple[list[list[tuple[int, ...]]], Trie]:
+    """The tokens of every word of every sentence, and the trie of the sentences' tokens."""
+    words = [[vocab.encode_word(word) for word in sentence] for sentence in sentences]
+    return words, build_trie([token for word in sentence for token in word] for sentence in words)
+
+
+def sum_to_words(
+    words: list[list[tuple[int, ...]]], trie: Trie, node_scores: np.ndarray, end_scores: np.ndarray
+) -> list[list[float]]:
+    """Scores of nodes and ends, as of `score_trie`, summed to the words of each sentence; its end last."""
     result = []
     for row, sentence in enumerate(words):
         path = _path_scores(trie, node_scores, trie.ends[row])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.base import check_case
+from lm_zoo.registry import HUGGING_FACE
 from rescore.combine import SCORES_FILE
 from rescore.errors import ScoreError, UsageError
 from rescore.formats import read_nbest, write_nbest
@@ -39,12 +40,25 @@ class Scorer:
     unknown: int = 0
     _known: dict[str, bool] = field(default_factory=dict)
 
-    def word_scores(self, lists: list[NbestList]) -> list[list[float]]:
-        """Natural logs a word (the last one is the sentence end) of every hypothesis of the lists, in order."""
+    @property
+    def is_pseudo(self) -> bool:
+        """Whether the column is a pseudo-log-likelihood (masked LMs): of use for N-best lists alone."""
+        return getattr(self.lm, "pseudo_likelihood", False)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that this LM writes: its own, and `NAME-uncertainty` if it gives one."""
+        return [self.column, f"{self.column}-uncertainty"][: 1 + getattr(self.lm, "with_uncertainty", False)]
+
+    def word_columns(self, lists: list[NbestList]) -> dict[str, list[list[float]]]:
+        """The values a word (the last one is the sentence end) of every hypothesis of the lists, by column."""
         for nbest in lists:
             for hyp in nbest.hyps:
                 self._count(nbest.utt_id, hyp.words)
-        return self.lm.score_hypotheses([hyp.words for nbest in lists for hyp in nbest.hyps])
+        sentences = [hyp.words for nbest in lists for hyp in nbest.hyps]
+        if len(self.columns) == 1:
+            return {self.column: self.lm.score_hypotheses(sentences)}
+        return dict(zip(self.columns, self.lm.score_with_uncertainty(sentences), strict=True))
 
     def _count(self, utt_id: str, words: Words) -> None:
         self.words += len(words)
@@ -77,11 +91,14 @@ def open_scorers(names: Iterable[str], ngram: str | None) -> list[Scorer]:
 
 
 def _named(option: str) -> tuple[str, str]:
-    """`COLUMN=NAME`, or the last part of the name without its suffixes."""
+    """`COLUMN=NAME`, or the last part of the name without its suffixes, without `hf:` and `?OPTIONS`."""
     column, equals, name = option.partition("=")
-    if equals and column and "/" not in column:
+    if equals and column and "/" not in column and "?" not in column:
         return column, name
-    base = os.path.basename(os.path.normpath(option))
+    path = option.partition("?")[0]
+    for prefix in HUGGING_FACE:
+        path = path.removeprefix(f"{prefix}:")
+    base = os.path.basename(os.path.normpath(path))
     for suffix in (".gz", ".arpa", ".bin", ".binary", ".klm", ".mmap"):
         base = base.removesuffix(suffix)
     return base, option
@@ -95,10 +112,10 @@ def score_batch(batch: list[NbestList], scorers: list[Scorer], mix: dict[str, fl
     Raises:
       ScoreError: a column that the lists already have, or a score that is not finite.
     """
-    columns = [scorer.column for scorer in scorers] + (["mix"] if mix else [])
+    columns = [column for scorer in scorers for column in scorer.columns] + (["mix"] if mix else [])
     for nbest in batch:
         _check_free(nbest, columns)
-    by_column = {scorer.column: scorer.word_scores(batch) for scorer in scorers}
+    by_column = {name: rows for scorer in scorers for name, rows in scorer.word_columns(batch).items()}
     new = {column: [sum(scores) for scores in rows] for column, rows in by_column.items()}
     if mix:
         new["mix"] = _mixed(by_column, mix)

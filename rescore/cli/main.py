@@ -22,6 +22,7 @@ COMMANDS = {
     "convert": "N-best lists and lattices from one format to another",
     "lms": "the LMs of the zoo",
     "train-lm": "train a neural LM of the zoo",
+    "convert-lm": "turn a trained LM into one of another kind (Bayesian, lookup)",
     "import-lm": "turn an icefall LM checkpoint into a model folder",
     "export-lm": "write an LM as a checkpoint for icefall",
     "train-ngram": "estimate a modified Kneser-Ney n-gram LM, write ARPA",

@@ -196,12 +196,12 @@ def test_averaging_is_the_mean_of_the_draws_probabilities() -> None:
 def test_uncertainty_is_the_spread_of_the_word_scores() -> None:
     average = BayesianAverage(zoo.neural("bayesian"), samples=4)
     sentences = [("A", "B", "C"), ()]
-    rows = average.uncertainty(sentences)
+    rows = average.score_with_uncertainty(sentences)[1]
     assert [len(row) for row in rows] == [4, 1]
     draws = np.array([lm.score_words(sentences)[0] for lm in average.lms])
     assert rows[0] == pytest.approx(draws.std(axis=0).tolist(), abs=1e-5)
     single = BayesianAverage(zoo.neural("bayesian"), samples=1)
-    assert single.uncertainty(sentences)[0] == [0.0] * 4
+    assert single.score_with_uncertainty(sentences)[1][0] == [0.0] * 4
 
 
 def test_more_data_makes_the_posterior_narrower(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from lm_zoo.errors import LMError
+from lm_zoo.errors import LMError, ModelError
 from lm_zoo.registry import save_folder
 from rescore import scoring
 from rescore.cli.main import cli
@@ -266,3 +266,29 @@ def test_exit_code_2_and_one_line(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr.startswith("rescore: ") and done.stderr.count("\n") == 1
+
+
+def test_a_bayesian_lm_averages_and_writes_its_uncertainty(tmp_path: Path) -> None:
+    save_folder(tmp_path / "bayes", neural("bayesian"), "bayesian", {})
+    scorers = open_scorers([f"{tmp_path}/bayes?samples=4&seed=2&uncertainty=true", f"plain={tmp_path}/bayes"], None)
+    assert [scorer.columns for scorer in scorers] == [["bayes", "bayes-uncertainty"], ["plain"]]
+    (scored,) = score_batch([NbestList("u", [Hypothesis(("A", "B"), {}), Hypothesis((), {})])], scorers)
+    average = scorers[0].lm
+    for hyp in scored.hyps:
+        assert hyp.scores["bayes"] == pytest.approx(sum(average.score_words([hyp.words])[0]), abs=1e-4)
+        spread = average.score_with_uncertainty([hyp.words])[1][0]
+        assert hyp.scores["bayes-uncertainty"] == pytest.approx(sum(spread), abs=1e-5)
+        assert hyp.scores["bayes-uncertainty"] > 0
+        assert hyp.scores["plain"] != hyp.scores["bayes"]
+
+
+@pytest.mark.parametrize(
+    "options", ["samples=0", "samples=x", "seed=1", "samples=2&draws=3", "samples=2&uncertainty=1"]
+)
+def test_bad_options_of_a_bayesian_lm(tmp_path: Path, options: str) -> None:
+    save_folder(tmp_path / "bayes", neural("bayesian"), "bayesian", {})
+    with pytest.raises(ModelError, match=r"expected samples=K"):
+        open_scorers([f"{tmp_path}/bayes?{options}"], None)
+    save_folder(tmp_path / "plain", neural("transformer"), "transformer", {})
+    with pytest.raises(ModelError, match=r"is a transformer, which has no options"):
+        open_scorers([f"{tmp_path}/plain?{options}"], None)
