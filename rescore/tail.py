@@ -2,10 +2,10 @@
 
 Y. Feng et al., "Memory augmented lookup dictionary based language modeling for automatic speech recognition", 2022,
 section 3.1: the head are the most frequent words, which make up 95 % of the training text, the tail is the rest.  The
-paper does not say what becomes of words of equal count where head and tail meet; here they stay together, in the head:
-the head is the smallest set of the most frequent words that covers 95 % of the text, so that the tail never has more
-than 5 %.  Words that do not occur in the training text are in the tail, always.  Bigrams likewise.  Where bigrams that
-occur once make up more than 5 %, as they do in most texts, Tail-2 are the bigrams that never occur.
+paper does not say what becomes of words of equal count where head and tail meet; here they stay together, in the head,
+so that the tail has at most 5 %.  Only where the very rarest, those of the lowest count, make up more, they are the tail
+all the same, as bigrams that occur once do in most texts.  Words that do not occur in the training text are in the
+tail, always.  Bigrams likewise.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ def tail_threshold(counts: np.ndarray) -> int:
     Args:
       counts: int64 `(types,)`, from 1.
     Returns:
-      0 if the rarest types make up more, so that only types never seen are in the tail.
+      the lowest count if its types make up more already; 0 if all types have the same count, so that only types never
+      seen are in the tail.
     """
     values, types = np.unique(counts, return_counts=True)
     mass = np.cumsum(values * types)
     in_tail = values[100 * mass <= TAIL_PERCENT * mass[-1]]
-    return int(in_tail[-1]) if len(in_tail) else 0
+    if len(values) == 1:
+        return 0
+    return int(in_tail[-1]) if len(in_tail) else int(values[0])
 
 
 class Tail:
