@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 
 import click
 
 from lm_zoo.errors import LMError
 from rescore import __version__
+from rescore.cli.lazy import LazyGroup
 from rescore.errors import RescoreError
 
 COMMANDS = {
@@ -31,27 +31,7 @@ COMMANDS = {
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-class _LazyGroup(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        module = importlib.import_module("rescore.cli." + name.replace("-", "_"))
-        return module.command
-
-    def resolve_command(self, ctx: click.Context, args: list[str]):  # type: ignore[no-untyped-def]
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise click.UsageError(f"no command '{args[0]}'; there are: {', '.join(COMMANDS)}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
-
-
-@click.group(cls=_LazyGroup, context_settings=CONTEXT)
+@click.group(cls=LazyGroup, package="rescore.cli", table=COMMANDS, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="rescore")
 @click.option("--quiet", is_flag=True, help="No progress and no remarks; results and errors only.")
 @click.pass_context

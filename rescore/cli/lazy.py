@@ -1,0 +1,34 @@
+"""A click group whose commands are modules, imported only when they are called."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+
+class LazyGroup(click.Group):
+    """The command NAME is the object `command` of the module `package.NAME`, with `-` in names as `_`."""
+
+    def __init__(self, *args: Any, package: str, table: dict[str, str], **kwargs: Any) -> None:
+        """`table`: name -> one line of help, in the order of the help page."""
+        super().__init__(*args, **kwargs)
+        self.package, self.table = package, table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in self.table:
+            return None
+        return importlib.import_module(f"{self.package}.{name.replace('-', '_')}").command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]):  # type: ignore[no-untyped-def]
+        if args and args[0] not in self.table and not args[0].startswith("-"):
+            raise click.UsageError(f"no command '{args[0]}'; there are: {', '.join(self.table)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self.table.items()))
