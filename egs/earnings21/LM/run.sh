@@ -17,7 +17,7 @@ source=${source:-transformer}           # an LM of the zoo, or a folder
 sizes=${sizes:-"10000 50000 all"}       # words of target text
 rates=${rates:-"0.0005 0.002"}           # learning rates tried
 dropouts=${dropouts:-"0.0 0.2"}         # tried in fine-tuning
-sigmas=${sigmas:-"0.01 0.03"}           # initial posterior standard deviations tried in Bayesian adaptation
+sigmas=${sigmas:-"0.01"}                  # initial posterior standard deviations tried in Bayesian adaptation
 
 log() { echo "$(date '+%Y-%m-%d %H:%M:%S') $*" >&2; }
 
