@@ -20,6 +20,7 @@ EXTRAS = {
     ],
     "ngram": ["kenlm>=0.2"],
     "train": ["tensorboard>=2.10"],
+    "hf": ["transformers>=5"],
     "demo": ["pocketsphinx>=5.0.3", "ttspico>=0.3"],
     "dev": ["pytest>=7", "hypothesis>=6", "ruff", "mypy"],
 }

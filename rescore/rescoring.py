@@ -33,6 +33,9 @@ def rescore_nbest(
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales)) if scales else None
     first = next(iter(read_nbest(source)))  # a bad source is refused before an LM is loaded
     scorers = open_scorers(lms, ngram)
+    for scorer in scorers:
+        if scorer.is_pseudo:
+            remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
     mix = _read_mix(mix_file, scorers) if mix_file else None
     plan = {
         "nbest": _fingerprint(source),
@@ -81,4 +84,7 @@ def _read_mix(path: Path, scorers: list[Scorer]) -> dict[str, float]:
         raise UsageError(f"{path} mixes {', '.join(weights)}, but the LMs given are {', '.join(columns)}")
     if any(value < 0 for value in weights.values()) or abs(sum(weights.values()) - 1.0) > 1e-3:
         raise FormatError(path, f"interpolation weights must be >= 0 and sum to 1, found {weights}")
+    for scorer in scorers:
+        if scorer.is_pseudo:
+            raise UsageError(f"'{scorer.column}' is a masked LM: its scores are no probabilities and cannot be mixed")
     return weights

@@ -20,7 +20,7 @@ import click
     "lms",
     multiple=True,
     metavar="[COLUMN=]NAME|DIR",
-    help="An LM of the zoo, by name or model folder; may be repeated.",
+    help="An LM by name or model folder, or hf:DIR, hf-mlm:DIR of Hugging Face; may be repeated.",
 )
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM (ARPA or KenLM binary), column `ngram`.")
 @click.option(

@@ -17,6 +17,8 @@ from tests.lm_zoo import zoo
 def lm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     if request.param == "ngram":
         pytest.importorskip("kenlm", reason="n-gram LMs need kenlm")
+    if request.param == "hf":
+        pytest.importorskip("transformers", reason="Hugging Face models need transformers")
     return zoo.make(request.param, tmp_path_factory.mktemp("zoo"))
 
 

@@ -10,7 +10,8 @@ import torch
 from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.bayesian import BayesianAverage
 from lm_zoo.interpolation import InterpolatedLM
-from lm_zoo.registry import build
+from lm_zoo.registry import build, load
+from tests.lm_zoo import hugging_face
 
 WORDS = [SOS_EOS, UNK, *["A", "B", "C", "D", "E", "F", "G", "H"]]
 SMALL = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 2}
@@ -35,7 +36,7 @@ NEURAL: dict[str, tuple[str, dict[str, Any]]] = {
     "icefall-transformer": ("icefall-transformer", {**SMALL, "embedding_dim": 16}),
     "icefall-transformer-untied": ("icefall-transformer", {**SMALL, "embedding_dim": 8, "tied": False}),
 }
-ALL = [*NEURAL, "bayesian-average", "ngram", "interpolated"]
+ALL = [*NEURAL, "bayesian-average", "ngram", "interpolated", "hf"]
 
 # A made-up bigram ARPA over a few of the words; log10.
 ARPA = """\\data\\
@@ -80,6 +81,8 @@ def make(name: str, folder: Path) -> Any:
         path = folder / "tiny.arpa"
         path.write_text(ARPA)
         return NgramLM(path)
+    if name == "hf":
+        return load(f"hf:{hugging_face.words(folder / 'words')}")
     if name == "interpolated":
         return InterpolatedLM([neural("lstm"), neural("transfornn")], [0.3, 0.7])
     if name == "bayesian-average":
