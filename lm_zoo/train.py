@@ -270,7 +270,7 @@ class _Run:
             progress.finished = progress.step >= config.steps
             if config.valid_every and progress.step % config.valid_every == 0:
                 self._validate(valid_text)
-                clock = time.monotonic()
+                clock, counted = time.monotonic(), 0
             if progress.step % config.save_every == 0:
                 self.save()
 

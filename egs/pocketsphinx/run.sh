@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# From PocketSphinx's lattices to a table of WERs: own 4-gram, TransfoRNN, both.  Tuned on dev, reported on test.
+# From PocketSphinx's lattices to a table of WERs: own 4-gram, every LM of the zoo, both, all.  Tuned on dev, reported
+# on test.
 #
 # Usage: run.sh [--stage N] [--stop-stage M]
 set -eou pipefail
@@ -13,7 +14,7 @@ stop_stage=5
 data=${data:-$root/../shared/data}      # books/, librispeech/text/, slf_pocketsphinx/{lat/*.slf.gz,dev.text,test.text}
 audio=${audio:-$data/librispeech/LibriSpeech/train-clean-100}  # the recordings of the lattices
 exp=${exp:-exp}
-lm=${lm:-transfornn}                    # a name of the zoo, or a model folder
+lms=${lms:-transfornn transformer bayesian lookup lstm}  # names of the zoo, or model folders
 ngram=${ngram:-$exp/4gram.arpa}
 num_paths=${num_paths:-200}
 
@@ -61,30 +62,42 @@ if in_stage 2; then
   done
 fi
 
+names=()
+for lm in $lms; do names+=("$(basename "$lm")"); done
+
 if in_stage 3; then
-  log "Stage 3: scores of $lm"
+  log "Stage 3: scores of $lms"
+  options=()
+  for lm in $lms; do options+=(--lm "$lm"); done
   for set in dev test; do
-    rescore nbest --nbest "$exp/$set/nbest.jsonl.gz" --lm "transfornn=$lm" --out "$exp/$set/scores"
+    rescore nbest --nbest "$exp/$set/nbest.jsonl.gz" "${options[@]}" --out "$exp/$set/scores"
   done
 fi
 
 if in_stage 4; then
   log "Stage 4: scales from dev, applied to test"
-  tune() {  # tune NAME [--fix ...]
-    local name=$1
+  tune() {  # tune NAME SCORE...: with these scores of LMs and no others
+    local name=$1 fixed=(--fix posterior=0) score
     shift
-    rescore tune --scores "$exp/dev/scores" --ref "$data/slf_pocketsphinx/dev.text" --out "$exp/$name.json" "$@"
+    for score in ngram "${names[@]}"; do
+      [[ " $* " == *" $score "* ]] || fixed+=(--fix "$score=0")
+    done
+    rescore tune --scores "$exp/dev/scores" --ref "$data/slf_pocketsphinx/dev.text" --out "$exp/$name.json" "${fixed[@]}"
     rescore combine --scores "$exp/test/scores" --weights "$exp/$name.json" --out "$exp/test/$name"
   }
-  tune 4gram --fix transfornn=0 --fix posterior=0
-  tune transfornn --fix ngram=0 --fix posterior=0
-  tune both --fix posterior=0
+  tune 4gram ngram
+  for name in "${names[@]}"; do
+    tune "$name" "$name"
+    tune "4gram+$name" ngram "$name"
+  done
+  tune all ngram "${names[@]}"
 fi
 
 if in_stage 5; then
   log "Stage 5: the table of test"
-  rescore compare --ref "$data/slf_pocketsphinx/test.text" \
-    recogniser="$exp/test/recogniser.txt" "+ 4-gram=$exp/test/4gram" "+ TransfoRNN=$exp/test/transfornn" \
-    "+ 4-gram and TransfoRNN=$exp/test/both" \
+  systems=("recogniser=$exp/test/recogniser.txt" "+ 4-gram=$exp/test/4gram")
+  for name in "${names[@]}"; do systems+=("+ $name=$exp/test/$name"); done
+  for name in "${names[@]}"; do systems+=("+ 4-gram and $name=$exp/test/4gram+$name"); done
+  rescore compare --ref "$data/slf_pocketsphinx/test.text" "${systems[@]}" "+ all=$exp/test/all" \
     --against recogniser --against "+ 4-gram" --json "$exp/results.json" --markdown | tee "$exp/results.md"
 fi
