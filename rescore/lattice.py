@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rescore.errors import RescoreError, ScoreError
-from rescore.types import Hypothesis, Lattice
+from rescore.types import Alignments, Hypothesis, Lattice
 
 if TYPE_CHECKING:
     from rescore.text import TextNormalizer
@@ -29,6 +30,7 @@ def build_lattice(
     final: int,
     times: np.ndarray | None = None,
     counts: Mapping[str, int] | None = None,
+    alignments: Alignments | None = None,
 ) -> Lattice:
     """A Lattice from arcs over arbitrarily numbered states `0 .. num_states - 1`.
 
@@ -54,6 +56,7 @@ def build_lattice(
         {name: np.asarray(column, dtype=np.float64)[keep] for name, column in scores.items()},
         list(symbols),
         None if times is None else times[order],
+        None if alignments is None else alignments.take(keep),
         add_counts(counts or {}, removed_states=num_states - len(order), removed_arcs=len(src) - len(keep)),
     )
 
@@ -110,7 +113,7 @@ def total_scores(lattice: Lattice, scales: Mapping[str, float]) -> np.ndarray:
         if name == "words":
             total += scale * (lattice.labels != EPSILON)
         elif name in lattice.scores:
-            total += scale * lattice.scores[name]
+            total += scale * lattice.scores[name] if scale else 0.0  # 0 leaves a score out, be it -inf
         else:
             known = ", ".join([*lattice.scores, "words"])
             raise ScoreError(f"lattice '{lattice.utt_id}' has no score '{name}'; it has: {known}")
@@ -122,23 +125,41 @@ def arc_ranges(lattice: Lattice) -> np.ndarray:
     return np.searchsorted(lattice.src, np.arange(lattice.num_states + 1))
 
 
-def backward_scores(lattice: Lattice, totals: np.ndarray) -> np.ndarray:
+def backward_scores(lattice: Lattice, totals: np.ndarray, combine: np.ufunc = np.maximum) -> np.ndarray:
     """Best score from each state to the final state, float64 `(states,)`, where `totals` are the arcs' scores.
 
     Runs over blocks of neighbouring states without arcs among them, each in one step.
+
+    Args:
+      totals: float64 `(arcs,)`, or `(arcs, points)` for a result `(states, points)`.
+      combine: `np.logaddexp` for the log of the summed probability of all ways instead of the best one.
     """
-    best = np.full(lattice.num_states, -np.inf)
+    best = np.full((lattice.num_states, *totals.shape[1:]), -np.inf)
     best[-1] = 0.0
     ranges = arc_ranges(lattice)
-    bounds = _independent_blocks(lattice, ranges)
+    bounds = independent_blocks(lattice, ranges)
     for low, high in zip(reversed(bounds[:-1]), reversed(bounds[1:]), strict=True):
         arcs = slice(ranges[low], ranges[high])
         through = totals[arcs] + best[lattice.dst[arcs]]
-        best[low:high] = np.maximum.reduceat(through, ranges[low:high] - ranges[low])
+        best[low:high] = combine.reduceat(through, ranges[low:high] - ranges[low])
     return best
 
 
-def _independent_blocks(lattice: Lattice, ranges: np.ndarray) -> list[int]:
+def forward_scores(lattice: Lattice, totals: np.ndarray, combine: np.ufunc = np.maximum) -> np.ndarray:
+    """Best score from the start to each state; arguments and result as those of `backward_scores`."""
+    best = np.full((lattice.num_states, *totals.shape[1:]), -np.inf)
+    best[0] = 0.0
+    order = np.argsort(lattice.dst, kind="stable")
+    ranges = np.searchsorted(lattice.dst[order], np.arange(lattice.num_states + 1))
+    bounds = [*independent_blocks(lattice, arc_ranges(lattice)), lattice.num_states]
+    for low, high in pairwise([1, *(bound for bound in bounds if bound > 1)]):
+        arcs = order[ranges[low] : ranges[high]]
+        through = totals[arcs] + best[lattice.src[arcs]]
+        best[low:high] = combine.reduceat(through, ranges[low:high] - ranges[low])
+    return best
+
+
+def independent_blocks(lattice: Lattice, ranges: np.ndarray) -> list[int]:
     """Bounds of runs of states (the final one left out) such that no arc leads from a run into itself."""
     if not lattice.num_arcs:
         return [0]
@@ -155,7 +176,11 @@ def _independent_blocks(lattice: Lattice, ranges: np.ndarray) -> list[int]:
 
 def best_path(lattice: Lattice, scales: Mapping[str, float]) -> Hypothesis:
     """The path with the highest total under `scales`: its words, its scores by name, and `words`."""
-    totals = total_scores(lattice, scales)
+    return path_hypothesis(lattice, best_arcs(lattice, total_scores(lattice, scales)))
+
+
+def best_arcs(lattice: Lattice, totals: np.ndarray) -> list[int]:
+    """The arcs of the path with the highest sum of `totals` `(arcs,)` (the first of equals)."""
     through = totals + backward_scores(lattice, totals)[lattice.dst]
     ranges = arc_ranges(lattice)
     arcs: list[int] = []
@@ -163,7 +188,7 @@ def best_path(lattice: Lattice, scales: Mapping[str, float]) -> Hypothesis:
     while state != lattice.num_states - 1:
         arcs.append(int(ranges[state] + through[ranges[state] : ranges[state + 1]].argmax()))
         state = int(lattice.dst[arcs[-1]])
-    return path_hypothesis(lattice, arcs)
+    return arcs
 
 
 def path_hypothesis(lattice: Lattice, arcs: Sequence[int]) -> Hypothesis:
@@ -186,8 +211,8 @@ def count_paths(lattice: Lattice) -> int:
 def normalize_words(lattice: Lattice, normalizer: TextNormalizer) -> Lattice:
     """The lattice with every word passed through `normalizer`.
 
-    An arc whose word becomes several words becomes a chain of arcs, the first of which carries all its scores; one
-    whose word becomes none becomes an epsilon arc.
+    An arc whose word becomes several words becomes a chain of arcs, the first of which carries all its scores (and its
+    alignment); one whose word becomes none becomes an epsilon arc.
     """
     symbols = [""]
     index = {"": EPSILON}
@@ -234,6 +259,9 @@ def _split_arcs(
         final=lattice.num_states - 1,
         times=None if times is None else np.concatenate(times),
         counts=lattice.counts,
+        alignments=None
+        if lattice.alignments is None
+        else lattice.alignments.take(np.append(np.arange(lattice.num_arcs), np.full(added, -1))),
     )
 
 

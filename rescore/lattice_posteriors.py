@@ -1,0 +1,140 @@
+"""Posteriors of the arcs of a lattice, and pruning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rescore.errors import ScoreError
+from rescore.lattice import (
+    EPSILON,
+    add_counts,
+    backward_scores,
+    best_arcs,
+    build_lattice,
+    forward_scores,
+    total_scores,
+)
+from rescore.types import Lattice
+
+_ROUNDING = 1e-9  # relative; scores of one path summed in different orders differ by less
+UNITS = ("second", "word")  # of a density
+
+
+def checked_totals(lattice: Lattice, scales: Mapping[str, float]) -> np.ndarray:
+    """The arcs' totals, float64 `(arcs,)`; -inf is a score (an impossible arc), as long as some path is possible.
+
+    Raises:
+      ScoreError: a scale without its score, a total that is NaN or +inf, or no path with a finite total.
+    """
+    totals = total_scores(lattice, scales)
+    bad = np.flatnonzero(~(totals < np.inf))
+    if len(bad):
+        found = ", ".join(f"{name} = {column[bad[0]]}" for name, column in lattice.scores.items())
+        raise ScoreError(
+            f"lattice '{lattice.utt_id}': arc {bad[0]} has a total of {totals[bad[0]]} ({found}); "
+            "scores must be numbers below infinity"
+        )
+    if backward_scores(lattice, totals)[0] == -np.inf:
+        raise ScoreError(f"lattice '{lattice.utt_id}': every path has an arc with a score of -inf, so none is possible")
+    return totals
+
+
+def arc_posteriors(lattice: Lattice, scales: Mapping[str, float]) -> np.ndarray:
+    """Probability that a path drawn from the lattice passes each arc, float64 `(arcs,)`.
+
+    The probability of a path is proportional to the exponential of its total under `scales`; so their size matters,
+    not only their ratios.  Raises as `checked_totals`.
+    """
+    totals = checked_totals(lattice, scales)
+    backward = backward_scores(lattice, totals, np.logaddexp)
+    forward = forward_scores(lattice, totals, np.logaddexp)
+    posteriors: np.ndarray = np.exp(forward[lattice.src] + totals + backward[lattice.dst] - backward[0])
+    return np.minimum(posteriors, 1.0)  # rounding
+
+
+def word_posteriors(lattice: Lattice, scales: Mapping[str, float]) -> dict[str, float]:
+    """The expected number of times each word is said, most expected first; raises as `checked_totals`."""
+    expected = np.bincount(lattice.labels, arc_posteriors(lattice, scales), minlength=len(lattice.symbols))
+    present = np.setdiff1d(lattice.labels, [EPSILON])
+    order = present[np.argsort(-expected[present], kind="stable")]
+    return {lattice.symbols[label]: float(expected[label]) for label in order}
+
+
+def through_scores(lattice: Lattice, totals: np.ndarray) -> np.ndarray:
+    """The total of the best path through each arc, float64 `(arcs,)`."""
+    through: np.ndarray = forward_scores(lattice, totals)[lattice.src] + totals
+    return through + backward_scores(lattice, totals)[lattice.dst]
+
+
+def prune_beam(lattice: Lattice, scales: Mapping[str, float], beam: float) -> Lattice:
+    """The lattice without arcs whose best path is worse than the best of all by more than `beam`."""
+    totals = checked_totals(lattice, scales)
+    through = through_scores(lattice, totals)
+    best = through.max(initial=-np.inf)
+    return _keep(lattice, totals, through >= best - beam - _rounding(best))
+
+
+def prune_posterior(lattice: Lattice, scales: Mapping[str, float], threshold: float) -> Lattice:
+    """The lattice without arcs whose posterior is below `threshold`; the best path stays whatever its posteriors."""
+    kept = arc_posteriors(lattice, scales) >= threshold
+    return _keep(lattice, total_scores(lattice, scales), kept)
+
+
+def prune_density(lattice: Lattice, scales: Mapping[str, float], density: float, unit: str) -> Lattice:
+    """The arcs with the best paths through them, at most `density` a second or a word of the best path.
+
+    Arcs whose best path is equally good stay or go together; the best path stays even if it alone is denser.
+
+    Args:
+      unit: "second" or "word".
+    Raises:
+      ScoreError: as `checked_totals`, or the lattice has no times to count seconds by.
+    """
+    totals = checked_totals(lattice, scales)
+    through = through_scores(lattice, totals)
+    most = int(density * _extent(lattice, totals, unit))
+    if most >= lattice.num_arcs:
+        return lattice
+    next_best = -np.partition(-through, most)[most]
+    return _keep(lattice, totals, through > next_best + _rounding(next_best))
+
+
+def _rounding(score: float) -> float:
+    return _ROUNDING * (1.0 + abs(score)) if np.isfinite(score) else 0.0
+
+
+def _extent(lattice: Lattice, totals: np.ndarray, unit: str) -> float:
+    """How long the lattice is, in seconds or in words of its best path (one at least)."""
+    if unit == "word":
+        return max(1, int((lattice.labels[best_arcs(lattice, totals)] != EPSILON).sum()))
+    if lattice.times is None:
+        raise ScoreError(f"lattice '{lattice.utt_id}' has no times; give the density a word instead of a second")
+    return float(lattice.times.max() - lattice.times.min())
+
+
+def _keep(lattice: Lattice, totals: np.ndarray, kept: np.ndarray) -> Lattice:
+    """The lattice of the arcs `kept`, bool `(arcs,)`, and of the best path; the rest is counted as pruned."""
+    kept = kept & (totals > -np.inf)
+    kept[best_arcs(lattice, totals)] = True
+    if kept.all():
+        return lattice
+    result = build_lattice(
+        lattice.utt_id,
+        lattice.num_states,
+        lattice.src[kept],
+        lattice.dst[kept],
+        lattice.labels[kept],
+        {name: column[kept] for name, column in lattice.scores.items()},
+        lattice.symbols,
+        start=0,
+        final=lattice.num_states - 1,
+        times=lattice.times,
+    )
+    result.counts = add_counts(
+        lattice.counts,
+        pruned_states=lattice.num_states - result.num_states,
+        pruned_arcs=lattice.num_arcs - result.num_arcs,
+    )
+    return result
