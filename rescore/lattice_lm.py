@@ -156,13 +156,11 @@ class _Search:
         self.word = np.array([number[word] for word in lattice.symbols])
         self.contexts: dict[Any, int] = {}
         self.context_words: list[Any] = []
-        count = len(plan.lms)
-        start = _Ways(
-            *(np.zeros(1, dtype=int) for _ in range(2)), np.zeros(1), np.full(1, -1), np.full(1, -1),
-            np.zeros((1, count)), np.full((1, count), ROOT),
-        )  # fmt: skip
-        self.waiting = start._replace(context=np.array([self._context_number(())]))
-        self.forward: list[np.ndarray] = []
+        none, count = np.zeros(1, dtype=int), len(plan.lms)
+        begin = np.array([self._context_number(())])
+        self.waiting = _Ways(
+            none, begin, np.zeros(1), none - 1, none - 1, np.zeros((1, count)), np.full((1, count), ROOT)
+        )
         self.pair_state: list[np.ndarray] = []
         self.taken: list[tuple[np.ndarray, ...]] = []  # source pair, target pair, arc, LM scores
         self.pairs = self.pruned = 0

@@ -292,3 +292,16 @@ def test_bad_options_of_a_bayesian_lm(tmp_path: Path, options: str) -> None:
     save_folder(tmp_path / "plain", neural("transformer"), "transformer", {})
     with pytest.raises(ModelError, match=r"is a transformer, which has no options"):
         open_scorers([f"{tmp_path}/plain?{options}"], None)
+
+
+def test_lms_lists_runs_and_finds_the_best(tmp_path: Path) -> None:
+    for name, loss in (("a", 4.5), ("b", 4.25), ("c", 5.0)):
+        save_folder(tmp_path / name, neural("lstm"), "lstm", {"trained": {"valid_loss": loss}})
+    folders = [str(tmp_path / name) for name in "abc"]
+    result = CliRunner().invoke(cli, ["lms", *folders, "--best"])
+    assert (result.exit_code, result.output.strip()) == (0, folders[1])
+    rows = json.loads(CliRunner().invoke(cli, ["lms", *folders, "--json"]).output)
+    assert [(row["kind"], row["valid_loss"]) for row in rows] == [("lstm", 4.5), ("lstm", 4.25), ("lstm", 5.0)]
+    save_folder(tmp_path / "d", neural("lstm"), "lstm", {})
+    failed = CliRunner().invoke(cli, ["lms", str(tmp_path / "d"), "--best"])
+    assert isinstance(failed.exception, UsageError) and "validation loss" in str(failed.exception)
