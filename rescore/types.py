@@ -31,6 +31,42 @@ class NbestList:
 
 
 @dataclass
+class Alignments:
+    """A string of integers for each arc of a lattice (transition ids of Kaldi, a frame each, or tokens of k2).
+
+    Attributes:
+      ids:     int32 `(total,)`, the strings one after the other.
+      offsets: int64 `(arcs + 1,)`, that of arc a is `ids[offsets[a]:offsets[a + 1]]`.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+
+    @staticmethod
+    def of_lengths(ids: np.ndarray, lengths: np.ndarray) -> Alignments:
+        """From the strings one after the other and their lengths, `(arcs,)`."""
+        offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        return Alignments(np.asarray(ids, dtype=np.int32), offsets)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 `(arcs,)`."""
+        return np.diff(self.offsets)
+
+    def take(self, arcs: np.ndarray) -> Alignments:
+        """The strings of `arcs` `(n,)`, in their order; -1 stands for an empty string."""
+        lengths = np.where(arcs >= 0, np.append(self.lengths, 0)[arcs], 0)
+        result = Alignments.of_lengths(self.ids[:0], lengths)
+        first = np.repeat(self.offsets[arcs] - result.offsets[:-1], lengths)
+        result.ids = self.ids[first + np.arange(len(first))]
+        return result
+
+    def string(self, arc: int) -> tuple[int, ...]:
+        return tuple(self.ids[self.offsets[arc] : self.offsets[arc + 1]].tolist())
+
+
+@dataclass
 class Lattice:
     """A directed acyclic word graph with one start state and one final state.
 
@@ -44,6 +80,7 @@ class Lattice:
       scores:   name -> float64 `(arcs,)`, natural logs.
       symbols:  label -> word; `symbols[0] == ""`.
       times:    float64 `(states,)` seconds, or None.
+      alignments: strings of transition ids on the arcs, or None; they take part in no score.
       counts:   what was left out on the way here (`removed_states`, `removed_arcs`, `pruned_arcs`, ...).
     """
 
@@ -55,6 +92,7 @@ class Lattice:
     scores: dict[str, np.ndarray]
     symbols: list[str]
     times: np.ndarray | None = None
+    alignments: Alignments | None = None
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
