@@ -198,7 +198,9 @@ def build(kind: str, vocab: Vocabulary, settings: dict[str, Any]) -> Any:
         if key not in known:
             raise ModelError(f"{kind} has no setting '{key}'; it has: {', '.join(known)}")
         default = known[key].default
-        if not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
+        if isinstance(default, str) and type(value) is int:
+            settings = {**settings, key: str(value)}  # such as blocks=1
+        elif not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
             raise ModelError(f"{kind}: setting '{key}' is {value!r}, expected something like {default!r}")
     try:
         return cls(vocab, cls.Config(**settings))

@@ -45,10 +45,11 @@ def test_fine_tuning_by_the_command_takes_vocabulary_and_settings(tmp_path: Path
 def test_the_command_makes_a_bayesian_lm(tmp_path: Path) -> None:
     source = plain_folder(tmp_path)
     out = tmp_path / "bayesian"
-    result = CliRunner().invoke(cli, ["convert-lm", "bayesian", str(source), "--set", "blocks=1-2", "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    lm = load_folder(out)
-    assert len(lm.log_sigma) == 4
+    for blocks, uncertain in (("1", 2), ("1-2", 4)):
+        command = ["convert-lm", "bayesian", str(source), "--set", f"blocks={blocks}", "--out", str(out)]
+        result = CliRunner().invoke(cli, command)
+        assert result.exit_code == 0, result.output
+        assert len(load_folder(out).log_sigma) == uncertain
     assert json.loads((out / "config.json").read_text())["data"] == ["made up"]
 
 
