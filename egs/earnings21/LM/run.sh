@@ -37,9 +37,9 @@ mkdir -p "$exp"
 adapt() {  # adapt KIND SOURCE SIZE LR NAME OPTIONS...: an AdamW run that stops when valid no longer improves
   local kind=$1 from=$2 size=$3 rate=$4 name=$5 every=8
   shift 5
-  [ "$size" = all ] && every=40
+  [ "$size" = all ] && every=25
   rescore train-lm "$kind" --init "$from" --text "$exp/train.$size.txt" --valid "$data/valid.txt" \
-    --train dtype=bfloat16 --train "lr=$rate" --train batch_tokens=2048 --train warmup=8 --train "steps=$((every * 15))" \
+    --train dtype=bfloat16 --train "lr=$rate" --train batch_tokens=2048 --train warmup=8 --train "steps=$((every * 12))" \
     --train "valid_every=$every" --train patience=2 --train save_every=1000 "$@" --out "$exp/$size/$name"
 }
 

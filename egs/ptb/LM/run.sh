@@ -2,7 +2,7 @@
 # Penn Treebank: the rows of the TransfoRNN paper's Tables 1, 3 and 4, the Bayesian Transformer, the lookup dictionary.
 #
 # Usage: run.sh [--stage N] [--stop-stage M]
-# On a GPU:  device=cuda dim=512 depths="2 4 8 16" epochs=40 run.sh
+# On a GPU:  device=cuda dim=512 depths="8 2 4 16" rnn_depths="2 4 8" epochs=40 more_steps=2000 run.sh
 set -eou pipefail
 
 cd "$(dirname "$0")"
@@ -17,8 +17,8 @@ device=${device:-cpu}
 dim=${dim:-256}
 depths=${depths:-4}                     # Transformer layers of the Transformer rows
 rnn_depths=${rnn_depths:-2}             # Transformer layers of the TransfoRNN rows
-epochs=${epochs:-4}                     # of every row; the Bayesian, the lookup and a plain Transformer go on for `more`
-more=${more:-1}
+epochs=${epochs:-3}                     # of every row
+more_steps=${more_steps:-230}           # of the Bayesian, the lookup and a plain Transformer, from the first Transformer on
 seed=${seed:-1}
 steps_per_epoch=455                     # 930,000 tokens in batches of 32 windows of 64
 
@@ -37,16 +37,17 @@ in_stage() { [ "$stage" -le "$1" ] && [ "$stop_stage" -ge "$1" ]; }
 
 mkdir -p "$exp"
 
-lm() {  # lm NAME KIND EPOCHS OPTIONS...: trains one row
-  local name=$1 kind=$2 passes=$3
+lm() {  # lm NAME KIND STEPS OPTIONS...: trains one row
+  local name=$1 kind=$2 steps=$3
   shift 3
   log "$name"
   rescore train-lm "$kind" --text "$data/ptb.train.txt" --valid "$data/ptb.valid.txt" --tokens word --device "$device" \
     --train text=windows --train window=64 --train batch_windows=32 --train optimizer=muon --train dtype=bfloat16 \
-    --train warmup=50 --train "steps=$((passes * steps_per_epoch))" --train "valid_every=$steps_per_epoch" \
+    --train warmup=50 --train "steps=$steps" --train "valid_every=$steps_per_epoch" \
     --train "seed=$seed" "$@" --out "$exp/$name"
 }
 
+steps=$((epochs * steps_per_epoch))
 new=(--set "dim=$dim" --set dropout=0.2 --train lr=0.003 --train muon_lr=0.02)
 further=(--train lr=0.001 --train muon_lr=0.005)
 base=$exp/transformer_${depths%% *}
@@ -60,26 +61,26 @@ fi
 if in_stage 1; then
   log "Stage 1: Transformer, TransfoRNN with and without positions, LSTM; d = $dim, tied embeddings"
   for n in $rnn_depths; do
-    lm "transfornn_$n" transfornn "$epochs" "${new[@]}" --set "layers=$n"
+    lm "transfornn_$n" transfornn "$steps" "${new[@]}" --set "layers=$n"
   done
   for n in $depths; do
-    lm "transformer_$n" transformer "$epochs" "${new[@]}" --set "layers=$n" --set activation=gelu
+    lm "transformer_$n" transformer "$steps" "${new[@]}" --set "layers=$n" --set activation=gelu
   done
-  lm lstm lstm "$epochs" "${new[@]}"
+  lm lstm lstm "$steps" "${new[@]}"
   for n in $rnn_depths; do
-    lm "transfornn_${n}_nopos" transfornn "$epochs" "${new[@]}" --set "layers=$n" --set positions=false
+    lm "transfornn_${n}_nopos" transfornn "$steps" "${new[@]}" --set "layers=$n" --set positions=false
   done
 fi
 
 if in_stage 2; then
-  log "Stage 2: from $base, $more more: Transformer, Bayesian, lookup dictionary and its rivals"
+  log "Stage 2: from $base, $more_steps steps more: Transformer, Bayesian, lookup dictionary and its rivals"
   memory=(--set slots=2000 --set entries=16 --set update_after=0)
-  lm further_transformer transformer "$more" --init "$base" "${further[@]}"
-  lm further_bayesian bayesian "$more" --init "$base" "${further[@]}"
-  lm further_lookup lookup "$more" --init "$base" "${further[@]}" "${memory[@]}"
-  lm further_lookup_positional lookup "$more" --init "$base" "${further[@]}" "${memory[@]}" --set hashing=positional
-  lm further_notes lookup "$more" --init "$base" "${further[@]}" "${memory[@]}" --set entries=1 --set gated=false
-  lm further_ngram-embedding ngram-embedding "$more" --init "$base" "${further[@]}" --set slots=2000
+  lm further_transformer transformer "$more_steps" --init "$base" "${further[@]}"
+  lm further_bayesian bayesian "$more_steps" --init "$base" "${further[@]}"
+  lm further_lookup lookup "$more_steps" --init "$base" "${further[@]}" "${memory[@]}"
+  lm further_lookup_positional lookup "$more_steps" --init "$base" "${further[@]}" "${memory[@]}" --set hashing=positional
+  lm further_notes lookup "$more_steps" --init "$base" "${further[@]}" "${memory[@]}" --set entries=1 --set gated=false
+  lm further_ngram-embedding ngram-embedding "$more_steps" --init "$base" "${further[@]}" --set slots=2000
 fi
 
 if in_stage 3; then
@@ -90,7 +91,6 @@ if in_stage 3; then
     rescore ppl "${rows[@]}" --text "$data/ptb.test.txt" --window 64 --position "$position" --json > "$exp/$position.json"
     rescore ppl "${rows[@]}" --text "$data/ptb.test.txt" --window 64 --position "$position"
   done
-fi
   log "Sentence by sentence: interpolated with the 5-gram (weights by EM on valid), and on the tail of the training text"
   rescore count --text "$data/ptb.train.txt" --out "$exp/counts.txt"
   for name in "$(basename "$base")" further_transformer further_bayesian further_lookup further_lookup_positional \
