@@ -1,15 +1,16 @@
 """LMs of the zoo over whole lattices: states are split by LM histories, arcs get the score of every LM by name.
 
-The lattices of a group go forward together, a block of states at a time; what each asks of an LM is answered in one
-batch, and equal histories of all of them are evaluated once (`lm_zoo.histories`).  Histories that end in the same
-`context` words share a state (all of them kept apart with `context=None`, which is exact).  What is still to come
-after a state is estimated from the lattice's own scores, so that the beam can be small.
+The lattices of a group go forward together, word by word; what each asks of an LM is answered in one batch, and equal
+histories of all of them are evaluated once (`lm_zoo.histories`).  Histories that end in the same `context` words share
+a state, and are scored as the first of them, the best of those with the fewest words; with `context=None` all are kept
+apart, which is exact.  What is still to come after a state is estimated from the lattice's own scores, so that the beam
+can be small.  A lattice whose end the beam cuts off is gone through again with a beam twice as wide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,6 @@ from rescore.lattice import (
     arc_ranges,
     backward_scores,
     build_lattice,
-    independent_blocks,
     remove_epsilons,
     total_scores,
 )
@@ -38,7 +38,7 @@ class LatticeLM:
       scales: scales of the lattice's scores, of `words` and of the new ones.
       context: words of history by which states are told apart; None for all of them.
       beam: histories that are this much worse than the best one under way are left out (None: none are).
-      most: at most so many histories a lattice state (None: no limit).
+      most: at most so many histories of one length a lattice state (None: no limit).
       proxy: score of the lattice that stands for the new ones in the estimate of what is still to come.
     """
 
@@ -78,7 +78,16 @@ class LatticeLM:
             for place, lm in enumerate(histories):
                 lm.keep(np.concatenate([np.zeros(1, int), *(search.live_nodes(place) for search in searches)]))
         self.evaluations += sum(lm.evaluations for lm in histories)
-        return [search.result() for search in searches]
+        return [search.result() if search.has_end else self._again(search.lattice) for search in searches]
+
+    def _again(self, lattice: Lattice) -> Lattice:
+        """The pass over one lattice with wider limits, which `counts["widened"]` counts."""
+        beam = None if self.beam is None else 2 * self.beam + 1.0
+        wider = replace(self, beam=beam, most=None if self.most is None else 2 * self.most)
+        (result,) = wider([lattice])
+        self.evaluations += wider.evaluations
+        result.counts = add_counts(result.counts, widened=1)
+        return result
 
 
 class _Question(NamedTuple):
@@ -161,62 +170,65 @@ class _Search:
         self.waiting = _Ways(
             none, begin, np.zeros(1), none - 1, none - 1, np.zeros((1, count)), np.full((1, count), ROOT)
         )
-        self.pair_state: list[np.ndarray] = []
+        self.pair_of: dict[tuple[int, int], int] = {}  # (state, context) -> number; -1 if it was pruned
+        self.pair_state: list[int] = []
         self.taken: list[tuple[np.ndarray, ...]] = []  # source pair, target pair, arc, LM scores
-        self.pairs = self.pruned = 0
+        self.pruned = 0
+
+    @property
+    def has_end(self) -> bool:
+        """Whether the pass has come to the end of the lattice."""
+        return (self.lattice.num_states - 1, 0) in self.pair_of
 
     def live_nodes(self, place: int) -> np.ndarray:
         """The histories of one LM that the pass may go on from."""
         return self.waiting.nodes[:, place]
 
     def run(self) -> Generator[_Question, _Answer, None]:
-        """Asks for the scores of words after histories until the lattice is through."""
+        """Asks for the scores of words after histories until no history can be made longer."""
         lattice, ranges = self.lattice, arc_ranges(self.lattice)
-        bounds = independent_blocks(lattice, ranges)
         final = lattice.num_states - 1
-        for high in [*bounds[1:], lattice.num_states]:
-            here, first_pair = self._arrive(high)
-            if high == lattice.num_states or not len(here.state):
-                continue
-            pair, arc = _departures(here.state, ranges)
+        while len(self.waiting.state):
+            here, pairs = self._arrive()
+            place, arc = _departures(here.state, ranges)
             labels = lattice.labels[arc]
             asking = np.flatnonzero(labels != EPSILON)
             ends = lattice.dst[arc] == final
-            scores, nodes = np.zeros((len(arc), len(self.scale))), here.nodes[pair]
+            scores, nodes = np.zeros((len(arc), len(self.scale))), here.nodes[place]
             if len(asking):
                 question = _Question(nodes[asking], self.word[labels[asking]], ends[asking])
                 scores[asking], nodes[asking] = yield question
             silent = np.flatnonzero((labels == EPSILON) & ends)
             if len(silent):  # the empty sentence: its end alone, scored after no word
                 scores[silent], _ = yield _Question(nodes[silent], np.zeros(len(silent), int), ends[silent])
-            context = self._longer_contexts(here.context[pair], labels, nodes)
-            score = here.score[pair] + self.own[arc] + scores @ self.scale
-            self._wait(_Ways(lattice.dst[arc], context, score, first_pair + pair, arc, scores, nodes))
+            context = self._longer_contexts(here.context[place], labels, nodes)
+            context[ends] = 0  # the end forgets
+            score = here.score[place] + self.own[arc] + scores @ self.scale
+            self.waiting = _Ways(lattice.dst[arc], context, score, pairs[place], arc, scores, nodes)
 
-    def _wait(self, ways: _Ways) -> None:
-        self.waiting = _Ways(*(np.concatenate(columns) for columns in zip(self.waiting, ways, strict=True)))
-
-    def _arrive(self, high: int) -> tuple[_Ways, int]:
-        """Takes the ways into states below `high`, merges and prunes them; the pairs, and the number of the first."""
-        everything = self.waiting
-        estimate = everything.score + self.to_come[everything.state]
-        now = np.flatnonzero(everything.state < high)
-        ways = everything.pick(now)
-        self.waiting = everything.pick(np.flatnonzero(everything.state >= high))
-        context = np.where(ways.state == self.lattice.num_states - 1, 0, ways.context)  # the end forgets
-        order = np.lexsort((-ways.score, context, ways.state))
+    def _arrive(self) -> tuple[_Ways, np.ndarray]:
+        """Merges and prunes the ways that wait; those from which the pass goes on, and their pairs."""
+        ways = self.waiting
+        estimate = ways.score + self.to_come[ways.state]
+        order = np.lexsort((-ways.score, ways.context, ways.state))
         first = np.ones(len(order), dtype=bool)
-        first[1:] = (np.diff(ways.state[order]) != 0) | (np.diff(context[order]) != 0)
+        first[1:] = (np.diff(ways.state[order]) != 0) | (np.diff(ways.context[order]) != 0)
         heads = order[first]
-        stays = self._stays(ways.state[heads], estimate[now][heads], estimate.max(initial=-np.inf))
+        stays = self._stays(ways.state[heads], estimate[heads], estimate.max())
+        number, fresh = np.empty(len(heads), dtype=np.int64), np.zeros(len(heads), dtype=bool)
+        keys = zip(ways.state[heads].tolist(), ways.context[heads].tolist(), stays.tolist(), strict=True)
+        for place, (state, context, stay) in enumerate(keys):
+            known = self.pair_of.get((state, context), -1)
+            if known < 0 and stay:
+                known = self.pair_of[state, context] = len(self.pair_state)
+                self.pair_state.append(state)
+                fresh[place] = True
+            number[place] = known
+            self.pruned += known < 0
         target = np.empty(len(order), dtype=np.int64)
-        target[order] = np.where(stays, self.pairs + np.cumsum(stays) - 1, -1)[np.cumsum(first) - 1]
+        target[order] = number[np.cumsum(first) - 1]
         self.taken.append((ways.source, target, ways.arc, ways.lm))
-        here, first_pair = ways.pick(heads[stays]), self.pairs
-        self.pairs += len(here.state)
-        self.pruned += len(heads) - len(here.state)
-        self.pair_state.append(here.state)
-        return here, first_pair
+        return ways.pick(heads[fresh]), number[fresh]
 
     def _stays(self, state: np.ndarray, estimate: np.ndarray, best: float) -> np.ndarray:
         """Which pairs the beam and the limit a state keep; `state` does not fall."""
@@ -252,12 +264,13 @@ class _Search:
         source, target, arc, scores = (np.concatenate(column) for column in zip(*self.taken, strict=True))
         kept = np.flatnonzero((source >= 0) & (target >= 0))
         source, target, arc, scores = source[kept], target[kept], arc[kept], scores[kept]
-        old, states = self.lattice, np.concatenate(self.pair_state)
+        old, states = self.lattice, np.array(self.pair_state)
+        end = self.pair_of[old.num_states - 1, 0]
         columns = {name: column[arc] for name, column in old.scores.items()}
         columns |= {name: scores[:, place] for place, name in enumerate(self.plan.lms)}
         times = None if old.times is None else old.times[states]
         made = build_lattice(
-            old.utt_id, self.pairs, source, target, old.labels[arc], columns, old.symbols, 0, self.pairs - 1, times
+            old.utt_id, len(states), source, target, old.labels[arc], columns, old.symbols, 0, end, times
         )
         made.counts = add_counts(old.counts, pruned_states=self.pruned)
         return made
