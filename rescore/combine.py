@@ -12,6 +12,7 @@ from typing import Any
 from rescore.errors import FormatError, ScoreError, UsageError, WeightsError
 from rescore.files import atomic_text, require_folder
 from rescore.formats import read_nbest, write_nbest
+from rescore.mbr import nbest_expected_errors
 from rescore.types import Hypothesis, NbestList, Weights
 
 SCORES_FILE = "scores.jsonl.gz"
@@ -111,11 +112,14 @@ def with_words(hyp: Hypothesis) -> dict[str, float]:
     return {**hyp.scores, WORDS_COLUMN: float(len(hyp.words))}
 
 
-def combine_list(nbest: NbestList, weights: Weights) -> NbestList:
+def combine_list(nbest: NbestList, weights: Weights, mbr: float | None = None) -> NbestList:
     """Sorts the hypotheses by total score, best first; ties keep the order of the source.
 
     All scores are kept as they are; the total is stored nowhere.  `words` is counted where it is missing.
 
+    Args:
+      mbr: sort by the expected number of errors instead, fewest first, where the posteriors of the hypotheses are
+        the softmax of `mbr` times their totals; ties by total.
     Raises:
       ScoreError: no hypothesis at all, a score missing in one of them, or a score that is not finite.
       WeightsError: a scale whose score no hypothesis has.
@@ -126,7 +130,10 @@ def combine_list(nbest: NbestList, weights: Weights) -> NbestList:
     for rank, scores in enumerate(scored, start=1):
         _check_scores(nbest.utt_id, rank, scores, scored, weights.scales)
     totals = [total(scores, weights.scales) for scores in scored]
-    order = sorted(range(len(totals)), key=lambda i: -totals[i])
+    risks = [0.0] * len(totals)
+    if mbr is not None:  # rounded, as equal sums may differ in their last digits
+        risks = nbest_expected_errors([hyp.words for hyp in nbest.hyps], totals, mbr).round(9).tolist()
+    order = sorted(range(len(totals)), key=lambda i: (risks[i], -totals[i]))
     return NbestList(nbest.utt_id, [nbest.hyps[i] for i in order], nbest.ref)
 
 
@@ -161,18 +168,24 @@ def read_scores(folder: str | Path) -> Iterator[NbestList]:
     return read_nbest(f"jsonl:{path}")
 
 
-def write_combined(lists: Iterable[NbestList], weights: Weights, out: str | Path) -> CombineCounts:
+def write_combined(
+    lists: Iterable[NbestList], weights: Weights, out: str | Path, mbr: float | None = None
+) -> CombineCounts:
     """Combines a stream of lists and writes the results, all of them or, on an error, none.
 
     Writes `out/1best.txt` (Kaldi text in the order of the input), `out/nbest.jsonl.gz` (reordered, all scores kept)
     and `out/weights.json` (the weights used).
 
+    Args:
+      mbr: as for `combine_list`; kept in the info of the weights.
     Raises:
       ScoreError, WeightsError: as `combine_list`; also an utterance that comes twice, or no utterance at all.
     """
     out = Path(out)
     counts = CombineCounts()
     _checked_scales(weights.scales, "weights")
+    if mbr is not None:
+        weights = Weights(weights.scales, {**weights.info, "mbr_scale": mbr})
     unused: dict[str, None] = {}
 
     def combined() -> Iterator[NbestList]:
@@ -181,7 +194,7 @@ def write_combined(lists: Iterable[NbestList], weights: Weights, out: str | Path
             if nbest.utt_id in seen:
                 raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the scores")
             seen.add(nbest.utt_id)
-            result = combine_list(nbest, weights)
+            result = combine_list(nbest, weights, mbr)
             best.write(" ".join((result.utt_id, *result.hyps[0].words)) + "\n")
             counts.utterances += 1
             counts.hypotheses += len(result.hyps)

@@ -11,13 +11,20 @@ import click
 @click.option("--scores", required=True, type=click.Path(path_type=Path), help="Folder with scores.jsonl.gz.")
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by `rescore tune`.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
+@click.option(
+    "--mbr",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SCALE",
+    help="Minimum Bayes risk: choose by expected errors; posteriors are the softmax of SCALE times the totals.",
+)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for 1best.txt and nbest.jsonl.gz.")
-def command(scores: Path, weights_file: Path | None, scales: tuple[str, ...], out: Path) -> None:
+def command(scores: Path, weights_file: Path | None, scales: tuple[str, ...], mbr: float | None, out: Path) -> None:
     """Apply weights to saved scores: new 1-best and N-best.  Loads no LM.
 
     \b
     Example: rescore combine --scores exp/test --weights exp/weights.json --out exp/test/best
     Example: rescore combine --scores exp/test --scale am=1 --scale lm=8 --scale words=10 --out exp/test/best
+    Example: rescore combine --scores exp/test --weights exp/weights.json --mbr 0.1 --out exp/test/mbr
     """
     from rescore.combine import load_weights, parse_scales, read_scores, write_combined
     from rescore.console import progress, remark
@@ -27,7 +34,7 @@ def command(scores: Path, weights_file: Path | None, scales: tuple[str, ...], ou
     if bool(weights_file) == bool(scales):
         raise UsageError("give either --weights FILE or --scale NAME=VALUE (one or more), not both and not neither")
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
-    counts = write_combined(progress(read_scores(scores), "combining"), weights, out)
+    counts = write_combined(progress(read_scores(scores), "combining"), weights, out, mbr)
     if counts.unused:
         remark(f"scores without a scale, not used: {', '.join(counts.unused)}")
     remark(

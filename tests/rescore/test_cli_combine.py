@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from rescore.cli.main import cli
 from rescore.combine import load_weights, save_weights
 from rescore.errors import UsageError, WeightsError
-from rescore.formats import write_nbest
+from rescore.formats import read_nbest, write_nbest
 from rescore.types import Hypothesis, NbestList, Weights
 
 
@@ -42,6 +42,23 @@ def test_weights_file(scores: Path, tmp_path: Path) -> None:
     run("combine", "--scores", scores, "--weights", tmp_path / "w.json", "--out", tmp_path / "out")
     assert (tmp_path / "out" / "1best.txt").read_text() == "u A B\nv A\n"
     assert load_weights(tmp_path / "out" / "weights.json").info == {"seed": 1}
+
+
+def test_minimum_bayes_risk(tmp_path: Path) -> None:
+    """The best hypothesis stands alone; two others agree on most words: by softmax 0.42, 0.31, 0.28."""
+    hyps = [Hypothesis(tuple(words), {"am": am}) for words, am in (("XY", 0.0), ("ABC", -6.0), ("ABD", -8.0))]
+    write_nbest(f"jsonl:{tmp_path / 'scores.jsonl.gz'}", [NbestList("u", hyps)])
+    args = ("combine", "--scores", tmp_path, "--scale", "am=0.5", "--out")
+    run(*args, tmp_path / "max")
+    run(*args, tmp_path / "mbr", "--mbr", 0.1)
+    assert (tmp_path / "max" / "1best.txt").read_text() == "u X Y\n"
+    assert (tmp_path / "mbr" / "1best.txt").read_text() == "u A B C\n"
+    (combined,) = read_nbest(str(tmp_path / "mbr" / "nbest.jsonl.gz"))
+    assert [hyp.words for hyp in combined.hyps] == [tuple("ABC"), tuple("ABD"), tuple("XY")]
+    assert load_weights(tmp_path / "mbr" / "weights.json").info == {"mbr_scale": 0.1}
+    run(*args, tmp_path / "sharp", "--mbr", 5)
+    assert (tmp_path / "sharp" / "1best.txt").read_text() == "u X Y\n"
+    assert run(*args, tmp_path / "bad", "--mbr", 0).exit_code == 2
 
 
 def test_options_that_contradict(scores: Path, tmp_path: Path) -> None:

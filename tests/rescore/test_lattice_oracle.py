@@ -20,7 +20,7 @@ from tests.rescore.test_lattice import all_paths, lattices, make, path_words
 POCKETSPHINX = Path(__file__).resolve().parents[3] / "shared" / "data" / "slf_pocketsphinx"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(lattices(), st.lists(st.sampled_from(["a", "b", "c", "x"]), max_size=6).map(tuple))
 def test_fewest_errors_of_all_paths(lattice: Lattice, ref: tuple[str, ...]) -> None:
     found = oracle(lattice, ref)

@@ -43,7 +43,7 @@ def arcs_within(lattice: Lattice, beam: float) -> int:
     return len({arc for path, total in paths if total >= best - beam - 1e-6 for arc in path})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(lattices())
 def test_forward_and_backward(lattice: Lattice) -> None:
     totals = total_scores(lattice, SCALES)
@@ -60,7 +60,7 @@ def test_forward_and_backward(lattice: Lattice) -> None:
     assert backward_scores(lattice, both)[:, 1] == pytest.approx(backward_scores(lattice, 2 * totals))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(lattices())
 def test_posteriors(lattice: Lattice) -> None:
     paths = path_totals(lattice)
@@ -77,7 +77,7 @@ def test_posteriors(lattice: Lattice) -> None:
     assert list(found.values()) == sorted(found.values(), reverse=True)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(lattices(), st.integers(0, 12))
 def test_beam(lattice: Lattice, beam: int) -> None:
     pruned = prune_beam(lattice, SCALES, beam)
@@ -85,7 +85,7 @@ def test_beam(lattice: Lattice, beam: int) -> None:
     assert pruned.num_arcs == arcs_within(lattice, beam)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(lattices(), st.sampled_from([0.0, 0.01, 0.3, 0.9, 1.1]))
 def test_posterior_threshold(lattice: Lattice, threshold: float) -> None:
     pruned = prune_posterior(lattice, SCALES, threshold)
@@ -99,7 +99,7 @@ def test_posterior_threshold(lattice: Lattice, threshold: float) -> None:
         assert pruned is lattice
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(lattices(), st.integers(0, 12), st.sampled_from(["second", "word"]))
 def test_density(lattice: Lattice, density: int, unit: str) -> None:
     pruned = prune_density(lattice, SCALES, density, unit)

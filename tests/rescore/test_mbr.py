@@ -83,7 +83,7 @@ def check(result: MbrResult, lattice: Lattice) -> None:
     assert [line.split()[4] for line in lines] == list(result.words)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(lattices(("", "a", "b", "c")), st.lists(st.sampled_from("abcx"), max_size=5).map(tuple))
 def test_the_recursion(lattice: Lattice, words: Words) -> None:
     found = expected_errors(lattice, SCALES, words)
@@ -91,7 +91,7 @@ def test_the_recursion(lattice: Lattice, words: Words) -> None:
     assert found >= true_risk(lattice, SCALES, words) - TIES
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(lattices(("", "a", "b", "c")))
 def test_no_worse_than_the_best_path(lattice: Lattice) -> None:
     result = mbr_decode(lattice, SCALES)
@@ -108,7 +108,7 @@ sequences = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(sequences)
 def test_exact_where_one_path_leads_into_each_state(listed: list[tuple[tuple[str, ...], int]]) -> None:
     lattice = tree(listed)
@@ -117,7 +117,7 @@ def test_exact_where_one_path_leads_into_each_state(listed: list[tuple[tuple[str
     assert result.risk <= true_risk(lattice, AM, best_path(lattice, AM).words) + TIES
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.integers(-4, 0), min_size=1, max_size=3), min_size=1, max_size=4))
 def test_sausages(slots: list[list[int]]) -> None:
     """With other words in each slot the answer is the likeliest word of each, which no sequence beats."""
@@ -164,7 +164,7 @@ def test_overlaps_meet_in_the_middle() -> None:
     assert _without_overlaps([1.0, 0.0], [2.0, 0.5]) == [(1.0, 1.0), (1.0, 1.0)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(sequences, st.floats(0.0, 3.0))
 def test_nbest(listed: list[tuple[tuple[str, ...], int]], scale: float) -> None:
     hyps, totals = [words for words, _ in listed], [float(score) for _, score in listed]
