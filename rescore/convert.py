@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from rescore.console import progress, remark
 from rescore.formats import read_nbest, write_nbest
+from rescore.formats.common import OnError, fail
 from rescore.lattice_source import LatticeToNbest, lattice_sources, nbest_of_lattices
 from rescore.nbest import normalize_nbest
 from rescore.text import TextNormalizer
@@ -44,11 +45,13 @@ def convert_nbest(source: str, target: str, n: int | None, normalizer: TextNorma
     return counts
 
 
-def convert_lattices(source: str, target: str, work: LatticeToNbest, jobs: int | None = None) -> Counter[str]:
-    """Lattices to N-best lists; returns the counts.  `jobs`: processes, None for one a core."""
+def convert_lattices(
+    source: str, target: str, work: LatticeToNbest, jobs: int | None = None, on_error: OnError = fail
+) -> Counter[str]:
+    """Lattices to N-best lists; returns the counts.  `jobs`: processes, None for one a core; `on_error`: as there."""
     jobs = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or 1
     _, total = lattice_sources(source)
-    found = nbest_of_lattices(source, work, min(jobs, total or jobs))
+    found = nbest_of_lattices(source, work, min(jobs, total or jobs), on_error)
     counts: Counter[str] = Counter()
 
     def converted() -> Iterator[NbestList]:
@@ -66,7 +69,7 @@ def convert_lattices(source: str, target: str, work: LatticeToNbest, jobs: int |
 
 def _has_lm(nbest: NbestList, work: LatticeToNbest) -> bool:
     """Whether anything but acoustics, pronunciations and the number of words has ranked the list."""
-    scales = {"lm": 1.0, **work.scales}
+    scales = {"lm": 1.0, "graph": 1.0, **work.scales}
     return any(scales.get(name) for name in nbest.hyps[0].scores if name not in ("am", "pron", "words"))
 
 

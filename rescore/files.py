@@ -8,7 +8,7 @@ import lzma
 import os
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -46,11 +46,42 @@ def read_chunks(path: str | Path, size: int = 1 << 16) -> Iterator[str]:
         raise _explain(path, error, lines) from None
 
 
+@contextmanager
+def open_binary(path: str | Path) -> Iterator[Callable[[int], bytes]]:
+    """Gives a function that reads at most so many of the next bytes of a file, `b""` at its end; `.gz`, `.xz` unpacked.
+
+    Raises:
+      FormatError: as `read_lines`, here or by the function; bytes before the damage are given first.
+    """
+    try:
+        with ExitStack() as stack:
+            stream: Any = stack.enter_context(_open_packed(Path(path)))
+
+            def read(size: int) -> bytes:
+                try:
+                    return bytes(stream.read1(size))
+                except _READ_ERRORS as error:
+                    raise _explain(path, error, None) from None
+
+            yield read
+    except FileNotFoundError:
+        raise FormatError(path, "no such file") from None
+    except OSError as error:
+        raise FormatError(path, f"cannot be read ({error.strerror or error})") from None
+
+
+def _open_packed(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    return lzma.open(path, "rb") if path.suffix == ".xz" else open(path, "rb")  # type: ignore[return-value]
+
+
 _READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError)
 
 
-def _explain(path: str | Path, error: Exception, lines: int) -> FormatError:
-    """The error to show for one that reading raised after `lines` whole lines."""
+def _explain(path: str | Path, error: Exception, lines: int | None) -> FormatError:
+    """The error to show for one that reading raised after `lines` whole lines (None where lines do not count)."""
+    after = "" if lines is None else f" after line {lines}"
     if isinstance(error, FileNotFoundError):
         return FormatError(path, "no such file")
     if isinstance(error, IsADirectoryError):
@@ -59,7 +90,7 @@ def _explain(path: str | Path, error: Exception, lines: int) -> FormatError:
         return FormatError(path, f"not UTF-8 text after line {lines} ({error})")
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
         return FormatError(path, f"cannot be read ({error.strerror or error})")
-    return FormatError(path, f"compressed file is truncated or damaged after line {lines} ({error})")
+    return FormatError(path, f"compressed file is truncated or damaged{after} ({error})")
 
 
 def _open_read(path: Path) -> IO[str]:
@@ -76,6 +107,13 @@ def atomic_text(path: str | Path) -> Iterator[IO[str]]:
 
     `.gz` and `.xz` are compressed; the bytes depend on the text alone (no time, no file name inside).
     """
+    with atomic_binary(path) as binary, io.TextIOWrapper(binary, encoding="utf-8", newline="\n") as stream:
+        yield stream
+
+
+@contextmanager
+def atomic_binary(path: str | Path) -> Iterator[IO[bytes]]:
+    """As `atomic_text`, for bytes."""
     with atomic_path(path) as temporary, ExitStack() as stack:
         binary: Any = stack.enter_context(_open_write(temporary, path))
         suffix = Path(path).suffix
@@ -84,7 +122,7 @@ def atomic_text(path: str | Path) -> Iterator[IO[str]]:
             binary = stack.enter_context(packed)
         elif suffix == ".xz":
             binary = stack.enter_context(lzma.open(binary, "wb"))
-        yield stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline="\n"))
+        yield binary
 
 
 def _open_write(temporary: Path, path: str | Path) -> IO[bytes]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from rescore.errors import RescoreError
 from rescore.expand import WordLM, ngram_nbest
 from rescore.formats import parse_spec, read_lattices
+from rescore.formats.common import OnError, fail
 from rescore.formats.slf import lattice_files, read_lattice
 from rescore.lattice import normalize_words
 from rescore.nbest import exact_nbest
@@ -32,7 +33,7 @@ class LatticeToNbest:
     Attributes:
       n: hypotheses for each utterance.
       scales: scales by score name; those not given are 1 for `am` and DEFAULT_LM_SCALE for the n-gram or, without one,
-        for the recogniser's `lm`.
+        for the recogniser's `lm` or `graph`.
       lm: the n-gram LM, or None for none.
       beam: of the n-gram pass, None for an exact one.
     """
@@ -57,32 +58,39 @@ class LatticeToNbest:
         scales = {"am": 1.0} if "am" in lattice.scores else {}
         if self.lm is not None:
             scales[NGRAM] = DEFAULT_LM_SCALE
-        elif "lm" in lattice.scores:
-            scales["lm"] = DEFAULT_LM_SCALE
+        else:
+            scales.update({name: DEFAULT_LM_SCALE for name in ("lm", "graph") if name in lattice.scores})
         return {**scales, **self.scales}
 
 
-def nbest_of_lattices(spec: str, work: LatticeToNbest, jobs: int = 1) -> Iterator[Found]:
+def nbest_of_lattices(spec: str, work: LatticeToNbest, jobs: int = 1, on_error: OnError = fail) -> Iterator[Found]:
     """N-best list and counts of every lattice of `spec` (`FORMAT:PATH`), in order; a few lattices in memory at a time.
 
     Args:
       jobs: processes; more than one only where processes can be forked, so that they share the LM's memory.
-    Raises:
-      RescoreError: what reading a lattice and `work` raise.
+      on_error: gets the RescoreError that reading a lattice or `work` raises; if it returns, the next one follows.
     """
-    sources, _ = lattice_sources(spec)
+    sources, _ = lattice_sources(spec, on_error)
     if jobs <= 1 or "fork" not in multiprocessing.get_all_start_methods():
-        return map(work, sources)
-    return _parallel(sources, work, jobs)
+        return _serial(sources, work, on_error)
+    return _parallel(sources, work, jobs, on_error)
 
 
-def lattice_sources(spec: str) -> tuple[Iterable[Path | Lattice], int | None]:
+def lattice_sources(spec: str, on_error: OnError = fail) -> tuple[Iterable[Path | Lattice], int | None]:
     """The lattices of `spec` and their number if it is known; SLF files by their paths, so that workers read them."""
     name, path = parse_spec(spec)
     if name == "slf":
         files = lattice_files(path)
         return files, len(files)
-    return read_lattices(spec), None
+    return read_lattices(spec, on_error), None
+
+
+def _serial(sources: Iterable[Path | Lattice], work: LatticeToNbest, on_error: OnError) -> Iterator[Found]:
+    for source in sources:
+        try:
+            yield work(source)
+        except RescoreError as error:
+            on_error(error)
 
 
 _work: LatticeToNbest | None = None  # set before the workers are forked, which inherit it
@@ -96,7 +104,7 @@ def _run(source: Path | Lattice) -> Found | RescoreError:
         return RescoreError(str(error))  # not every subclass can be pickled
 
 
-def _parallel(sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int) -> Iterator[Found]:
+def _parallel(sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int, on_error: OnError) -> Iterator[Found]:
     global _work
     _work = work
     todo = iter(sources)
@@ -109,8 +117,9 @@ def _parallel(sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int
                 found = running.popleft().result()
                 running.extend(pool.submit(_run, source) for source in islice(todo, 1))
                 if isinstance(found, RescoreError):
-                    raise found
-                yield found
+                    on_error(found)
+                else:
+                    yield found
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -15,6 +15,7 @@ from types import ModuleType
 
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
+from rescore.formats.common import Checked, OnError, fail
 from rescore.types import Lattice, NbestList
 
 
@@ -29,6 +30,7 @@ class Format:
       contents: a folder that has a file matching one of these patterns is taken for this format.
       options: what may be written behind the path: `FORMAT:PATH?NAME=VALUE&NAME=VALUE`.
       keeps_refs: whether references are written.
+      alias: the name of an N-best format that a spec may use too, where the path can only be this one's.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Format:
     contents: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     keeps_refs: bool = False
+    alias: str = ""
 
 
 _TABLE = (
@@ -102,6 +105,17 @@ _TABLE = (
         suffixes=(".slf", ".lat"),
         contents=("*.slf", "*.slf.gz", "*.lat", "*.lat.gz"),
     ),
+    Format(
+        name="kaldi-lat",
+        kind="lattice",
+        module="rescore.formats.kaldi_lattice",
+        description="Kaldi's lattice archives, binary or text: a file, or a folder with lat.JOB.gz (kaldi:PATH works "
+        "too); ?words=words.txt, without which words are numbers; &frame_shift=0.01",
+        suffixes=(".ark",),
+        contents=("lat.[0-9]*",),
+        options=("words", "frame_shift"),
+        alias="kaldi",
+    ),
 )
 FORMATS: dict[str, Format] = {entry.name: entry for entry in _TABLE}
 
@@ -132,7 +146,7 @@ def read_nbest(spec: str) -> Iterator[NbestList]:
       FormatError: the source is not what its format says.
       ScoreError: a score is missing, NaN or infinite.
     """
-    entry, path, options = _parse(spec)
+    entry, path, options = _parse(spec, "nbest")
     _require_kind(entry, "nbest", spec)
     lists: Iterator[NbestList] = _module(entry).read(path, options)
     return lists
@@ -148,9 +162,7 @@ def write_nbest(spec: str, lists: Iterable[NbestList]) -> int:
       FormatError, ScoreError: a list that cannot be written so that it reads back the same (NaN or infinite scores,
         a duplicate id, no hypothesis, scores that the format has no place for, ...), or no list at all.
     """
-    from rescore.formats.common import Checked
-
-    entry, path, options = _parse(spec)
+    entry, path, options = _parse(spec, "nbest")
     _require_kind(entry, "nbest", spec)
     to_write = Checked(path, lists)
     try:
@@ -164,20 +176,31 @@ def write_nbest(spec: str, lists: Iterable[NbestList]) -> int:
     return count
 
 
-def read_lattices(spec: str) -> Iterator[Lattice]:
-    """The lattices of `spec`, one at a time; raises as `read_nbest` does."""
-    entry, path, _ = _parse(spec)
+def read_lattices(spec: str, on_error: OnError = fail) -> Iterator[Lattice]:
+    """The lattices of `spec`, one at a time; raises as `read_nbest` does.
+
+    Args:
+      on_error: gets the error of a lattice that cannot be read; if it returns, the next one is read.
+    """
+    entry, path, options = _parse(spec, "lattice")
     _require_kind(entry, "lattice", spec)
-    lattices: Iterator[Lattice] = _module(entry).read_lattices(path)
+    lattices: Iterator[Lattice] = _module(entry).read_lattices(path, options, on_error)
     return lattices
+
+
+def with_option(spec: str, name: str, value: object | None) -> str:
+    """`spec` with one more option `NAME=VALUE`; itself if `value` is None."""
+    if value is None:
+        return spec
+    return f"{spec}{'&' if _OPTIONS.search(spec) else '?'}{name}={value}"
 
 
 def _module(entry: Format) -> ModuleType:
     return importlib.import_module(entry.module)
 
 
-def _parse(spec: str) -> tuple[Format, Path, dict[str, str]]:
-    """`(format, path, options)` of a spec."""
+def _parse(spec: str, kind: str | None = None) -> tuple[Format, Path, dict[str, str]]:
+    """`(format, path, options)` of a spec; `kind` decides where a name stands for formats of two kinds."""
     spec = str(spec)
     found = _OPTIONS.search(spec)
     body = spec[: found.start()] if found else spec
@@ -185,7 +208,8 @@ def _parse(spec: str) -> tuple[Format, Path, dict[str, str]]:
     options: dict[str, str] = dict(pairs)  # type: ignore[arg-type]
     name, colon, rest = body.partition(":")
     if colon and name in FORMATS:
-        entry, path = FORMATS[name], Path(rest)
+        path = Path(rest)
+        entry = _of_kind(FORMATS[name], path, kind)
         if not rest:
             raise UsageError(f"'{spec}': no path after '{name}:'")
     else:
@@ -199,6 +223,16 @@ def _parse(spec: str) -> tuple[Format, Path, dict[str, str]]:
             known = ", ".join(entry.options) or "none"
             raise UsageError(f"'{spec}': {entry.name} has no option '{option}'; it has: {known}")
     return entry, path, options
+
+
+def _of_kind(entry: Format, path: Path, kind: str | None) -> Format:
+    """`entry`, or the lattice format that has its name as alias: `kind` says so, or the path can be nothing else."""
+    lattice = next((other for other in FORMATS.values() if other.alias == entry.name), None)
+    if lattice is None or kind == "nbest":
+        return entry
+    if kind is None and path.is_dir():
+        return lattice if any(next(path.glob(pattern), None) for pattern in lattice.contents) else entry
+    return lattice if kind or path.suffix else entry
 
 
 def _colon_in_path(path: Path) -> bool:

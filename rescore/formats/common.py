@@ -6,15 +6,35 @@ import math
 import re
 import reprlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rescore.errors import FormatError, ScoreError
+from rescore.console import remark
+from rescore.errors import FormatError, RescoreError, ScoreError
 from rescore.files import read_lines
 from rescore.types import Hypothesis, NbestList, Words
 
 SCORE = "score"  # the name of a recogniser's one combined score
+
+
+OnError = Callable[[RescoreError], None]  # what is done about an utterance that cannot be read
+
+
+def fail(error: RescoreError) -> None:
+    """The strict way: the first bad utterance ends it all."""
+    raise error
+
+
+class Skip:
+    """The lenient way: a remark for each bad utterance, and their number."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, error: RescoreError) -> None:
+        self.count += 1
+        remark(f"skipped: {error}")
 
 
 @dataclass(frozen=True)

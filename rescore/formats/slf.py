@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ import numpy as np
 
 from rescore.errors import FormatError, RescoreError
 from rescore.files import read_lines
+from rescore.formats.common import OnError, fail
 from rescore.lattice import EPSILON, build_lattice
 from rescore.types import Lattice
 
@@ -70,10 +71,15 @@ def utterance_id(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".xz").removesuffix(".slf").removesuffix(".lat")
 
 
-def read_lattices(path: str | Path) -> Iterator[Lattice]:
-    """Yields the lattices of `lattice_files(path)`, one at a time; raises what `read_lattice` raises."""
+def read_lattices(
+    path: str | Path, options: Mapping[str, str] | None = None, on_error: OnError = fail
+) -> Iterator[Lattice]:
+    """Yields the lattices of `lattice_files(path)`, one at a time; `on_error` gets what `read_lattice` raises."""
     for file in lattice_files(path):
-        yield read_lattice(file)
+        try:
+            yield read_lattice(file)
+        except RescoreError as error:
+            on_error(error)
 
 
 def read_lattice(path: str | Path) -> Lattice:

@@ -131,7 +131,7 @@ def test_table_of_formats() -> None:
         module = importlib.import_module(entry.module)
         for function in ("read", "write") if entry.kind == "nbest" else ("read_lattices",):
             assert callable(getattr(module, function))
-    assert {entry.name for entry in FORMATS.values() if entry.kind == "lattice"} == {"slf"}
+    assert {entry.name for entry in FORMATS.values() if entry.kind == "lattice"} >= {"slf", "kaldi-lat"}
 
 
 def test_lattices_are_not_lists() -> None:

@@ -6,7 +6,11 @@ import click
 
 from rescore.cli.lazy import LazyGroup
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "info": "sizes, densities and durations; oracle word error rate",
+    "best-path": "the best path under Kaldi's LM weight and word penalty, and its error rate",
+    "nbest": "the exact N best word sequences",
+}
 
 
 @click.group(cls=LazyGroup, package="rescore.cli.lattice", table=COMMANDS)

@@ -1,0 +1,37 @@
+"""`rescore lattice nbest`."""
+
+from __future__ import annotations
+
+import click
+
+from rescore.cli.lattice.source import source_options
+
+
+@click.command()
+@source_options
+@click.argument("target", metavar="DST")
+@click.option("-n", type=click.IntRange(min=1), default=100, show_default=True, help="Word sequences an utterance.")
+@click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score; repeat it.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes; default: the number of cores.")
+def command(
+    source: str, words: str | None, on_error: str, target: str, n: int, scales: tuple[str, ...], jobs: int | None
+) -> None:
+    """Write the exact N best different word sequences of lattices, with every score by name.
+
+    Scales not given: am=1, and 10 for lm or graph where lattices have it.  (Kaldi's LM weight L and word penalty W are
+    --scale am=1 --scale graph=L --scale words=-LxW.)  `rescore convert` normalises words and takes an n-gram LM too.
+
+    \b
+    Example: rescore lattice nbest kaldi:exp/tri1/decode lists.jsonl.gz --words words.txt -n 100 --scale graph=12
+    """
+    from rescore.cli.lattice.source import policy, report_skipped
+    from rescore.combine import parse_scales
+    from rescore.convert import convert_lattices, report
+    from rescore.formats import with_option
+    from rescore.lattice_source import LatticeToNbest
+
+    on_bad = policy(on_error)
+    work = LatticeToNbest(n, parse_scales(scales))
+    counts = convert_lattices(with_option(source, "words", words), target, work, jobs, on_bad)
+    report(counts, target, n)
+    report_skipped(on_bad)

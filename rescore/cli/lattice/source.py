@@ -1,0 +1,53 @@
+"""Options that the commands on lattices share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rescore.formats.common import OnError
+    from rescore.types import Lattice
+
+
+def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument SRC and the options --words and --on-error, as `source`, `words`, `on_error`."""
+    for option in (
+        click.option(
+            "--on-error",
+            type=click.Choice(["stop", "skip"]),
+            default="stop",
+            show_default=True,
+            help="A lattice that cannot be read: stop, or skip and count it.",
+        ),
+        click.option("--words", metavar="FILE", help="words.txt, for formats that hold numbers of words."),
+        click.argument("source", metavar="SRC"),
+    ):
+        command = option(command)
+    return command
+
+
+def policy(on_error: str) -> OnError:
+    """What --on-error says."""
+    from rescore.formats.common import Skip, fail
+
+    return Skip() if on_error == "skip" else fail
+
+
+def read(source: str, words: str | None, on_error: OnError) -> Iterator[Lattice]:
+    """The lattices of `source`, with progress; at the end a remark on how many were skipped."""
+    from rescore.console import progress
+    from rescore.formats import read_lattices, with_option
+
+    yield from progress(read_lattices(with_option(source, "words", words), on_error), "lattices")
+    report_skipped(on_error)
+
+
+def report_skipped(on_error: OnError) -> None:
+    from rescore.console import remark
+    from rescore.formats.common import Skip
+
+    if isinstance(on_error, Skip) and on_error.count:
+        remark(f"{on_error.count} lattices skipped because of errors")

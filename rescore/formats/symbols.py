@@ -1,0 +1,90 @@
+"""Symbol tables of Kaldi, OpenFst and k2: `words.txt`, lines `SYMBOL ID`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from rescore.errors import FormatError
+from rescore.files import read_lines
+
+EPSILON_ID = 0  # in all three
+MAX_ID = 2**31 - 1
+
+
+@dataclass
+class SymbolTable:
+    """Words by their ids.  Without a file (`path` None) every word is its id as text."""
+
+    path: Path | None = None
+    words: dict[int, str] = field(default_factory=dict)
+    ids: dict[str, int] = field(default_factory=dict)
+
+    def compact(self, word_ids: np.ndarray) -> tuple[np.ndarray, list[str]]:
+        """`(labels, symbols)` of a lattice whose arcs have `word_ids` `(arcs,)`: only the words that occur.
+
+        Raises:
+          KeyError: an id that the table does not have; `args[0]` is the message.
+        """
+        used, labels = np.unique(np.append(EPSILON_ID, word_ids), return_inverse=True)
+        if used[0] < 0:
+            raise KeyError(f"word id {used[0]}, expected ids from 0")
+        symbols = [""]
+        for word_id in used[1:].tolist():
+            word = str(word_id) if self.path is None else self.words.get(word_id)
+            if word is None:
+                raise KeyError(
+                    f"word id {word_id} is not in {self.path}; give the words.txt that belongs to the lattices"
+                )
+            symbols.append(word)
+        return labels[1:].astype(np.int32), symbols
+
+    def to_ids(self, labels: np.ndarray, symbols: list[str]) -> np.ndarray:
+        """Word ids, int32 `(arcs,)`, of labels that index `symbols`.
+
+        Raises:
+          KeyError: a word that the table does not have, or that is no number where there is no table.
+        """
+        used, where = np.unique(labels, return_inverse=True)
+        ids = [EPSILON_ID if label == EPSILON_ID else self._id(symbols[label]) for label in used.tolist()]
+        return np.asarray(ids, dtype=np.int32)[where.reshape(-1)]
+
+    def _id(self, word: str) -> int:
+        if self.path is not None:
+            if word not in self.ids:
+                raise KeyError(f"word '{word}' is not in {self.path}; add it there, with an id of its own")
+            return self.ids[word]
+        if not (word.isascii() and word.isdigit() and EPSILON_ID < int(word) <= MAX_ID):
+            raise KeyError(f"word '{word}' needs a number; say which table has it: PATH?words=words.txt")
+        return int(word)
+
+
+def read_symbols(path: str | Path) -> SymbolTable:
+    """Reads lines `SYMBOL ID`; id 0 is the epsilon.
+
+    Raises:
+      FormatError: a line that is something else, an id or a symbol that occurs twice, an empty file.
+    """
+    table = SymbolTable(Path(path))
+    for number, line in read_lines(path):
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) != 2 or not (fields[1].isascii() and fields[1].isdigit()) or int(fields[1]) > MAX_ID:
+            raise FormatError(path, f"found '{line}', expected 'WORD ID' with an id from 0", line=number)
+        word, word_id = fields[0], int(fields[1])
+        if word_id in table.words:
+            raise FormatError(path, f"id {word_id} occurs a second time (as '{word}')", line=number)
+        if word in table.ids:
+            raise FormatError(path, f"word '{word}' occurs a second time", line=number)
+        table.words[word_id], table.ids[word] = word, word_id
+    if not table.words:
+        raise FormatError(path, "empty file, expected lines 'WORD ID'")
+    return table
+
+
+def table_of(path: str | None) -> SymbolTable:
+    """The table in the file `path`, or the one of plain numbers."""
+    return SymbolTable() if path is None else read_symbols(path)

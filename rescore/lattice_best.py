@@ -1,0 +1,52 @@
+"""Best paths of lattices under Kaldi's two settings, LM weight and word insertion penalty, and their error rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rescore.console import remark
+from rescore.errors import ReferenceError, ScoreError
+from rescore.lattice import best_path
+from rescore.types import Lattice, Words
+from rescore.wer import ErrorCounts, corpus_errors
+
+ACOUSTIC = "am"
+# What takes part in the search beside acoustics: Kaldi's graph cost, or the parts of it in other formats.
+GRAPH = ("graph", "lm", "pron")
+
+
+def kaldi_scales(lattice: Lattice, lmwt: float, wip: float) -> dict[str, float]:
+    """Scales such that the best path minimises graph + acoustic / lmwt + wip * words, in costs, as in Kaldi.
+
+    Raises:
+      ScoreError: the lattice has none of these scores.
+    """
+    scales = {name: 1.0 for name in GRAPH if name in lattice.scores}
+    if ACOUSTIC in lattice.scores:
+        scales[ACOUSTIC] = 1.0 / lmwt
+    if not scales:
+        known = ", ".join(lattice.scores) or "no score"
+        raise ScoreError(f"lattice '{lattice.utt_id}' has {known}, expected {ACOUSTIC} or one of {', '.join(GRAPH)}")
+    return {**scales, "words": -wip}
+
+
+def best_words(lattices: Iterable[Lattice], lmwt: float, wip: float) -> dict[str, Words]:
+    """The words of the best path of each lattice, by utterance."""
+    return {lattice.utt_id: best_path(lattice, kaldi_scales(lattice, lmwt, wip)).words for lattice in lattices}
+
+
+def present_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> tuple[ErrorCounts, int]:
+    """Errors over the utterances in both, as Kaldi's `compute-wer --mode=present`, and how many references are not.
+
+    Raises:
+      ReferenceError: they have no utterance in common.
+    """
+    both = [utt_id for utt_id in refs if utt_id in hyps]
+    if not both:
+        raise ReferenceError("references and lattices have no utterance in common")
+    absent, unknown = len(refs) - len(both), len(hyps) - len(both)
+    if absent:
+        remark(f"{absent} references without a lattice are not scored (as Kaldi's compute-wer --mode=present)")
+    if unknown:
+        remark(f"{unknown} lattices without a reference are not scored")
+    return corpus_errors({utt_id: refs[utt_id] for utt_id in both}, {utt_id: hyps[utt_id] for utt_id in both}), absent
