@@ -19,7 +19,6 @@ from rescore.lattice import (
 from rescore.types import Lattice
 
 _ROUNDING = 1e-9  # relative; scores of one path summed in different orders differ by less
-UNITS = ("second", "word")  # of a density
 
 
 def checked_totals(lattice: Lattice, scales: Mapping[str, float]) -> np.ndarray:
@@ -54,12 +53,25 @@ def arc_posteriors(lattice: Lattice, scales: Mapping[str, float]) -> np.ndarray:
     return np.minimum(posteriors, 1.0)  # rounding
 
 
-def word_posteriors(lattice: Lattice, scales: Mapping[str, float]) -> dict[str, float]:
-    """The expected number of times each word is said, most expected first; raises as `checked_totals`."""
-    expected = np.bincount(lattice.labels, arc_posteriors(lattice, scales), minlength=len(lattice.symbols))
-    present = np.setdiff1d(lattice.labels, [EPSILON])
-    order = present[np.argsort(-expected[present], kind="stable")]
-    return {lattice.symbols[label]: float(expected[label]) for label in order}
+def posterior_lines(lattice: Lattice, scales: Mapping[str, float], threshold: float) -> list[str]:
+    """Words with their times and posteriors, as Kaldi's lattice-arc-post: `utterance begin duration posterior word`.
+
+    Posteriors of arcs with the same word and times are added; sums below `threshold` are left out, as are epsilons.
+    Seconds, in the order of time; `-` if the lattice has no times (all arcs of a word are one then).
+    """
+    sums: dict[tuple[float, float, str], float] = {}
+    times = lattice.times if lattice.times is not None else np.zeros(lattice.num_states)
+    columns = times[lattice.src], times[lattice.dst], lattice.labels, arc_posteriors(lattice, scales)
+    for begin, end, label, posterior in zip(*(column.tolist() for column in columns), strict=True):
+        if label != EPSILON:
+            key = begin, end, lattice.symbols[label]
+            sums[key] = sums.get(key, 0.0) + posterior
+    lines = []
+    for (begin, end, word), posterior in sorted(sums.items()):
+        if posterior >= threshold:
+            place = "- -" if lattice.times is None else f"{begin:.3f} {end - begin:.3f}"
+            lines.append(f"{lattice.utt_id} {place} {posterior:.5f} {word}")
+    return lines
 
 
 def through_scores(lattice: Lattice, totals: np.ndarray) -> np.ndarray:
@@ -131,6 +143,7 @@ def _keep(lattice: Lattice, totals: np.ndarray, kept: np.ndarray) -> Lattice:
         start=0,
         final=lattice.num_states - 1,
         times=lattice.times,
+        alignments=None if lattice.alignments is None else lattice.alignments.take(np.flatnonzero(kept)),
     )
     result.counts = add_counts(
         lattice.counts,

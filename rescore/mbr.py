@@ -10,13 +10,18 @@ N-best lists: exact, over the hypotheses of the list.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 
+from rescore.errors import ScoreError
+from rescore.files import atomic_text
 from rescore.lattice import EPSILON, arc_ranges, best_arcs, forward_scores, independent_blocks
 from rescore.lattice_posteriors import checked_totals
 from rescore.types import Lattice, Words
@@ -264,6 +269,42 @@ def ctm_lines(result: MbrResult) -> list[str]:
         f"{result.utt_id} 1 {begin:.3f} {end - begin:.3f} {word} {confidence:.4f}"
         for word, confidence, (begin, end) in rows
     ]
+
+
+def network_json(result: MbrResult) -> str:
+    """One line: `{"utt_id", "risk", "places": [{"begin", "end", "words": [[word, posterior], ...]}, ...]}`."""
+    places = [
+        {
+            **({} if place.begin is None else {"begin": round(place.begin, 3), "end": round(place.end or 0.0, 3)}),
+            "words": [[word, round(posterior, 5)] for word, posterior in place.words],
+        }
+        for place in result.network
+    ]
+    return json.dumps({"utt_id": result.utt_id, "risk": round(result.risk, 4), "places": places}, ensure_ascii=False)
+
+
+def decode_all(
+    lattices: Iterable[tuple[Lattice, Mapping[str, float]]], ctm: Path | None = None, network: Path | None = None
+) -> dict[str, Words]:
+    """The words of each lattice under its scales; writes a CTM file and confusion networks (JSON lines) if asked to.
+
+    Raises:
+      ScoreError: as `mbr_decode`, or there are no times for a CTM file.
+    """
+    hyps: dict[str, Words] = {}
+    with ExitStack() as stack:
+        times = stack.enter_context(atomic_text(ctm)) if ctm else None
+        places = stack.enter_context(atomic_text(network)) if network else None
+        for lattice, scales in lattices:
+            if times and lattice.times is None:
+                raise ScoreError(f"lattice '{lattice.utt_id}' has no times, which a CTM file needs; leave it out")
+            result = mbr_decode(lattice, scales)
+            hyps[result.utt_id] = result.words
+            if times:
+                times.writelines(line + "\n" for line in ctm_lines(result))
+            if places:
+                places.write(network_json(result) + "\n")
+    return hyps
 
 
 def nbest_expected_errors(hyps: Sequence[Words], totals: Sequence[float], scale: float) -> np.ndarray:

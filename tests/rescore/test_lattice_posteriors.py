@@ -13,12 +13,12 @@ from rescore.errors import ScoreError
 from rescore.lattice import backward_scores, best_path, forward_scores, total_scores
 from rescore.lattice_posteriors import (
     arc_posteriors,
+    posterior_lines,
     prune_beam,
     prune_density,
     prune_posterior,
-    word_posteriors,
 )
-from rescore.types import Lattice
+from rescore.types import Alignments, Lattice
 from tests.rescore.test_lattice import SCALES, all_paths, assert_well_formed, lattices, make, path_words, score_sums
 
 
@@ -72,9 +72,25 @@ def test_posteriors(lattice: Lattice) -> None:
         for word in path_words(lattice, path):
             words[word] = words.get(word, 0.0) + math.exp(total) / norm
     assert arc_posteriors(lattice, SCALES) == pytest.approx(expected)
-    found = word_posteriors(lattice, SCALES)
-    assert found == pytest.approx(words)
-    assert list(found.values()) == sorted(found.values(), reverse=True)
+    lattice.times = None
+    lines = [line.split() for line in posterior_lines(lattice, SCALES, 0.0)]
+    assert {line[4]: float(line[3]) for line in lines} == pytest.approx(words, abs=1e-5)
+    assert all(line[:3] == ["utt", "-", "-"] for line in lines)
+
+
+def test_lines_add_arcs_of_one_word_and_time() -> None:
+    lattice = make([(0, 1, "a", 0, 0), (0, 1, "a", 0, 1), (0, 1, "b", 0, 2), (1, 2, "", 0, 0), (1, 2, "a", 0, 0)], 3)
+    expected = ["utt 0.000 1.000 0.66667 a", "utt 0.000 1.000 0.33333 b", "utt 1.000 1.000 0.50000 a"]
+    assert posterior_lines(lattice, {"am": 1.0}, 0.0) == expected
+    assert posterior_lines(lattice, {"am": 1.0}, 0.4) == [expected[0], expected[2]]
+
+
+def test_pruning_keeps_what_stands_on_the_arcs() -> None:
+    lattice = make([(0, 1, "a", 0, 0), (0, 1, "b", -9, 0), (1, 2, "c", 0, 0)], 3)
+    lattice.alignments = Alignments.of_lengths(np.arange(6), np.array([3, 2, 1]))
+    pruned = prune_beam(lattice, {"am": 1.0}, 1.0)
+    assert pruned.alignments is not None
+    assert [pruned.alignments.string(arc) for arc in range(2)] == [(0, 1, 2), (5,)]
 
 
 @settings(max_examples=40, deadline=None)
