@@ -21,10 +21,12 @@ def main() -> None:
     parser.add_argument("--text", required=True, help="Test text.")
     parser.add_argument("--name", required=True, help="What the test text is called.")
     parser.add_argument("--licence", default="Apache-2.0")
+    parser.add_argument("--data", action="append", default=[], help="Name of a training text; may be repeated.")
     args = parser.parse_args()
 
     config = read_config(args.run)
-    kept = {name: config[name] for name in ("data", "training", "trained") if name in config}
+    kept = {name: config[name] for name in ("data", "training", "trained", "started_from") if name in config}
+    kept["data"] = args.data or kept.get("data", [])
     lm = load(str(args.run))
     save_folder(args.out, lm, config["kind"], kept, half=True)
     shipped = load(str(args.out))

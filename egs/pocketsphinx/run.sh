@@ -16,7 +16,7 @@ audio=${audio:-$data/librispeech/LibriSpeech/train-clean-100}  # the recordings 
 exp=${exp:-exp}
 lms=${lms:-transfornn transformer bayesian lookup lstm}  # names of the zoo, or model folders
 ngram=${ngram:-$exp/4gram.arpa}
-num_paths=${num_paths:-200}
+num_paths=${num_paths:-100}
 
 log() { echo "$(date '+%Y-%m-%d %H:%M:%S') $*" >&2; }
 

@@ -2,7 +2,8 @@
 # Penn Treebank: the rows of the TransfoRNN paper's Tables 1, 3 and 4, the Bayesian Transformer, the lookup dictionary.
 #
 # Usage: run.sh [--stage N] [--stop-stage M]
-# On a GPU:  device=cuda dim=512 depths="8 2 4 16" rnn_depths="2 4 8" epochs=40 more_steps=2000 run.sh
+# On a GPU:  device=cuda dim=512 depths="8 2 4 16" rnn_depths="2 4 8" epochs=40 more_steps=2000 \
+#             uncertain="embedding attention feedforward" run.sh
 set -eou pipefail
 
 cd "$(dirname "$0")"
@@ -19,6 +20,7 @@ depths=${depths:-4}                     # Transformer layers of the Transformer 
 rnn_depths=${rnn_depths:-2}             # Transformer layers of the TransfoRNN rows
 epochs=${epochs:-3}                     # of every row
 more_steps=${more_steps:-230}           # of the Bayesian, the lookup and a plain Transformer, from the first Transformer on
+uncertain=${uncertain:-feedforward}     # parts of the Bayesian Transformers: embedding attention feedforward
 seed=${seed:-1}
 steps_per_epoch=455                     # 930,000 tokens in batches of 32 windows of 64
 
@@ -76,9 +78,12 @@ if in_stage 2; then
   log "Stage 2: from $base, $more_steps steps more: Transformer, Bayesian, lookup dictionary and its rivals"
   memory=(--set slots=2000 --set entries=16 --set update_after=0)
   lm further_transformer transformer "$more_steps" --init "$base" "${further[@]}"
-  lm further_bayesian bayesian "$more_steps" --init "$base" "${further[@]}"
+  for part in $uncertain; do
+    lm "further_bayesian_$part" bayesian "$more_steps" --init "$base" "${further[@]}" --set "uncertain=$part"
+  done
   lm further_lookup lookup "$more_steps" --init "$base" "${further[@]}" "${memory[@]}"
   lm further_lookup_positional lookup "$more_steps" --init "$base" "${further[@]}" "${memory[@]}" --set hashing=positional
+  lm further_lookup_letter lookup "$more_steps" --init "$base" "${further[@]}" "${memory[@]}" --set residual=false
   lm further_notes lookup "$more_steps" --init "$base" "${further[@]}" "${memory[@]}" --set entries=1 --set gated=false
   lm further_ngram-embedding ngram-embedding "$more_steps" --init "$base" "${further[@]}" --set slots=2000
 fi
@@ -93,9 +98,8 @@ if in_stage 3; then
   done
   log "Sentence by sentence: interpolated with the 5-gram (weights by EM on valid), and on the tail of the training text"
   rescore count --text "$data/ptb.train.txt" --out "$exp/counts.txt"
-  for name in "$(basename "$base")" further_transformer further_bayesian further_lookup further_lookup_positional \
-    further_notes further_ngram-embedding; do
-    rescore ppl --lm "$exp/$name" --ngram "$exp/kn5.arpa" --text "$data/ptb.test.txt" --tune-mix "$data/ptb.valid.txt" \
+  for folder in "$base" "$exp"/further_*; do
+    rescore ppl --lm "$folder" --ngram "$exp/kn5.arpa" --text "$data/ptb.test.txt" --tune-mix "$data/ptb.valid.txt" \
       --tail "$exp/counts.txt"
   done
 fi
