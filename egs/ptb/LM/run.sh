@@ -89,13 +89,13 @@ if in_stage 2; then
 fi
 
 if in_stage 3; then
-  log "Stage 3: perplexities of test: windows of 64, every position, and the last position of a sliding window"
+  log "Stage 3: perplexities of test: windows of 64, every position; Transformers: last position too"
   rows=()
   for folder in "$exp"/*/model.safetensors; do rows+=(--lm "$(dirname "$folder")"); done
-  for position in all final; do
-    rescore ppl "${rows[@]}" --text "$data/ptb.test.txt" --window 64 --position "$position" --json > "$exp/$position.json"
-    rescore ppl "${rows[@]}" --text "$data/ptb.test.txt" --window 64 --position "$position"
-  done
+  rescore ppl "${rows[@]}" --text "$data/ptb.test.txt" --window 64 | tee "$exp/all.txt"
+  rows=()
+  for n in $depths; do rows+=(--lm "$exp/transformer_$n"); done
+  rescore ppl "${rows[@]}" --text "$data/ptb.test.txt" --window 64 --position final | tee "$exp/final.txt"
   log "Sentence by sentence: interpolated with the 5-gram (weights by EM on valid), and on the tail of the training text"
   rescore count --text "$data/ptb.train.txt" --out "$exp/counts.txt"
   for folder in "$base" "$exp"/further_*; do
