@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rescore.console import progress, remark
-from rescore.formats import read_nbest, write_nbest
+from rescore.formats import copy_lattices, read_lattices, read_nbest, write_lattices, write_nbest
 from rescore.formats.common import OnError, fail
+from rescore.lattice import normalize_words
 from rescore.lattice_source import LatticeToNbest, lattice_sources, nbest_of_lattices
 from rescore.nbest import normalize_nbest
 from rescore.text import TextNormalizer
-from rescore.types import NbestList
+from rescore.types import Lattice, NbestList
 
 _COUNTS = {
     "fewer": "utterances with fewer hypotheses than asked for: the lattice has no more word sequences",
@@ -67,15 +68,35 @@ def convert_lattices(
     return counts
 
 
+def copy_or_normalize(source: str, target: str, normalizer: TextNormalizer, on_error: OnError = fail) -> Counter[str]:
+    """Lattices to lattices, with their words normalised; returns the counts."""
+    counts: Counter[str] = Counter()
+
+    def converted() -> Iterator[Lattice]:
+        for before in progress(read_lattices(source, on_error), "lattices"):
+            lattice = normalize_words(before, normalizer)
+            counts["removed_arcs"] += lattice.counts.get("removed_arcs", 0)
+            yield lattice
+
+    if normalizer.is_identity:
+        counts["lattices"] = copy_lattices(source, target, on_error)
+    else:
+        counts["lattices"] = write_lattices(target, converted())
+    return counts
+
+
 def _has_lm(nbest: NbestList, work: LatticeToNbest) -> bool:
     """Whether anything but acoustics, pronunciations and the number of words has ranked the list."""
     scales = {"lm": 1.0, "graph": 1.0, **work.scales}
     return any(scales.get(name) for name in nbest.hyps[0].scores if name not in ("am", "pron", "words"))
 
 
-def report(counts: Counter[str], target: str, n: int | None) -> None:
+def report(counts: Counter[str], target: str, n: int | None = None) -> None:
     """Remarks on what was written and what was left out."""
-    remark(f"{counts['utterances']} utterances, {counts['hypotheses']} hypotheses written to {target}")
+    if counts["lattices"]:
+        remark(f"{counts['lattices']} lattices written to {target}")
+    else:
+        remark(f"{counts['utterances']} utterances, {counts['hypotheses']} hypotheses written to {target}")
     for name, what in _COUNTS.items():
         if counts[name]:
             remark(f"{counts[name]} {what.format(n=n)}")

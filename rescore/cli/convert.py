@@ -28,16 +28,17 @@ def command(
     split: str,
     jobs: int | None,
 ) -> None:
-    """Write N-best lists in another format, or take exact N-best lists from lattices.
+    """Write N-best lists or lattices in another format, or take exact N-best lists from lattices.
 
-    SRC and DST are PATH or FORMAT:PATH.  Words are normalised on the way.  Lattices (HTK SLF, a file or a folder) give
-    the N best different word sequences; with --ngram, that LM scores the whole lattice before (its score is `ngram`).
-    Scales not given: am=1, ngram=10 or else lm=10 where lattices have it, words=0 (the reward for each word).  --beam
-    leaves out what lies more than this below the best total (200 is wide).
+    SRC and DST are PATH or FORMAT:PATH.  Words are normalised on the way.  From lattices to N-best lists, the N best
+    different word sequences are written; with --ngram, that LM scores the whole lattice before (its score is `ngram`).
+    Scales not given: am=1, ngram=10 or else lm=10 (Kaldi: graph=10) where lattices have it, words=0 (the reward for
+    each word).  --beam leaves out what lies more than this below the best total (200 is wide).
 
     \b
     Example: rescore convert espnet:exp/decode lists.jsonl.gz --case upper
     Example: rescore convert lattices/ lists.jsonl.gz -n 100 --ngram 4gram.bin --scale ngram=8 --scale words=-10
+    Example: rescore convert kaldi:exp/decode?words=words.txt slf:exp/htk
     """
     from rescore.combine import parse_scales
     from rescore.convert import convert_lattices, convert_nbest, report
@@ -46,7 +47,13 @@ def command(
     from rescore.text import TextNormalizer
 
     normalizer = TextNormalizer(case, delete, split)
-    if is_lattice(source):
+    if is_lattice(source) and is_lattice(target):
+        from rescore.convert import copy_or_normalize
+
+        if n or ngram or scales or beam or jobs:
+            raise UsageError(f"-n, --ngram, --scale, --beam and --jobs are for N-best lists; {target} holds lattices")
+        counts = copy_or_normalize(source, target, normalizer)
+    elif is_lattice(source):
         from rescore.lattice_source import LatticeToNbest
 
         if beam is not None and ngram is None:

@@ -15,7 +15,7 @@ from types import ModuleType
 
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
-from rescore.formats.common import Checked, OnError, fail
+from rescore.formats.common import Checked, OnError, Place, UniqueIds, fail, utterance_id
 from rescore.types import Lattice, NbestList
 
 
@@ -25,7 +25,7 @@ class Format:
 
     Attributes:
       kind: "nbest" or "lattice".
-      module: where its `read` and `write` (N-best) or `read_lattices` (lattices) are.
+      module: where its `read` and `write` (N-best) or `read_lattices` and `write_lattices` (lattices) are.
       suffixes: a file whose name ends so is taken for this format (`.gz` or `.xz` may follow).
       contents: a folder that has a file matching one of these patterns is taken for this format.
       options: what may be written behind the path: `FORMAT:PATH?NAME=VALUE&NAME=VALUE`.
@@ -110,10 +110,11 @@ _TABLE = (
         kind="lattice",
         module="rescore.formats.kaldi_lattice",
         description="Kaldi's lattice archives, binary or text: a file, or a folder with lat.JOB.gz (kaldi:PATH works "
-        "too); ?words=words.txt, without which words are numbers; &frame_shift=0.01",
+        "too); ?words=words.txt, without which words are numbers; &frame_shift=0.01; written: &text=yes, "
+        "&graph=NAME,NAME for the scores that make up the graph cost (all but am)",
         suffixes=(".ark",),
         contents=("lat.[0-9]*",),
-        options=("words", "frame_shift"),
+        options=("words", "frame_shift", "text", "graph"),
         alias="kaldi",
     ),
 )
@@ -186,6 +187,52 @@ def read_lattices(spec: str, on_error: OnError = fail) -> Iterator[Lattice]:
     _require_kind(entry, "lattice", spec)
     lattices: Iterator[Lattice] = _module(entry).read_lattices(path, options, on_error)
     return lattices
+
+
+def write_lattices(spec: str, lattices: Iterable[Lattice]) -> int:
+    """Writes lattices as they come; the file or folder appears only when all are written.
+
+    Returns:
+      The number of lattices.
+    Raises:
+      UsageError: as `read_nbest`.
+      FormatError, ScoreError: a lattice that the format cannot hold, an id that is none or occurs twice, no lattice.
+    """
+    entry, path, options = _parse(spec, "lattice")
+    _require_kind(entry, "lattice", spec)
+
+    def checked() -> Iterator[Lattice]:
+        unique = UniqueIds()
+        empty = True
+        for lattice in lattices:
+            place = Place(path, utt_id=lattice.utt_id)
+            unique.add(utterance_id(lattice.utt_id, place), place)
+            empty = False
+            yield lattice
+        if empty:
+            raise FormatError(path, "no lattice to write")
+
+    count: int = _module(entry).write_lattices(path, checked(), options)
+    return count
+
+
+def copy_lattices(source: str, target: str, on_error: OnError = fail) -> int:
+    """Lattices from one format to another; within one format nothing is lost if its module can copy (Kaldi's bytes).
+
+    Returns:
+      The number of lattices; raises as `read_lattices` and `write_lattices`.
+    """
+    (one, path, _), (other, out, options) = _parse(source, "lattice"), _parse(target, "lattice")
+    copy = getattr(_module(one), "copy_lattices", None) if one is other and "graph" not in options else None
+    if copy is None:
+        return write_lattices(target, read_lattices(source, on_error))
+    count: int = copy(path, out, options, on_error)
+    return count
+
+
+def has_option(spec: str, name: str) -> bool:
+    """Whether the format of `spec`, taken as lattices, has the option `name`."""
+    return name in _parse(spec, "lattice")[0].options
 
 
 def with_option(spec: str, name: str, value: object | None) -> str:

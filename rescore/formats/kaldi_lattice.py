@@ -1,205 +1,25 @@
-"""Archives of Kaldi lattices, binary or text: one file, or a decoding folder with `lat.1.gz`, `lat.2.gz`, ...
+"""Kaldi's lattices as `Lattice` and back; archives are read and written in `rescore.formats.kaldi_archive`.
 
-A record is kept whole as a `RawLattice` (see `rescore.formats.kaldi_fst`), so that copying archives gives the same
-bytes; a `Lattice` made of one has its costs negated as scores `graph` and `am`, and transition ids as `alignments`.
+A `Lattice` made of a record has its costs negated as scores `graph` and `am`, and transition ids as `alignments`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from rescore.console import remark
-from rescore.errors import FormatError, RescoreError, UsageError
-from rescore.files import open_binary
-from rescore.formats.common import OnError, Place, UniqueIds, fail
-from rescore.formats.kaldi_fst import (
-    COMPACT,
-    FIRST_BYTES,
-    MAGIC,
-    RawLattice,
-    RecordError,
-    ShortRecord,
-    parse_binary,
-)
-from rescore.formats.kaldi_text import parse_text
+from rescore.errors import FormatError, RescoreError, ScoreError, UsageError
+from rescore.formats.common import OnError, Place, fail
+from rescore.formats.kaldi_archive import read_all, write_records
+from rescore.formats.kaldi_fst import COMPACT, RawLattice
 from rescore.formats.symbols import SymbolTable, table_of
-from rescore.lattice import build_lattice
+from rescore.lattice import EPSILON, build_lattice
 from rescore.types import Alignments, Lattice
 
 FRAME_SHIFT = 0.01  # seconds; of Kaldi's features
-_CHUNK = 1 << 20
-_LONGEST_KEY = 4096
-_BLANK = b" \t\r\n"
-_KEY = re.compile(rb"[^\x00-\x20]+")
-
-
-def archive_files(path: str | Path) -> list[Path]:
-    """The archives that `path` stands for: itself, or `lat.1.gz`, `lat.2.gz`, ... of a folder, none missing.
-
-    Raises:
-      FormatError: no such file, or a job's archive is missing.
-    """
-    path = Path(path)
-    if not path.is_dir():
-        return [path]
-    found = {int(match[1]): file for file in path.iterdir() if (match := re.fullmatch(r"lat\.(\d+)(\.gz)?", file.name))}
-    if not found:
-        raise FormatError(path, "no lattices in this folder, expected lat.1.gz, lat.2.gz, ...")
-    jobs = max(found)
-    if (path / "num_jobs").is_file():
-        stated = (path / "num_jobs").read_text(encoding="utf-8", errors="replace").strip()
-        jobs = max(jobs, int(stated) if stated.isascii() and stated.isdigit() else 0)
-    missing = [job for job in range(1, jobs + 1) if job not in found]
-    if missing:
-        raise FormatError(path, f"lat.{missing[0]}.gz is missing, expected lat.1.gz to lat.{jobs}.gz")
-    return [found[job] for job in sorted(found)]
-
-
-class _Archive:
-    """The bytes of one archive, read on as they are needed; `data[at:]` is what has not been used."""
-
-    def __init__(self, path: Path, read: Callable[[int], bytes]) -> None:
-        self.path, self._read = path, read
-        self.data, self.at, self.base = b"", 0, 0
-        self.damage: FormatError | None = None
-        self._ended = False
-
-    def more(self) -> bool:
-        """Reads on, as much again as there is; False at the end of the file."""
-        pieces, wanted = [self.data[self.at :]], max(_CHUNK, len(self.data) - self.at)
-        self.base += self.at
-        self.at = 0
-        had = len(pieces[0])
-        while wanted > 0 and not self._ended:
-            try:
-                piece = self._read(wanted)
-            except FormatError as error:
-                self.damage, piece = error, b""
-            self._ended = not piece
-            pieces.append(piece)
-            wanted -= len(piece)
-        self.data = b"".join(pieces)
-        return len(self.data) > had
-
-    def find_key(self) -> bool:
-        """Goes to the next key; False if there is none."""
-        while True:
-            self.at = len(self.data) - len(self.data[self.at :].lstrip(_BLANK))
-            if self.at < len(self.data):
-                return True
-            if not self.more():
-                return False
-
-    def take_record(self) -> RawLattice:
-        """The record whose key begins here.  Raises FormatError; then the place is still that of the key."""
-        offset, key = self.base + self.at, "?"
-        try:
-            while True:
-                try:
-                    key = self._key()
-                    raw, self.at = self._parse(key, self.at + len(key.encode()))
-                    return raw
-                except ShortRecord:
-                    had_ended = self._ended
-                    if not self.more() and had_ended:
-                        why = f" ({self.damage})" if self.damage else ""
-                        self.damage = None
-                        raise RecordError(f"the archive ends within this record{why}") from None
-        except RecordError as error:
-            raise FormatError(self.path, f"utterance '{key}' at byte {offset}: {error}") from None
-
-    def _key(self) -> str:
-        found = _KEY.match(self.data, self.at)
-        if found and found.end() == len(self.data) and len(found[0]) <= _LONGEST_KEY:
-            raise ShortRecord
-        if not found or self.data[found.end()] not in _BLANK:
-            raise RecordError(f"no utterance id here (found {self.data[self.at : self.at + 20]!r})")
-        try:
-            return found[0].decode("utf-8")
-        except UnicodeDecodeError:
-            raise RecordError(f"utterance id {found[0][:80]!r} is not UTF-8") from None
-
-    def _parse(self, key: str, at: int) -> tuple[RawLattice, int]:
-        """The record whose key ends at `at`, and its end."""
-        if len(self.data) < at + 1 + len(MAGIC) and not self._ended:
-            raise ShortRecord
-        if self.data[at + 1 : at + 1 + len(MAGIC)] == MAGIC:
-            return parse_binary(key, self.data, at + 1)
-        line_end = self.data.find(b"\n", at)
-        end = self.data.find(b"\n\n", at) + 1
-        head = self.data[at : line_end if line_end >= 0 else at + 80]
-        if head.strip():
-            raise RecordError(f"found {head[:40]!r} behind the key, expected a binary or a text lattice")
-        if not end:
-            if not self._ended or not self.data.endswith(b"\n"):
-                raise ShortRecord
-            end = len(self.data)
-        try:
-            return parse_text(key, self.data[line_end + 1 : end].decode("utf-8")), end
-        except UnicodeDecodeError:
-            raise RecordError("neither a binary nor a text lattice") from None
-
-    def resynchronise(self) -> None:
-        """From a bad record to the next key: that before the next binary header, or behind the next blank line."""
-        key_end = _KEY.match(self.data, self.at)
-        at = key_end.end() if key_end else self.at
-        is_text = re.compile(rb"[ \t\r]*\n").match(self.data, at) is not None
-        own_header = self.data[at + 1 : at + 1 + len(MAGIC)] == MAGIC
-        self.at = at if is_text else at + 2 if own_header else self.at + 1
-        mark = b"\n\n" if is_text else FIRST_BYTES
-        while (found := self.data.find(mark, self.at)) < 0:
-            self.at = max(self.at, len(self.data) - _LONGEST_KEY - len(mark))
-            if not self.more():
-                self.at = len(self.data)
-                return
-        if is_text:
-            self.at = found + 2
-            return
-        before = self.data[max(self.at, found - _LONGEST_KEY) : found]
-        key = re.search(rb"[^\x00-\x20]+ \Z", before)
-        self.at = found - len(key[0]) if key else found
-
-
-def read_records(path: str | Path, on_error: OnError = fail) -> Iterator[RawLattice]:
-    """The records of one archive, one at a time.
-
-    Args:
-      on_error: gets the FormatError of a bad record (with key and byte offset in the unpacked file); if it returns,
-        reading goes on at the next record that can be found.
-    """
-    with open_binary(path) as read:
-        archive = _Archive(Path(path), read)
-        while archive.find_key():
-            try:
-                raw = archive.take_record()
-            except FormatError as error:
-                on_error(error)
-                archive.resynchronise()
-                continue
-            yield raw
-        if archive.damage is not None:
-            on_error(archive.damage)
-
-
-def read_all(path: str | Path, on_error: OnError = fail) -> Iterator[tuple[Path, RawLattice]]:
-    """`(file, record)` of all archives of `archive_files(path)`; as `read_records`.
-
-    Raises:
-      FormatError: an utterance occurs twice, or there is no lattice at all.
-    """
-    unique = UniqueIds()
-    empty = True
-    for file in archive_files(path):
-        for raw in read_records(file, on_error):
-            unique.add(raw.utt_id, Place(file, utt_id=raw.utt_id))
-            empty = False
-            yield file, raw
-    if empty:
-        raise FormatError(path, "no lattice in it, expected a Kaldi archive: 'utt-id lattice' ...")
 
 
 def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[Lattice]:
@@ -248,24 +68,25 @@ def to_lattice(raw: RawLattice, table: SymbolTable, frame_shift: float = FRAME_S
     costs = np.concatenate([raw.costs, raw.finals[ends]]).astype(np.float64)
     ended = final_strings.take(ends)
     alignments = Alignments.of_lengths(np.append(strings.ids, ended.ids), np.append(strings.lengths, ended.lengths))
-    try:
-        labels, symbols = table.compact(np.append(raw.olabels, np.zeros(len(ends), np.int32)))
-    except KeyError as error:
-        raise RescoreError(error.args[0]) from None
+    words = np.append(raw.olabels, np.zeros(len(ends), np.int32))
     finite = np.flatnonzero(np.isfinite(costs).all(axis=1))
     lattice = build_lattice(
         raw.utt_id,
         raw.num_states + 1,
         src[finite],
         dst[finite],
-        labels[finite],
+        words[finite],
         {"graph": 0.0 - costs[finite, 0], "am": 0.0 - costs[finite, 1]},
-        symbols,
+        [],
         raw.start,
         raw.num_states,
         counts={"removed_arcs": len(src) - len(finite)},
         alignments=alignments.take(finite),
     )
+    try:
+        lattice.labels, lattice.symbols = table.compact(lattice.labels)
+    except KeyError as error:
+        raise RescoreError(error.args[0]) from None
     lattice.times = _times(lattice, frame_shift)
     return lattice
 
@@ -287,3 +108,86 @@ def _times(lattice: Lattice, frame_shift: float) -> np.ndarray | None:
     if not (found[lattice.dst] == found[lattice.src] + lengths).all():
         return None
     return found * frame_shift
+
+
+def from_lattice(lattice: Lattice, table: SymbolTable, graph: Sequence[str] | None = None) -> RawLattice:
+    """The lattice as a compact one: acoustic cost from `am` (0 without it), graph cost from all other scores.
+
+    Epsilon arcs into the final state become final weights again if that is all that leads there.
+
+    Args:
+      graph: the scores that make up the graph cost; None for all but `am` and `posterior`.
+    Raises:
+      ScoreError: a score in `graph` that the lattice does not have, or a cost that is not finite.
+      RescoreError: a word that `table` does not have.
+    """
+    names = [name for name in lattice.scores if name not in ("am", "posterior")] if graph is None else graph
+    for name in names:
+        if name not in lattice.scores:
+            raise ScoreError(f"no score '{name}' for the graph cost; it has: {', '.join(lattice.scores) or 'none'}")
+    none = np.zeros(lattice.num_arcs)
+    total = sum((lattice.scores[name] for name in names), none)
+    costs = (0.0 - np.stack([total, lattice.scores.get("am", none)], axis=1)).astype(np.float32)
+    if not np.isfinite(costs).all():
+        raise ScoreError("a score that is not finite cannot be written as a cost; prune such arcs before")
+    try:
+        words = table.to_ids(lattice.labels, lattice.symbols)
+    except KeyError as error:
+        raise RescoreError(error.args[0]) from None
+    strings = lattice.alignments
+    if strings is None:
+        strings = Alignments(np.empty(0, np.int32), np.zeros(lattice.num_arcs + 1, np.int64))
+    states, arcs, ends = _split_final(lattice)
+    final_row = np.full(states, -1)
+    finals = np.full((states, 2), np.inf, dtype=np.float32)
+    if len(ends):
+        final_row[lattice.src[ends]] = ends
+        finals[lattice.src[ends]] = costs[ends]
+    else:
+        finals[-1] = 0.0
+    return RawLattice(
+        lattice.utt_id,
+        COMPACT,
+        0,
+        finals,
+        strings.take(final_row),
+        np.bincount(lattice.src[arcs], minlength=states).astype(np.int64),
+        words[arcs],
+        words[arcs],
+        costs[arcs],
+        strings.take(arcs),
+        lattice.dst[arcs],
+    )
+
+
+def _split_final(lattice: Lattice) -> tuple[int, np.ndarray, np.ndarray]:
+    """Number of states to write, the arcs that stay arcs, and those that become final weights."""
+    last = lattice.num_states - 1
+    into_end = lattice.dst == last
+    sources = lattice.src[into_end]
+    if last == 0 or (lattice.labels[into_end] != EPSILON).any() or len(np.unique(sources)) < len(sources):
+        return lattice.num_states, np.arange(lattice.num_arcs), np.empty(0, np.int64)
+    return last, np.flatnonzero(~into_end), np.flatnonzero(into_end)
+
+
+def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str, str]) -> int:
+    """Writes lattices as compact ones; options: `words`, `graph` (names of scores), `text=yes`.  Returns their number.
+
+    A path without a suffix is a folder, with `lat.1.gz` and `num_jobs`.
+    """
+    table = table_of(options.get("words"))
+    names = options["graph"].split(",") if "graph" in options else None
+
+    def records() -> Iterator[RawLattice]:
+        for lattice in lattices:
+            try:
+                yield from_lattice(lattice, table, names)
+            except RescoreError as error:
+                raise Place(path, utt_id=lattice.utt_id).format_error(str(error)) from None
+
+    return write_records(path, records(), options)
+
+
+def copy_lattices(source: Path, target: Path, options: Mapping[str, str], on_error: OnError = fail) -> int:
+    """Copies archives record by record: the same bytes, or another form (binary, text, one file, packed)."""
+    return write_records(target, (raw for _, raw in read_all(source, on_error)), options)

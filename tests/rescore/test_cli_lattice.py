@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,26 @@ def test_skipping(run: Run, decode: Path, jobs: int) -> None:
     assert "skipped: " in result.stderr and "utterance 'bad' at byte 0" in result.stderr
     assert "1 lattices skipped because of errors" in result.stderr
     assert "1 lattices skipped" in run("best-path", f"kaldi:{decode}", *words, "--on-error", "skip").stderr
+
+
+def test_kaldi_to_kaldi_keeps_every_byte(run: Run, decode: Path) -> None:
+    binary, text = decode / "lat.ark.gz", decode / "lat.txt"
+    assert "2 lattices written to" in run("convert", f"kaldi:{decode}", f"kaldi:{binary}").stderr
+    run("convert", f"kaldi:{binary}", f"kaldi:{text}?text=yes")
+    assert text.read_text() == (
+        "utt-a \n0\t2\t1\t0.5,10.0,7_7_8\n0\t2\t2\t1.5,8.0,7_9_9\n1\t0.125,0.5,6_6\n2\t1\t3\t0.25,2.5,5\n\n"
+        "utt-b \n0\t1\t2\t1.0,2.0,\n1\t0.0,0.0,\n\n"
+    )
+    run("convert", f"kaldi:{binary}", f"kaldi:{decode / 'new'}")
+    again = gzip.decompress((decode / "new" / "lat.1.gz").read_bytes())
+    assert again == gzip.decompress(binary.read_bytes())
+
+
+def test_convert_normalises(run: Run, decode: Path) -> None:
+    (decode / "words.txt").write_text(WORDS + "b 4\na 5\nc 6\n")
+    words = ("--words", decode / "words.txt")
+    run("convert", f"kaldi:{decode}", f"kaldi:{decode / 'low.ark'}", *words, "--case", "lower")
+    assert run("best-path", f"kaldi:{decode / 'low.ark'}", *words).stdout == "utt-a a c\nutt-b b\n"
 
 
 def test_kaldis_own_results(shared_data: Path) -> None:

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from rescore.errors import FormatError, RescoreError, UsageError
-from rescore.formats import is_lattice, parse_spec, read_lattices
+from rescore.formats import is_lattice, parse_spec, read_lattices, write_lattices
 from rescore.formats.common import Skip
+from rescore.formats.kaldi_archive import read_all, read_records
 from rescore.formats.kaldi_fst import COMPACT, PLAIN, Header, RawLattice, format_binary
-from rescore.formats.kaldi_lattice import read_all, read_records, to_lattice
+from rescore.formats.kaldi_lattice import to_lattice
 from rescore.formats.kaldi_text import format_text, parse_text
 from rescore.formats.symbols import SymbolTable, read_symbols
-from rescore.lattice import best_path
+from rescore.lattice import best_path, normalize_words
+from rescore.text import TextNormalizer
 from rescore.types import Alignments
 
 # Two sentences, as `lattice-copy ark:- ark,t:-` prints them; state ids are not in topological order.
@@ -343,3 +345,68 @@ def test_cycles_are_named_by_utterance() -> None:
     raw = parse_text("u", "0 1 1 1,2,\n1 1 1 1,2,\n1\n")
     with pytest.raises(RescoreError, match="cycle"):
         to_lattice(raw, SymbolTable())
+
+
+@settings(max_examples=40, deadline=None)
+@given(raw=raw_lattices())
+def test_a_lattice_written_and_read_again_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, raw: RawLattice
+) -> None:
+    try:
+        lattice = to_lattice(raw, SymbolTable())
+    except RescoreError:
+        return  # a cycle or no path
+    path = tmp_path_factory.getbasetemp() / "again.ark"
+    for options in ("", "?text=yes"):
+        assert write_lattices(f"kaldi:{path}{options}", [lattice]) == 1
+        (again,) = read_lattices(f"kaldi:{path}")
+        assert again.num_states == lattice.num_states
+        for name in ("src", "dst", "labels"):
+            assert np.array_equal(getattr(again, name), getattr(lattice, name)), name
+        assert again.symbols == lattice.symbols
+        for name, column in lattice.scores.items():
+            assert np.array_equal(again.scores[name], column)
+        assert again.alignments is not None and lattice.alignments is not None
+        assert np.array_equal(again.alignments.ids, lattice.alignments.ids)
+        assert np.array_equal(again.alignments.offsets, lattice.alignments.offsets)
+
+
+def test_what_goes_into_the_graph_cost(tmp_path: Path) -> None:
+    lattice = next(read_lattices(write(tmp_path)))
+    lattice.scores["ngram"] = np.full(lattice.num_arcs, -2.0)
+    target = f"kaldi:{tmp_path / 'out'}?words={tmp_path / 'words.txt'}"
+    write_lattices(target, [lattice])
+    (again,) = read_lattices(target)
+    assert (tmp_path / "out" / "num_jobs").read_text() == "1\n"
+    assert again.scores["graph"].tolist() == [-2.5, -3.5, -2.25, -2.125]
+    target = f"kaldi:{tmp_path / 'out.gz'}?words={tmp_path / 'words.txt'}&graph=ngram"
+    write_lattices(target, [lattice])
+    assert next(read_lattices(target)).scores["graph"].tolist() == [-2.0] * 4
+    with pytest.raises(FormatError, match="utterance 'utt-a': no score 'x' for the graph cost; it has: graph, am"):
+        write_lattices(f"{target},x", [lattice])
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    lattice = next(read_lattices(write(tmp_path)))
+    out = tmp_path / "out.ark"
+    with pytest.raises(FormatError, match="utterance 'utt-a': word 'A' needs a number"):
+        write_lattices(f"kaldi:{out}", [lattice])
+    (tmp_path / "words.txt").write_text("<eps> 0\nA 1\n")
+    with pytest.raises(FormatError, match=r"utterance 'utt-a': word 'B' is not in .*words.txt"):
+        write_lattices(f"kaldi:{out}?words={tmp_path / 'words.txt'}", [lattice])
+    lattice.scores["am"][0] = -np.inf
+    with pytest.raises(FormatError, match="not finite"):
+        write_lattices(f"kaldi:{out}", [lattice])
+    with pytest.raises(FormatError, match="no lattice to write"):
+        write_lattices(f"kaldi:{out}", [])
+    with pytest.raises(UsageError, match="text=maybe"):
+        write_lattices(f"kaldi:{out}?text=maybe", [lattice])
+    assert not out.exists()
+
+
+def test_a_text_cut_into_words_keeps_alignments(tmp_path: Path) -> None:
+    lattice = next(read_lattices(write(tmp_path)))
+    lattice.symbols[1] = "A-D"
+    split = normalize_words(lattice, TextNormalizer(split="-"))
+    assert split.alignments is not None and split.num_arcs == 5
+    assert sorted(split.alignments.string(arc) for arc in range(5)) == [(), (5,), (6, 6), (7, 7, 8), (7, 9, 9)]

@@ -10,6 +10,11 @@ COMMANDS: dict[str, str] = {
     "info": "sizes, densities and durations; oracle word error rate",
     "best-path": "the best path under Kaldi's LM weight and word penalty, and its error rate",
     "nbest": "the exact N best word sequences",
+    "convert": "from one format to another",
+    "oracle": "the paths with the fewest errors, and their error rate",
+    "posteriors": "posteriors of words with their times",
+    "mbr": "minimum Bayes risk: words with confidences (CTM), confusion networks",
+    "draw": "one small lattice as source for graphviz",
 }
 
 

@@ -1,0 +1,39 @@
+"""`rescore lattice convert`."""
+
+from __future__ import annotations
+
+import click
+
+from rescore.cli.lattice.source import source_options
+
+
+@click.command()
+@source_options
+@click.argument("target", metavar="DST")
+@click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
+@click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words.")
+@click.option("--split", default="", metavar="CHARS", help="Split words at these characters.")
+def command(
+    source: str, words: str | None, on_error: str, target: str, case: str | None, delete: str, split: str
+) -> None:
+    """Write lattices in another format, or Kaldi archives as text, binary, one file, packed or not.
+
+    --words serves SRC and DST where they hold numbers of words.  Kaldi to Kaldi keeps every byte of a binary record.
+
+    \b
+    Example: rescore lattice convert kaldi:exp/tri1/decode slf:exp/tri1/slf --words words.txt
+    Example: rescore lattice convert kaldi:lat.1.gz kaldi:lat.txt?text=yes
+    """
+    from rescore.cli.lattice.source import policy, report_skipped
+    from rescore.convert import copy_or_normalize, report
+    from rescore.errors import UsageError
+    from rescore.formats import has_option, with_option
+    from rescore.text import TextNormalizer
+
+    takers = [spec for spec in (source, target) if has_option(spec, "words")]
+    if words is not None and not takers:
+        raise UsageError(f"--words is for formats that hold numbers of words; neither {source} nor {target} does")
+    source, target = (with_option(spec, "words", words if spec in takers else None) for spec in (source, target))
+    on_bad = policy(on_error)
+    report(copy_or_normalize(source, target, TextNormalizer(case, delete, split), on_bad), target)
+    report_skipped(on_bad)
