@@ -1,0 +1,81 @@
+"""Options of the commands on lattices beyond those of `source`: text normalisation and scales."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rescore.cli.lattice.source import source_options
+
+if TYPE_CHECKING:
+    from rescore.types import Lattice
+
+
+def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments of `normalized_lattices`."""
+    for option in (
+        click.option("--split", default="", metavar="CHARS", help="Split words at these characters."),
+        click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words."),
+        click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words."),
+    ):
+        command = option(command)
+    return source_options(command)
+
+
+def scaled_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments of `scaled_lattices`."""
+    for option in (
+        click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights of rescore tune."),
+        click.option(
+            "--scale",
+            "scales",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Scale of a score; may be repeated. Default: am=1, and 10 for lm or graph.",
+        ),
+    ):
+        command = option(command)
+    return text_options(command)
+
+
+posterior_scale = click.option(
+    "--posterior-scale",
+    "factor",
+    type=click.FloatRange(min=0, min_open=True),
+    default=0.1,
+    show_default=True,
+    help="The probability of a path is in proportion to the exponential of this times its total.",
+)
+
+
+def normalized_lattices(
+    source: str, words: str | None, on_error: str, case: str | None, delete: str, split: str
+) -> Iterator[Lattice]:
+    """The lattices of `source` with normalised words."""
+    from rescore.cli.lattice.source import policy, read
+    from rescore.lattice import normalize_words
+    from rescore.text import TextNormalizer
+
+    normalizer = TextNormalizer(case, delete, split)
+    for lattice in read(source, words, policy(on_error)):
+        yield lattice if normalizer.is_identity else normalize_words(lattice, normalizer)
+
+
+def scaled_lattices(
+    scales: tuple[str, ...], weights_file: Path | None, factor: float = 1.0, **source: Any
+) -> Iterator[tuple[Lattice, dict[str, float]]]:
+    """Each lattice with the scales of its scores times `factor`; `source`: arguments of `normalized_lattices`."""
+    from rescore.combine import load_weights, parse_scales
+    from rescore.errors import UsageError
+    from rescore.lattice_source import LatticeToNbest
+
+    if weights_file and scales:
+        raise UsageError("give either --weights FILE or --scale NAME=VALUE (one or more), not both")
+    given = load_weights(weights_file).scales if weights_file else parse_scales(scales)
+    defaults = LatticeToNbest(scales=given)
+    for lattice in normalized_lattices(**source):
+        used = given if weights_file else defaults.all_scales(lattice)
+        yield lattice, {name: factor * scale for name, scale in used.items()}

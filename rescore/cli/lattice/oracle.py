@@ -1,0 +1,40 @@
+"""`rescore lattice oracle`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rescore.cli.lattice.options import text_options
+
+
+@click.command()
+@text_options
+@click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the words of the best paths here, Kaldi text.")
+def command(ref: Path, out: Path | None, **source: Any) -> None:
+    """The path of each lattice with the fewest errors, exactly, and the error rate of these paths.
+
+    Only utterances with a lattice and a reference are counted; how many have not is said.
+
+    \b
+    Example: rescore lattice oracle kaldi:exp/tri1/decode --words words.txt --ref text --out oracle.txt
+    """
+    from rescore.cli.lattice.options import normalized_lattices
+    from rescore.files import read_kaldi_text, write_kaldi_text
+    from rescore.lattice_best import present_errors
+    from rescore.lattice_oracle import oracle
+    from rescore.wer import kaldi_lines
+
+    refs = read_kaldi_text(ref)
+    hyps = {
+        lattice.utt_id: oracle(lattice, refs[lattice.utt_id]).hyp.words if lattice.utt_id in refs else ()
+        for lattice in normalized_lattices(**source)
+    }
+    counts, _ = present_errors(refs, hyps)
+    for line in kaldi_lines(counts):
+        click.echo(line)
+    if out:
+        write_kaldi_text(out, {utt_id: hyp for utt_id, hyp in hyps.items() if utt_id in refs})

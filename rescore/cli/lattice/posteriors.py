@@ -1,0 +1,38 @@
+"""`rescore lattice posteriors`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rescore.cli.lattice.options import posterior_scale, scaled_options
+
+
+@click.command()
+@scaled_options
+@posterior_scale
+@click.option("--threshold", default=0.01, show_default=True, help="Leave out words less probable than this.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write here instead of printing.")
+def command(threshold: float, out: Path | None, **given: Any) -> None:
+    """Words with their times and posteriors: `utterance begin duration posterior word`, as Kaldi's lattice-arc-post.
+
+    Posteriors of arcs with the same word, begin and end are added.
+
+    \b
+    Example: rescore lattice posteriors lattices/ --scale am=1 --scale lm=12 --posterior-scale 0.08
+    """
+    from rescore.cli.lattice.options import scaled_lattices
+    from rescore.files import atomic_text
+    from rescore.lattice_posteriors import posterior_lines
+
+    found = (
+        line for lattice, scales in scaled_lattices(**given) for line in posterior_lines(lattice, scales, threshold)
+    )
+    if out:
+        with atomic_text(out) as stream:
+            stream.writelines(line + "\n" for line in found)
+    else:
+        for line in found:
+            click.echo(line)
