@@ -2,8 +2,8 @@
 # Penn Treebank: the rows of the TransfoRNN paper's Tables 1, 3 and 4, the Bayesian Transformer, the lookup dictionary.
 #
 # Usage: run.sh [--stage N] [--stop-stage M]
-# On a GPU:  device=cuda dim=512 depths="8 2 4 16" rnn_depths="2 4 8" epochs=40 more_steps=2000 \
-#             uncertain="embedding attention feedforward" run.sh
+# On a GPU:  device=cuda dim=512 depths="8 2 4 16" rnn_depths="2 4 8" without_positions=2 epochs=40 \
+#             more_steps=2000 uncertain="embedding attention feedforward" run.sh
 set -eou pipefail
 
 cd "$(dirname "$0")"
@@ -18,8 +18,9 @@ device=${device:-cpu}
 dim=${dim:-256}
 depths=${depths:-4}                     # Transformer layers of the Transformer rows
 rnn_depths=${rnn_depths:-2}             # Transformer layers of the TransfoRNN rows
-epochs=${epochs:-3}                     # of every row
-more_steps=${more_steps:-230}           # of the Bayesian, the lookup and a plain Transformer, from the first Transformer on
+without_positions=${without_positions:-}  # TransfoRNN rows without positions: their Transformer layers
+epochs=${epochs:-2}                     # of every row
+more_steps=${more_steps:-150}           # of the Bayesian, the lookup and a plain Transformer, from the first Transformer on
 uncertain=${uncertain:-feedforward}     # parts of the Bayesian Transformers: embedding attention feedforward
 seed=${seed:-1}
 steps_per_epoch=455                     # 930,000 tokens in batches of 32 windows of 64
@@ -69,7 +70,7 @@ if in_stage 1; then
     lm "transformer_$n" transformer "$steps" "${new[@]}" --set "layers=$n" --set activation=gelu
   done
   lm lstm lstm "$steps" "${new[@]}"
-  for n in $rnn_depths; do
+  for n in $without_positions; do
     lm "transfornn_${n}_nopos" transfornn "$steps" "${new[@]}" --set "layers=$n" --set positions=false
   done
 fi
