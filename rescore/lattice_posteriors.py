@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -111,6 +112,35 @@ def prune_density(lattice: Lattice, scales: Mapping[str, float], density: float,
         return lattice
     next_best = -np.partition(-through, most)[most]
     return _keep(lattice, totals, through > next_best + _rounding(next_best))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far lattices are pruned, one after the other; None for no limit.
+
+    Attributes:
+      beam: as for `prune_beam`.
+      posterior: threshold of `prune_posterior`, where the scales count times `posterior_scale`.
+      per_second, per_word: densities, as for `prune_density`.
+    """
+
+    beam: float | None = None
+    posterior: float | None = None
+    posterior_scale: float = 1.0
+    per_second: float | None = None
+    per_word: float | None = None
+
+    def apply(self, lattice: Lattice, scales: Mapping[str, float]) -> Lattice:
+        """The pruned lattice; raises what the functions named raise."""
+        if self.beam is not None:
+            lattice = prune_beam(lattice, scales, self.beam)
+        if self.posterior is not None:
+            sharpened = {name: self.posterior_scale * scale for name, scale in scales.items()}
+            lattice = prune_posterior(lattice, sharpened, self.posterior)
+        for density, unit in ((self.per_second, "second"), (self.per_word, "word")):
+            if density is not None:
+                lattice = prune_density(lattice, scales, density, unit)
+        return lattice
 
 
 def _rounding(score: float) -> float:

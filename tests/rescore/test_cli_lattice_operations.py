@@ -1,4 +1,4 @@
-"""`rescore lattice oracle | posteriors | mbr | draw` from end to end."""
+"""`rescore lattice prune | oracle | posteriors | mbr | draw` from end to end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from rescore.cli.main import cli
 from rescore.errors import ScoreError, UsageError
+from rescore.formats import read_lattices
 from tests.rescore.test_slf import HTK_NODES
 
 Run = Callable[..., str]
@@ -36,6 +37,45 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / "lat" / f"{utt_id}.slf").write_text(HTK_NODES)
     (tmp_path / "ref").write_text("u1 A CAT\nu2 A DOG SAT\nu3 THE\n")
     return tmp_path
+
+
+KALDI = """utt-a
+0 1 2 1,10,4_4
+0 1 3 4,9,5_5
+0 1 4 1,20,6_6
+1 1,0,
+
+"""  # B (graph cost 1, acoustic 10), C (4, 9), D (1, 20)
+
+
+@pytest.fixture
+def kaldi(tmp_path: Path) -> tuple[str, str]:
+    (tmp_path / "lat.1").write_text(KALDI)
+    (tmp_path / "words.txt").write_text("<eps> 0\nA 1\nB 2\nC 3\nD 4\n")
+    return f"kaldi:{tmp_path / 'lat.1'}", f"kaldi:{tmp_path / 'out.txt'}?text=yes"
+
+
+@pytest.mark.parametrize(
+    ("limit", "left"),
+    [
+        (("--beam", 10), "BD"),  # totals with graph=10: -30 (its final cost too), -59, -40
+        (("--beam", 10, "--scale", "graph=1"), "BCD"),
+        (("--posterior", 0.2, "--scale", "graph=1"), "BC"),  # 0.46, 0.37, 0.17 at 0.1
+        (("--arcs-per-word", 3), "BD"),  # and the arc of the final cost
+        (("--beam", 20, "--arcs-per-second", 67), "B"),  # a path is as long as its string, 0.02 s
+    ],
+)
+def test_prune(run: Run, kaldi: tuple[str, str], tmp_path: Path, limit: tuple[object, ...], left: str) -> None:
+    source, target = kaldi
+    run("prune", source, target, "--words", tmp_path / "words.txt", *limit)
+    (lattice,) = read_lattices(f"kaldi:{tmp_path / 'out.txt'}?words={tmp_path / 'words.txt'}")
+    assert [lattice.symbols[label] for label in lattice.labels if label] == list(left)
+    assert "4_4" in (tmp_path / "out.txt").read_text()
+
+
+def test_prune_needs_a_limit(run: Run, kaldi: tuple[str, str]) -> None:
+    with pytest.raises(UsageError, match="give a limit: --beam, --posterior, --arcs-per-second or --arcs-per-word"):
+        run("prune", *kaldi)
 
 
 def test_oracle(run: Run, folder: Path) -> None:
@@ -108,6 +148,6 @@ def test_scales_that_contradict(run: Run, folder: Path) -> None:
         run("posteriors", folder / "lat", "--weights", folder / "w.json")
 
 
-@pytest.mark.parametrize("name", ["oracle", "posteriors", "mbr", "draw"])
+@pytest.mark.parametrize("name", ["prune", "oracle", "posteriors", "mbr", "draw"])
 def test_help_has_an_example(run: Run, name: str) -> None:
     assert f"Example: rescore lattice {name}" in run(name, "-h")

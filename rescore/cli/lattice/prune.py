@@ -1,0 +1,64 @@
+"""`rescore lattice prune`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rescore.cli.lattice.options import posterior_scale, scaled_options
+
+if TYPE_CHECKING:
+    from rescore.types import Lattice
+
+
+@click.command()
+@scaled_options
+@click.argument("target", metavar="DST")
+@click.option("--beam", type=click.FloatRange(min=0), help="Cut arcs whose best path is this much below the best one.")
+@click.option("--posterior", type=click.FloatRange(0, 1), help="Cut arcs less probable than this.")
+@posterior_scale
+@click.option("--arcs-per-second", type=click.FloatRange(min=0), help="Keep the best arcs, at most so many a second.")
+@click.option("--arcs-per-word", type=click.FloatRange(min=0), help="The same, for each word of the best path.")
+def command(
+    target: str,
+    beam: float | None,
+    posterior: float | None,
+    factor: float,
+    arcs_per_second: float | None,
+    arcs_per_word: float | None,
+    **given: Any,
+) -> None:
+    """Write smaller lattices: without arcs that are unlikely by their best path or by their posterior.
+
+    Of several limits one after the other is applied.  The best path always stays.
+
+    \b
+    Example: rescore lattice prune kaldi:exp/tri1/decode kaldi:small/lat.1.gz --words words.txt --beam 80
+    Example: rescore lattice prune kaldi:exp/tri1/decode kaldi:small/lat.1.gz --scale graph=12 --arcs-per-second 300
+    """
+    from rescore.cli.lattice.options import scaled_lattices
+    from rescore.console import remark
+    from rescore.errors import UsageError
+    from rescore.formats import has_option, with_option, write_lattices
+    from rescore.lattice_posteriors import Limits
+
+    if beam is posterior is arcs_per_second is arcs_per_word is None:
+        raise UsageError("give a limit: --beam, --posterior, --arcs-per-second or --arcs-per-word")
+    limits = Limits(beam, posterior, factor, arcs_per_second, arcs_per_word)
+    if has_option(target, "words"):
+        target = with_option(target, "words", given["words"])
+        if not has_option(given["source"], "words"):
+            given["words"] = None  # meant for the target alone
+    kept = pruned = 0
+
+    def small() -> Iterator[Lattice]:
+        nonlocal kept, pruned
+        for lattice, scales in scaled_lattices(**given):
+            result = limits.apply(lattice, scales)
+            kept, pruned = kept + result.num_arcs, pruned + lattice.num_arcs - result.num_arcs
+            yield result
+
+    count = write_lattices(target, small())
+    remark(f"{count} lattices written to {target}: {kept} arcs kept, {pruned} pruned")
