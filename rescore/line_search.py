@@ -56,6 +56,18 @@ class PaddedLists:
         best = totals.argmax(axis=1)
         return self.errors[np.arange(len(best)), best]
 
+    @property
+    def size(self) -> int:
+        """Hypotheses of all lists, filled ones too."""
+        return self.errors.size
+
+    def __len__(self) -> int:
+        return len(self.errors)
+
+    def steps(self, base: np.ndarray, slope: np.ndarray, low: float, high: float) -> Steps:
+        """Errors of the chosen hypotheses between `low` and `high`, by `error_steps`."""
+        return error_steps(base, slope, self.errors, low, high)
+
     def count(self, scales: np.ndarray) -> int:
         """Errors of all chosen hypotheses."""
         return int(self.chosen_errors(self.totals(scales)).sum())
@@ -121,7 +133,7 @@ def error_steps(base: np.ndarray, slope: np.ndarray, errors: np.ndarray, low: fl
         start += block_start
         places.extend(block_places)
         changes.extend(block_changes)
-    return _merge(start, np.concatenate([[], *places]), np.concatenate([[], *changes]), low, high)
+    return merge_steps(start, np.concatenate([[], *places]), np.concatenate([[], *changes]), low, high)
 
 
 def _envelopes(
@@ -159,7 +171,7 @@ def _envelopes(
     return start, places, changes
 
 
-def _merge(start: int, places: np.ndarray, changes: np.ndarray, low: float, high: float) -> Steps:
+def merge_steps(start: int, places: np.ndarray, changes: np.ndarray, low: float, high: float) -> Steps:
     """Sorts the steps of all lists into one sequence; drops pieces of no width and joins those of equal errors."""
     order = np.argsort(places, kind="stable")
     edges = np.concatenate([[low], np.clip(places[order], low, high), [high]])

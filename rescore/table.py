@@ -44,6 +44,11 @@ class ScoreTable:
         means = np.add.reduceat(self.matrix, self.offsets[:-1], axis=0) / lengths[:, None]
         return np.sqrt(((self.matrix - np.repeat(means, lengths, axis=0)) ** 2).mean(axis=0))
 
+    def varies(self) -> np.ndarray:
+        """Whether a column has different values within some list, bool `(columns,)`."""
+        different: np.ndarray = self.spread() > 1e-12 * np.maximum(1.0, np.abs(self.matrix).max(axis=0))
+        return different
+
     def oracle_errors(self) -> int:
         """Errors if the best hypothesis of every list were chosen."""
         return int(np.minimum.reduceat(self.errors, self.offsets[:-1]).sum())

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +17,16 @@ from rescore.combine import SCORES_FILE, WORDS_COLUMN, read_scores
 from rescore.console import progress, remark
 from rescore.errors import UsageError, WeightsError
 from rescore.files import read_kaldi_text
-from rescore.line_search import PaddedLists, Steps, error_steps
+from rescore.line_search import PaddedLists, Steps
 from rescore.table import ScoreTable, build_table
 from rescore.types import Weights
+
+if TYPE_CHECKING:
+    from rescore.lattice_line_search import LatticeTable
+    from rescore.types import Lattice
+
+    Table = ScoreTable | LatticeTable
+    Searched = PaddedLists | LatticeTable
 
 LIMIT = 50.0  # largest scale searched, where a column's spread within lists counts as the fixed columns' spread
 GRID_LEVELS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0)  # starting points of LM scales, in the same unit
@@ -34,9 +41,9 @@ FOLD_RESTARTS = 3
 
 @dataclass
 class Problem:
-    """A search: lists, which columns move, their units and limits (all arrays `(columns,)`)."""
+    """A search: lists or lattices, which columns move, their units and limits (all arrays `(columns,)`)."""
 
-    lists: PaddedLists
+    lists: Searched
     free: np.ndarray  # indices of the columns that move
     start: np.ndarray  # the fixed scales; 0 for the others
     unit: np.ndarray  # scale of a column that makes its spread equal to that of the fixed columns
@@ -46,10 +53,10 @@ class Problem:
 
 @dataclass
 class Place:
-    """A point of the search: scales `(columns,)`, totals `(utterances, hyps)`, and the errors of the 1-best."""
+    """A point of the search: scales `(columns,)`, totals as `Problem.lists` has them, and the errors of the 1-best."""
 
     scales: np.ndarray
-    totals: np.ndarray
+    totals: Any
     errors: int
 
 
@@ -74,13 +81,37 @@ def tune_folder(
     return weights
 
 
+def tune_lattices(
+    lattices: Iterable[Lattice],
+    ref: Path,
+    fixed: Mapping[str, float],
+    seed: int,
+    restarts: int,
+    folds: int,
+    command: str,
+) -> Weights:
+    """As `tune_folder`, for lattices, which are all held in memory: exact line searches over all their paths.
+
+    Raises:
+      ReferenceError, ScoreError: bad input (see `rescore.lattice_line_search.lattice_table`).
+      UsageError, WeightsError: `fixed` or the numbers do not fit.
+    """
+    from rescore.lattice_line_search import lattice_table
+
+    table = lattice_table(lattices, read_kaldi_text(ref))
+    weights = tune_table(table, fixed, seed=seed, restarts=restarts, folds=folds)
+    data = {"lattices": len(table), "arcs": table.size, "ref": file_identity(ref), "words": table.total_words}
+    weights.info = {"data": data, **weights.info, "command": command}
+    return weights
+
+
 def file_identity(path: Path) -> dict[str, str]:
     """Name without folders and sha256 of a file."""
     return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 
 def tune_table(
-    table: ScoreTable, fixed: Mapping[str, float] | None = None, seed: int = 0, restarts: int = 10, folds: int = 5
+    table: Table, fixed: Mapping[str, float] | None = None, seed: int = 0, restarts: int = 10, folds: int = 5
 ) -> Weights:
     """Finds the scales that give the fewest errors on `table`.
 
@@ -139,19 +170,22 @@ def choose_fixed(names: list[str], fixed: Mapping[str, float]) -> dict[str, floa
     return {**fixed, "am" if "am" in free else free[0]: 1.0}
 
 
-def make_problem(table: ScoreTable, fixed: Mapping[str, float]) -> Problem:
+def make_problem(table: Table, fixed: Mapping[str, float]) -> Problem:
     """Units and limits of the search.  Columns that are constant within every list do not move."""
     spread = table.spread()
     start = np.array([fixed.get(name, 0.0) for name in table.names])
     reference = math.sqrt(float(((start * spread) ** 2).sum())) or 1.0
-    varies = spread > 1e-12 * np.maximum(1.0, np.abs(table.matrix).max(axis=0))
+    varies = table.varies()
     free = np.array([k for k, name in enumerate(table.names) if name not in fixed and varies[k]], dtype=np.int64)
     unit = np.zeros(len(start))
     unit[free] = reference / spread[free]
     signed = np.array([name == WORDS_COLUMN for name in table.names])
-    return Problem(
-        PaddedLists.from_table(table), free, start, unit, low=np.where(signed, -LIMIT * unit, 0.0), high=LIMIT * unit
-    )
+    return Problem(searched(table), free, start, unit, low=np.where(signed, -LIMIT * unit, 0.0), high=LIMIT * unit)
+
+
+def searched(table: Table) -> Searched:
+    """The table in the form that is searched."""
+    return PaddedLists.from_table(table) if isinstance(table, ScoreTable) else table
 
 
 def search(problem: Problem, rng: np.random.Generator, restarts: int, show: bool = False) -> Place:
@@ -174,8 +208,8 @@ def search(problem: Problem, rng: np.random.Generator, restarts: int, show: bool
 
 def sample(problem: Problem, rng: np.random.Generator) -> Problem:
     """The problem with as many random utterances as hold `SAMPLE` hypotheses; the problem itself if it has no more."""
-    utterances, hyps = problem.lists.errors.shape
-    count = max(1, SAMPLE // hyps)
+    utterances = len(problem.lists)
+    count = max(1, SAMPLE * utterances // problem.lists.size)
     if count >= utterances:
         return problem
     picked = np.sort(rng.choice(utterances, size=count, replace=False))
@@ -184,7 +218,7 @@ def sample(problem: Problem, rng: np.random.Generator) -> Problem:
 
 def place_at(problem: Problem, scales: np.ndarray) -> Place:
     """Counts the errors at some scales."""
-    totals = problem.lists.totals(scales)
+    totals: Any = problem.lists.totals(scales)
     return Place(scales, totals, int(problem.lists.chosen_errors(totals).sum()))
 
 
@@ -192,7 +226,7 @@ def starting_points(problem: Problem, rng: np.random.Generator, restarts: int) -
     """The fixed scales alone, the best half from a coarse grid, and random points."""
     free = len(problem.free)
     signed = problem.low[problem.free] < 0
-    size = problem.lists.scores.size
+    size = problem.lists.size * len(problem.start)
     limit = max(restarts, min(GRID_POINTS, GRID_WORK // size))
     levels = [GRID_SIGNED if negative else GRID_LEVELS for negative in signed]
     if math.prod(map(len, levels)) <= limit:
@@ -237,7 +271,8 @@ def steps_along(problem: Problem, place: Place, along: np.ndarray) -> Steps:
     low, high = min(0.0, float(ends.min(axis=0).max())), max(0.0, float(ends.max(axis=0).min()))
     if low == high:
         return Steps(np.array([low, high]), np.array([place.errors]))
-    return error_steps(place.totals, problem.lists.totals(along), problem.lists.errors, low, high)
+    totals: Any = problem.lists.totals(along)
+    return problem.lists.steps(place.totals, totals, low, high)
 
 
 def move(problem: Problem, place: Place, along: np.ndarray, step: float) -> Place:
@@ -280,7 +315,7 @@ def flatness(problem: Problem, place: Place) -> float:
     return float(np.mean(widths))
 
 
-def rounded(lists: PaddedLists, place: Place) -> np.ndarray:
+def rounded(lists: Searched, place: Place) -> np.ndarray:
     """The scales with as few digits (three at least) as leave the errors as they are."""
     for digits in (3, 4, 6, 9):
         short = np.array([float(f"{scale:.{digits}g}") for scale in place.scales])
@@ -302,9 +337,7 @@ def flat_regions(problem: Problem, found: Place, names: list[str], words: int) -
     return regions
 
 
-def cross_validation(
-    table: ScoreTable, fixed: Mapping[str, float], seed: int, restarts: int, folds: int
-) -> dict[str, Any]:
+def cross_validation(table: Table, fixed: Mapping[str, float], seed: int, restarts: int, folds: int) -> dict[str, Any]:
     """WER where each utterance is combined with scales tuned on the other folds' utterances."""
     utterances = len(table.utt_ids)
     folds = min(folds, utterances)
@@ -316,7 +349,7 @@ def cross_validation(
         others = np.sort(np.concatenate([part for i, part in enumerate(parts) if i != fold]))
         problem = make_problem(table.select(others), fixed)
         found = search(problem, np.random.default_rng([seed, fold]), restarts)
-        errors += PaddedLists.from_table(table.select(held_out)).count(found.scales)
+        errors += searched(table.select(held_out)).count(found.scales)
     how = (
         f"utterances shuffled with seed {seed} into {folds} folds; each fold combined with scales tuned on the other "
         f"{folds - 1} by the same search with {restarts} restarts; errors of all folds summed"

@@ -8,30 +8,54 @@ import click
 
 
 @click.command()
-@click.option("--scores", required=True, type=click.Path(path_type=Path), help="Folder with scores.jsonl.gz of dev.")
+@click.option("--scores", type=click.Path(path_type=Path), help="Folder with scores.jsonl.gz of dev.")
+@click.option("--lattices", metavar="[FORMAT:]PATH", help="Lattices of dev instead: searches over all their paths.")
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References of dev, Kaldi text.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Weights file to write, JSON.")
 @click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Hold a scale; may be repeated.")
 @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
 @click.option("--restarts", default=10, show_default=True, help="Starting points.")
 @click.option("--folds", default=5, show_default=True, help="Folds of the cross-validation; 0 for none.")
-def command(scores: Path, ref: Path, out: Path, fixed: tuple[str, ...], seed: int, restarts: int, folds: int) -> None:
+def command(
+    scores: Path | None,
+    lattices: str | None,
+    ref: Path,
+    out: Path,
+    fixed: tuple[str, ...],
+    seed: int,
+    restarts: int,
+    folds: int,
+) -> None:
     """Find the scales of all scores, and of the number of words, that minimise WER on a development set.
 
     Exact line searches (Och 2003) from several starting points; of equally good scales, those in the widest flat
     region.  Scales of scores stay at 0 or above, that of `words` may be negative.  Tune on dev, never on test.
 
+    With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008), whose words must be
+    those of the references already (rescore lattice convert --case ...); pruned lattices take less time.
+
     \b
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json
+    Example: rescore tune --lattices kaldi:exp/dev?words=words.txt --ref data/dev/text --out exp/weights.json
     """
     from rescore.combine import parse_scales, save_weights
-    from rescore.tune import summary, tune_folder
+    from rescore.console import progress
+    from rescore.errors import UsageError
+    from rescore.formats import parse_spec, read_lattices
+    from rescore.tune import summary, tune_folder, tune_lattices
 
+    if bool(scores) == bool(lattices):
+        raise UsageError("give either --scores DIR or --lattices [FORMAT:]PATH")
     repeat = [f"--fix {scale}" for scale in fixed] + [f"--seed {seed} --restarts {restarts} --folds {folds}"]
-    names = f"--scores {scores.name} --ref {ref.name} --out {out.name}"
-    weights = tune_folder(
-        scores, ref, parse_scales(fixed), seed, restarts, folds, f"rescore tune {names} {' '.join(repeat)}"
-    )
+    rest = f"--ref {ref.name} --out {out.name} {' '.join(repeat)}"
+    if scores:
+        said = f"rescore tune --scores {scores.name} {rest}"
+        weights = tune_folder(scores, ref, parse_scales(fixed), seed, restarts, folds, said)
+    elif lattices:
+        name, path = parse_spec(lattices)
+        said = f"rescore tune --lattices {name}:{path.name} {rest}"
+        read = progress(read_lattices(lattices), "reading lattices")
+        weights = tune_lattices(read, ref, parse_scales(fixed), seed, restarts, folds, said)
     save_weights(out, weights)
     for line in summary(weights):
         click.echo(line)

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from rescore.cli.main import cli
 from rescore.combine import load_weights
-from rescore.errors import ReferenceError, WeightsError
+from rescore.errors import ReferenceError, UsageError, WeightsError
 from rescore.files import write_kaldi_text
 from rescore.formats import write_nbest
 from rescore.types import Hypothesis, NbestList
@@ -74,3 +74,25 @@ def test_missing_references(dev: Path) -> None:
 
 def test_help_has_an_example() -> None:
     assert "Example: rescore tune" in run("tune", "-h").stdout
+
+
+def test_lattices(dev: Path) -> None:
+    """Acoustics prefer `A X` by 3, the LM `A B` by 1: an LM scale above 3 makes no error."""
+    arcs = "0 1 A a=-1 l=0\n1 2 B a=-4 l=-8\n1 2 X a=-1 l=-9\n2 3 !NULL a=0 l=0".splitlines()
+    links = [f"J={n} S={s} E={e} W={w} {a} {m}" for n, (s, e, w, a, m) in enumerate(map(str.split, arcs))]
+    text = "\n".join(["VERSION=1.0", "N=4 L=4", *(f"I={n}" for n in range(4)), *links]) + "\n"
+    (dev / "lat").mkdir()
+    for i in range(6):
+        (dev / "lat" / f"u{i}.slf").write_text(text)
+    out = dev / "w.json"
+    result = run("tune", "--lattices", dev / "lat", "--ref", dev / "ref", "--out", out, "--folds", 3)
+    weights = load_weights(out)
+    assert weights.scales["am"] == 1.0 and weights.scales["lm"] > 3.0 and weights.scales["words"] == 0.0
+    assert (weights.info["errors"], weights.info["oracle_wer"], weights.info["cv_wer"]) == (0, 0.0, 0.0)
+    assert weights.info["command"].startswith("rescore tune --lattices slf:lat --ref ref --out w.json --seed 0")
+    assert weights.info["flat_region"]["lm"]["same"][0] == pytest.approx(3.0)
+    assert "dev WER 0.00 % (0 errors), oracle 0.00 %" in result.stdout
+    with pytest.raises(UsageError, match="give either --scores DIR or --lattices"):
+        run("tune", "--ref", dev / "ref", "--out", out)
+    with pytest.raises(UsageError, match="give either --scores DIR or --lattices"):
+        run("tune", "--scores", dev / "dev", "--lattices", dev / "lat", "--ref", dev / "ref", "--out", out)
