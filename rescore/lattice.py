@@ -224,10 +224,10 @@ def normalize_words(lattice: Lattice, normalizer: TextNormalizer) -> Lattice:
     lengths = np.array([max(1, len(chain)) for chain in pieces])
     if (lengths == 1).all():
         return replace(lattice, labels=first[lattice.labels], symbols=symbols)
-    return _split_arcs(lattice, first, lengths, pieces, symbols)
+    return split_arcs(lattice, first, lengths, pieces, symbols)
 
 
-def _split_arcs(
+def split_arcs(
     lattice: Lattice, first: np.ndarray, lengths: np.ndarray, pieces: list[list[int]], symbols: list[str]
 ) -> Lattice:
     """Replaces arcs by chains; `pieces[label]` are the new labels of an old one."""

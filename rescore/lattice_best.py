@@ -12,7 +12,7 @@ from rescore.wer import ErrorCounts, corpus_errors
 
 ACOUSTIC = "am"
 # What takes part in the search beside acoustics: Kaldi's graph cost, or the parts of it in other formats.
-GRAPH = ("graph", "lm", "pron")
+GRAPH = ("graph", "lm", "pron", "score")
 
 
 def kaldi_scales(lattice: Lattice, lmwt: float, wip: float) -> dict[str, float]:

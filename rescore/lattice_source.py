@@ -55,7 +55,7 @@ class LatticeToNbest:
 
     def all_scales(self, lattice: Lattice) -> dict[str, float]:
         """The scales given, and the defaults of those that are not."""
-        scales = {"am": 1.0} if "am" in lattice.scores else {}
+        scales: dict[str, float] = {name: 1.0 for name in ("am", "score") if name in lattice.scores}
         if self.lm is not None:
             scales[NGRAM] = DEFAULT_LM_SCALE
         else:

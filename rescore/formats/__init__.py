@@ -101,7 +101,7 @@ _TABLE = (
         name="slf",
         kind="lattice",
         module="rescore.formats.slf",
-        description="HTK lattices, a file or a folder of them",
+        description="HTK lattices, a file or a folder of them; written: a folder of UTT.slf.gz",
         suffixes=(".slf", ".lat"),
         contents=("*.slf", "*.slf.gz", "*.lat", "*.lat.gz"),
     ),
@@ -116,6 +116,25 @@ _TABLE = (
         contents=("lat.[0-9]*",),
         options=("words", "frame_shift", "text", "graph"),
         alias="kaldi",
+    ),
+    Format(
+        name="openfst",
+        kind="lattice",
+        module="rescore.formats.openfst",
+        description="OpenFst's text, a line with the utterance id, arcs 'src dst word cost', a blank line; "
+        "?words=words.txt if words are numbers; written: &score=NAME",
+        suffixes=(".fst.txt",),
+        options=("words", "score"),
+    ),
+    Format(
+        name="k2",
+        kind="lattice",
+        module="rescore.formats.k2_files",
+        description="torch.save(fsa.as_dict()) of a k2 Fsa or FsaVec, a file or a folder of *.pt; ?words=words.txt (or "
+        "tokens.txt); &ids=FILE with an utterance id a line if the files have none",
+        suffixes=(".pt",),
+        contents=("*.pt",),
+        options=("words", "ids"),
     ),
 )
 FORMATS: dict[str, Format] = {entry.name: entry for entry in _TABLE}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -46,6 +46,7 @@ class _Slf:
     nodes: list[dict[str, str]] = field(default_factory=list)
     links: list[dict[str, str]] = field(default_factory=list)
     by_sphinx: bool = False
+    names: dict[str, str] = field(default_factory=dict)  # of scores, as a comment of rescore gives them
 
 
 def lattice_files(path: str | Path) -> list[Path]:
@@ -80,6 +81,13 @@ def read_lattices(
             yield read_lattice(file)
         except RescoreError as error:
             on_error(error)
+
+
+def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str, str]) -> int:
+    """Writes a folder of files UTT.slf.gz; see `rescore.formats.slf_write`."""
+    from rescore.formats import slf_write
+
+    return slf_write.write_lattices(path, lattices)
 
 
 def read_lattice(path: str | Path) -> Lattice:
@@ -133,6 +141,8 @@ def _parse(path: Path) -> _Slf:
             slf.links.append(_fields(path, number, line, ("S", "E")))
         elif line.startswith("I="):
             slf.nodes.append(_fields(path, number, line, ()))
+        elif line.startswith("# rescore "):
+            slf.names = dict(item.split("=", 1) for item in line.split()[2:] if "=" in item)  # type: ignore[misc]
         elif line.startswith("#"):
             slf.by_sphinx = slf.by_sphinx or "sphinx" in line.lower()
         elif line.strip():
@@ -229,10 +239,11 @@ def _scores(slf: _Slf, src: np.ndarray) -> dict[str, np.ndarray]:
     to_log = _logarithm(slf)
     scores = {}
     for name in sorted({name for link in slf.links for name in link} & SCORE_NAMES.keys()):
-        scores[SCORE_NAMES[name]] = to_log(_column(slf, name))
-        if not np.isfinite(scores[SCORE_NAMES[name]]).all():
-            link = slf.links[int(np.flatnonzero(~np.isfinite(scores[SCORE_NAMES[name]]))[0])]
+        column = to_log(_column(slf, name))
+        if not np.isfinite(column).all():
+            link = slf.links[int(np.flatnonzero(~np.isfinite(column))[0])]
             raise FormatError(slf.path, f"link J={link['J']} has {name}={link[name]}, expected a finite log score")
+        scores[slf.names.get(name, SCORE_NAMES[name])] = column
     if slf.by_sphinx and slf.links and "p" in slf.links[0]:
         scores["posterior"] = _log_conditionals(slf, _column(slf, "p"), src)
     return scores

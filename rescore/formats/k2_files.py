@@ -1,0 +1,78 @@
+"""Files of k2 lattices as a format of the toolkit (`k2:PATH`); see `rescore.formats.k2` for what is in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from rescore.console import remark
+from rescore.errors import FormatError, RescoreError
+from rescore.files import read_lines
+from rescore.formats.common import OnError, Place, UniqueIds, fail
+from rescore.formats.k2 import UTT_IDS, load, save, to_dict, to_lattices
+from rescore.formats.symbols import table_of
+from rescore.types import Lattice
+
+SUFFIX = ".pt"
+
+
+def lattice_files(path: Path) -> list[Path]:
+    """`path` itself, or the `.pt` files of a folder; numbers in names count as numbers (2.pt before 10.pt)."""
+    if not path.is_dir():
+        return [path]
+    files = [file for file in path.iterdir() if file.suffix == SUFFIX]
+    if not files:
+        raise FormatError(path, "no lattices in this folder, expected files *.pt")
+    return sorted(
+        files, key=lambda file: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]
+    )
+
+
+def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[Lattice]:
+    """All lattices.  Options: `words` (words.txt), `ids` (a file with an utterance id a line).
+
+    Ids are those of the option, else those in the files, else utt000001 and so on.
+    """
+    table = table_of(options.get("words"))
+    unique = UniqueIds()
+    given = [line.split()[0] for _, line in read_lines(options["ids"]) if line.split()] if "ids" in options else None
+    made = 0
+    for file in lattice_files(path):
+        entries = load(file)
+        try:
+            arcs = entries["arcs"]
+            count = 1 if arcs.ndim == 2 else int(arcs[0])
+            if given is not None:
+                if made + count > len(given):
+                    raise RescoreError(f"more lattices than the {len(given)} ids in {options['ids']}")
+                ids = given[made : made + count]
+            elif UTT_IDS in entries:
+                ids = [str(utt_id) for utt_id in entries[UTT_IDS]]
+            else:
+                remark(f"{file}: no utterance ids in it (give ?ids=FILE); they are called utt{made + 1:06d} and so on")
+                ids = [f"utt{made + number:06d}" for number in range(1, count + 1)]
+            for utt_id in ids:
+                unique.add(utt_id, Place(file, utt_id=utt_id))
+            made += count
+            yield from to_lattices(entries, ids, table, file, on_error)
+        except FormatError:
+            raise
+        except RescoreError as error:
+            raise FormatError(file, str(error)) from None
+    if given is not None and made != len(given):
+        raise FormatError(options["ids"], f"{len(given)} ids for {made} lattices")
+
+
+def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str, str]) -> int:
+    """Writes one file with an FsaVec of all lattices, which it holds in memory; option `words`."""
+    table = table_of(options.get("words"))
+    found = list(lattices)
+    try:
+        entries = to_dict(found, table)
+    except KeyError as error:
+        raise FormatError(path, error.args[0]) from None
+    except RescoreError as error:
+        raise FormatError(path, str(error)) from None
+    save(entries, [lattice.utt_id for lattice in found], path)
+    return len(found)

@@ -1,0 +1,184 @@
+"""Lattices in OpenFst's text form (AT&T), as Kaldi's text tables hold them: a line `utt-id`, the arcs, a blank line.
+
+An arc is `src dst word [weight]` or `src dst in out [weight]`, where `out` is the word; a final state is `state
+[weight]`; the first line's state is the start. A weight is a cost, a score `score` when it is negated; or two of them
+with a comma, as Kaldi has them, the scores `graph` and `am`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from rescore.errors import FormatError, RescoreError
+from rescore.files import atomic_text, read_lines
+from rescore.formats.common import SCORE, OnError, Place, UniqueIds, fail
+from rescore.formats.symbols import SymbolTable, table_of
+from rescore.lattice import EPSILON, build_lattice
+from rescore.types import Lattice
+
+EPSILONS = frozenset(("<eps>", "<epsilon>", "-"))  # and 0 where words are numbers
+_KALDI = ("graph", "am")
+
+
+@dataclass
+class _Entry:
+    """The lines of one lattice; `line` is that of its key."""
+
+    utt_id: str
+    line: int
+    rows: list[list[str]] = field(default_factory=list)
+
+
+def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[Lattice]:
+    """All lattices of a file.  Option `words`: words.txt, if words are numbers in the file."""
+    table = table_of(options["words"]) if "words" in options else None
+    unique = UniqueIds()
+    empty = True
+    for entry in _entries(path):
+        empty = False
+        place = Place(path, entry.line, entry.utt_id)
+        unique.add(entry.utt_id, place)
+        try:
+            yield _to_lattice(entry, table)
+        except RescoreError as error:
+            on_error(place.format_error(str(error)))
+    if empty:
+        raise FormatError(path, "empty file, expected a line 'utt-id', arcs, and a blank line")
+
+
+def _entries(path: Path) -> Iterator[_Entry]:
+    entry: _Entry | None = None
+    for number, line in chain(read_lines(path), [(-1, "")]):
+        fields = line.split()
+        if entry is None and fields:
+            if len(fields) != 1:
+                raise FormatError(path, f"found '{line[:60]}', expected an utterance id alone", line=number)
+            entry = _Entry(fields[0], number)
+        elif entry is not None and fields:
+            entry.rows.append(fields)
+        elif entry is not None:
+            yield entry
+            entry = None
+
+
+def _to_lattice(entry: _Entry, table: SymbolTable | None) -> Lattice:
+    rows = entry.rows
+    if not rows:
+        raise RescoreError("an empty lattice: no arcs, no final state")
+    label_at = 3 if any(len(row) == 5 for row in rows) or _unweighted_transducer(rows) else 2
+    arcs = [row for row in rows if len(row) > 2]
+    ends = [row for row in rows if len(row) <= 2]
+    for row in arcs:
+        if len(row) not in (label_at + 1, label_at + 2):
+            raise RescoreError(f"found '{' '.join(row)}', expected {label_at + 1} or {label_at + 2} fields")
+    src = [_state(row[0]) for row in arcs]
+    dst = [_state(row[1]) for row in arcs]
+    final = max(*src, *dst, *(_state(row[0]) for row in ends), 0) + 1
+    weights = [row[label_at + 1] if len(row) > label_at + 1 else "0" for row in arcs]
+    weights += [row[1] if len(row) == 2 else "0" for row in ends]
+    words = [*(row[label_at] for row in arcs), *("<eps>" for _ in ends)]
+    labels, symbols = _labels(words, table)
+    return build_lattice(
+        entry.utt_id,
+        final + 1,
+        np.array([*src, *(_state(row[0]) for row in ends)], dtype=np.int64),
+        np.array([*dst, *(final for _ in ends)], dtype=np.int64),
+        labels,
+        _scores(weights),
+        symbols,
+        _state(rows[0][0]),
+        final,
+    )
+
+
+def _unweighted_transducer(rows: list[list[str]]) -> bool:
+    """Whether four fields are two labels without weights: some fourth field is no number."""
+    return any(len(row) == 4 and not _is_weight(row[3]) for row in rows)
+
+
+def _is_weight(text: str) -> bool:
+    try:
+        return all(float(part) == float(part) for part in text.split(","))
+    except ValueError:
+        return False
+
+
+def _state(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 9:
+        raise RescoreError(f"found '{text[:40]}', expected the number of a state")
+    return int(text)
+
+
+def _labels(words: list[str], table: SymbolTable | None) -> tuple[np.ndarray, list[str]]:
+    if table is not None:
+        for word in words:
+            if word != "<eps>" and not (word.isascii() and word.isdigit() and len(word) < 11):
+                raise RescoreError(f"found '{word}', expected the number of a word; words.txt is not needed for words")
+        ids = np.array([0 if word == "<eps>" else int(word) for word in words], dtype=np.int64)
+        try:
+            return table.compact(ids)
+        except KeyError as error:
+            raise RescoreError(error.args[0]) from None
+    silent = EPSILONS | {"0"} if all(word.isdigit() for word in words if word not in EPSILONS) else EPSILONS
+    numbers = {"": EPSILON}
+    labels = [EPSILON if word in silent else numbers.setdefault(word, len(numbers)) for word in words]
+    return np.array(labels, dtype=np.int32), list(numbers)
+
+
+def _scores(weights: list[str]) -> dict[str, np.ndarray]:
+    bad = next((weight for weight in weights if not _is_weight(weight)), None)
+    pairs = any("," in weight for weight in weights)
+    names = _KALDI if pairs else (SCORE,)
+    parts = [["0"] * len(names) if weight == "0" else weight.split(",") for weight in weights]
+    bad = bad or next((w for w, part in zip(weights, parts, strict=True) if len(part) < len(names)), None)
+    if bad is not None:
+        raise RescoreError(f"weight '{bad[:40]}', expected {'two numbers with a comma' if pairs else 'a number'}")
+    values = np.array([[float(number) for number in part[: len(names)]] for part in parts]).reshape(-1, len(names))
+    if not np.isfinite(values).all():
+        raise RescoreError("a weight is infinite; leave such arcs out")
+    return {name: 0.0 - values[:, column] for column, name in enumerate(names)}
+
+
+def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str, str]) -> int:
+    """Writes acceptors; option `words` writes words as numbers, `score` says which score becomes the weight.
+
+    Without `score`: the only one there is, or `graph,am` where these are all there are.
+    """
+    table = table_of(options["words"]) if "words" in options else None
+    count = 0
+    with atomic_text(path) as stream:
+        for lattice in lattices:
+            place = Place(path, utt_id=lattice.utt_id)
+            names = _names(lattice, options, place)
+            words = [word if label else "<eps>" for label, word in enumerate(lattice.symbols)]
+            if table is not None:
+                try:
+                    words = list(map(str, table.to_ids(np.arange(len(words)), lattice.symbols).tolist()))
+                except KeyError as error:
+                    raise place.format_error(error.args[0]) from None
+            columns = [(0.0 - lattice.scores[name]).tolist() for name in names]
+            weights = [",".join(map(repr, row)) for row in zip(*columns, strict=True)]
+            lines = [lattice.utt_id]
+            ends = zip(lattice.src.tolist(), lattice.dst.tolist(), lattice.labels.tolist(), weights, strict=True)
+            lines.extend(f"{src}\t{dst}\t{words[label]}\t{weight}" for src, dst, label, weight in ends)
+            stream.write("\n".join([*lines, str(lattice.num_states - 1)]) + "\n\n")
+            count += 1
+    return count
+
+
+def _names(lattice: Lattice, options: Mapping[str, str], place: Place) -> tuple[str, ...]:
+    has = ", ".join(lattice.scores) or "none"
+    if "score" in options:
+        if options["score"] not in lattice.scores:
+            raise place.score_error(f"no score '{options['score']}'; there are: {has}")
+        return (options["score"],)
+    if set(lattice.scores) == set(_KALDI):
+        return _KALDI
+    if len(lattice.scores) != 1:
+        raise place.score_error(f"the format holds one score; here are: {has}; say which: PATH?score=NAME")
+    return tuple(lattice.scores)
