@@ -1,4 +1,4 @@
-"""What the lookup dictionary costs in scoring: time of the Lookup LM over that of its Transformer, same lists, in turns.
+"""What the lookup dictionary costs in scoring: time of the Lookup LM over that of its Transformer, in turns.
 
 Example: python benchmarks/lookup.py --dim 512 --layers 6 --slots 5000 --entries 64
 """

@@ -3,9 +3,9 @@
 Y. Feng et al., "Memory augmented lookup dictionary based language modeling for automatic speech recognition", 2022,
 section 3.1: the head are the most frequent words, which make up 95 % of the training text, the tail is the rest.  The
 paper does not say what becomes of words of equal count where head and tail meet; here they stay together, in the head,
-so that the tail has at most 5 %.  Only where the very rarest, those of the lowest count, make up more, they are the tail
-all the same, as bigrams that occur once do in most texts.  Words that do not occur in the training text are in the
-tail, always.  Bigrams likewise.
+so that the tail has at most 5 %.  Only where the very rarest, those of the lowest count, make up more, they are the
+tail all the same, as bigrams that occur once do in most texts.  Words that do not occur in the training text are in
+the tail, always.  Bigrams likewise.
 """
 
 from __future__ import annotations

@@ -1,0 +1,82 @@
+"""`rescore lattice rescore`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rescore.cli.lattice.source import source_options
+
+
+@click.command()
+@source_options
+@click.argument("target", metavar="DST")
+@click.option("--lm", "lms", multiple=True, metavar="[COLUMN=]NAME|DIR", help="A neural LM; may be repeated.")
+@click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM over the whole lattice, exactly; score `ngram`.")
+@click.option("--old-ngram", metavar="FILE|NAME", help="The LM that the lattices were made with; score `old-ngram`.")
+@click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
+@click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score; may be repeated.")
+@click.option(
+    "--context",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="Histories that share so many last words are merged.",
+)
+@click.option("--exact", is_flag=True, help="Merge no histories.")
+@click.option("--beam", type=float, help="Neural LMs: leave out histories that are so much worse than the best.")
+@click.option("--most", type=click.IntRange(min=1), help="Neural LMs: histories of one length a state, at most.")
+@click.option(
+    "--ngram-beam", type=float, help="Before the neural LMs: leave out what is so much worse than the best path."
+)
+@click.option("--in-flight", type=click.IntRange(min=1), default=16, show_default=True, help="Lattices at a time.")
+@click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of the words.")
+@click.option("--delete", default="", help="Characters deleted from words, such as '.'.")
+@click.option("--split", default="", help="Characters at which words are split, such as '-'.")
+@click.option("-n", type=click.IntRange(min=1), help="Write the exact N best of each lattice, not lattices.")
+def command(
+    source: str,
+    words: str | None,
+    on_error: str,
+    target: str,
+    lms: tuple[str, ...],
+    ngram: str | None,
+    old_ngram: str | None,
+    weights_file: Path | None,
+    scales: tuple[str, ...],
+    context: int,
+    exact: bool,
+    beam: float | None,
+    most: int | None,
+    ngram_beam: float | None,
+    in_flight: int,
+    case: str | None,
+    delete: str,
+    split: str,
+    n: int | None,
+) -> None:  # fmt: skip
+    """Score whole lattices with LMs: every score is kept by name, states are split by LM histories.
+
+    Beams are in units of the total score.  A beam needs scales that are about right.  Take the old LM out of `graph`
+    with its scale times -1, so that transitions and pronunciations stay: --scale graph=12 --scale old-ngram=-12.
+
+    \b
+    Example: rescore lattice rescore slf:lat exp/lat --ngram 4gram.arpa --lm transfornn --scale ngram=3 \\
+               --scale transfornn=7 --scale words=-7 --ngram-beam 80 --beam 60
+    """
+    from rescore.cli.lattice.source import policy, read
+    from rescore.lattice_rescoring import rescore_lattices
+    from rescore.text import TextNormalizer
+
+    settings = {
+        "context": None if exact else context,
+        "beam": beam,
+        "most": most,
+        "ngram_beam": ngram_beam,
+        "in_flight": in_flight,
+        "normalizer": TextNormalizer(case, delete, split),
+    }
+    rescore_lattices(
+        read(source, words, policy(on_error)), target, lms, ngram, old_ngram, weights_file, scales, settings, n
+    )

@@ -1,0 +1,145 @@
+"""The whole of `rescore lattice rescore`: n-gram passes, pruning, and neural LMs over a stream of lattices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rescore.combine import load_weights, parse_scales
+from rescore.console import remark
+from rescore.errors import UsageError
+from rescore.expand import WordLM, expand_ngram
+from rescore.lattice import normalize_words
+from rescore.lattice_lm import LatticeLM
+from rescore.lattice_posteriors import prune_beam
+from rescore.nbest import exact_nbest
+from rescore.scoring import open_scorers
+from rescore.text import TextNormalizer
+from rescore.types import Lattice
+
+NGRAM, OLD = "ngram", "old-ngram"  # names of the n-grams' scores
+
+
+@dataclass
+class LatticeRescoring:
+    """What is done with each lattice.
+
+    First the old LM's n-gram and the new one are put over the whole lattice, exactly; what is `ngram_beam` worse than
+    the best path then is cut off; last the neural LMs go over what is left (see `rescore.lattice_lm.LatticeLM`).
+
+    Attributes:
+      scales: scales of all scores, the new ones and `words` among them; the old n-gram's is minus that of the score
+        that it is part of (`graph`, `lm`), if it is to be taken out.
+      lms: name of the score -> LM.
+      ngram, old_ngram: n-gram LMs.
+      context, beam, most: as in LatticeLM.
+      in_flight: lattices that the neural LMs go over together.
+      counts: what was left out so far, summed over the lattices, and `evaluations` of the LMs.
+    """
+
+    scales: Mapping[str, float]
+    lms: Mapping[str, Any] = field(default_factory=dict)
+    ngram: WordLM | None = None
+    old_ngram: WordLM | None = None
+    context: int | None = 3
+    ngram_beam: float | None = None
+    beam: float | None = None
+    most: int | None = None
+    in_flight: int = 16
+    normalizer: TextNormalizer = field(default_factory=TextNormalizer)
+    counts: Counter[str] = field(default_factory=Counter, init=False)
+
+    def __post_init__(self) -> None:
+        if not self.lms and self.ngram is None and self.old_ngram is None:
+            raise UsageError("no LM given; use --lm NAME|DIR or --ngram FILE (rescore lms lists the names)")
+        wanted = [*self.lms, *([NGRAM] if self.ngram else []), *([OLD] if self.old_ngram else [])]
+        missing = [name for name in wanted if name not in self.scales]
+        if missing:
+            raise UsageError(f"no scale for {', '.join(missing)}; give one with --scale NAME=VALUE, or --weights FILE")
+
+    def __call__(self, lattices: Iterable[Lattice]) -> Iterator[Lattice]:
+        """The lattices with every score by name, in the same order."""
+        prepared = map(self.prepare, lattices)
+        while group := list(islice(prepared, self.in_flight if self.lms else 1)):
+            if self.lms:
+                plan = LatticeLM(
+                    self.lms,
+                    self.known_scales(group[0]) | self._new_scales(),
+                    self.context,
+                    self.beam,
+                    self.most,
+                    self._proxy(group),
+                )
+                group = plan(group)
+                self.counts["evaluations"] += plan.evaluations
+            for lattice in group:
+                self.counts.update(lattice.counts)
+                yield lattice
+
+    def known_scales(self, lattice: Lattice) -> dict[str, float]:
+        """The scales of the scores that the lattice has."""
+        return {name: scale for name, scale in self.scales.items() if name in {*lattice.scores, "words"}}
+
+    def _new_scales(self) -> dict[str, float]:
+        return {name: self.scales[name] for name in self.lms}
+
+    def _proxy(self, group: list[Lattice]) -> str | None:
+        """The score that stands for the neural LMs where they have not been yet."""
+        return next((name for name in (NGRAM, "lm") if name in group[0].scores), None)
+
+    def prepare(self, lattice: Lattice) -> Lattice:
+        """The passes of the n-grams, with the neural LMs' scales lent to the new one while it stands for them."""
+        if not self.normalizer.is_identity:
+            lattice = normalize_words(lattice, self.normalizer)
+        for name, lm in ((OLD, self.old_ngram), (NGRAM, self.ngram)):
+            if lm is not None:
+                scales = self._lent(lattice, name)
+                lattice = expand_ngram(lattice, lm, name, scales, self.ngram_beam)
+        if self.ngram_beam is not None and self.ngram is None:
+            lattice = prune_beam(lattice, self._lent(lattice, ""), self.ngram_beam)
+        return lattice
+
+    def _lent(self, lattice: Lattice, name: str) -> dict[str, float]:
+        scales = {key: scale for key, scale in self.scales.items() if key in {*lattice.scores, name, "words"}}
+        if NGRAM in scales:
+            scales[NGRAM] += sum(self.scales[lm] for lm in self.lms)
+        return scales
+
+
+def rescore_lattices(
+    lattices: Iterable[Lattice],
+    target: str,
+    lms: Sequence[str],
+    ngram: str | None,
+    old_ngram: str | None,
+    weights_file: Path | None,
+    scales: Sequence[str],
+    settings: Mapping[str, Any],
+    n: int | None,
+) -> None:
+    """Rescores a stream of lattices into lattices, or with `n` into N-best lists; see `rescore lattice rescore`.
+
+    Raises:
+      UsageError: no LM, no scale for one of them, or contradicting options.
+    """
+    from lm_zoo.registry import load_ngram
+    from rescore.formats import write_lattices, write_nbest
+
+    if weights_file and scales:
+        raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
+    found = load_weights(weights_file).scales if weights_file else parse_scales(scales)
+    neural = {scorer.column: scorer.lm for scorer in open_scorers(lms, None)} if lms else {}
+    new, old = (load_ngram(name) if name else None for name in (ngram, old_ngram))
+    work = LatticeRescoring({"am": 1.0, **found}, neural, new, old, **settings)
+    rescored = work(lattices)
+    if n:
+        total = write_nbest(target, (exact_nbest(lattice, work.known_scales(lattice), n) for lattice in rescored))
+    else:
+        total = write_lattices(target, rescored)
+    remark(f"{total} lattices rescored, written to {target}")
+    for name, count in sorted(work.counts.items()):
+        remark(f"{name.replace('_', ' ')}: {count}")
