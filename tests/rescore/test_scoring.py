@@ -246,12 +246,13 @@ def test_train_lm_from_text_to_a_usable_folder(tmp_path: Path) -> None:
 
 
 def test_every_command_has_help_with_an_example() -> None:
+    from rescore.cli import lattice
     from rescore.cli.main import COMMANDS
 
-    for name in COMMANDS:
-        result = run(name, "-h")
+    for names in [*((name,) for name in COMMANDS), *(("lattice", name) for name in lattice.COMMANDS)]:
+        result = run(*names, "-h")
         assert result.exit_code == 0
-        assert f"Example: rescore {name}" in result.output, name
+        assert f"Example: rescore {' '.join(names)}" in result.output, names
 
 
 def test_exit_code_2_and_one_line(tmp_path: Path) -> None:

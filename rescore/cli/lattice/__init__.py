@@ -22,4 +22,7 @@ COMMANDS: dict[str, str] = {
 
 @click.group(cls=LazyGroup, package="rescore.cli.lattice", table=COMMANDS)
 def command() -> None:
-    """Read, inspect, cut, rescore and write lattices (Kaldi, k2, HTK SLF, OpenFst text)."""
+    """Read, inspect, cut, rescore and write lattices (Kaldi, k2, HTK SLF, OpenFst text).
+
+    Example: rescore lattice info kaldi:exp/tri1/decode --words data/lang/words.txt
+    """
