@@ -21,7 +21,8 @@ EXTRAS = {
     "ngram": ["kenlm>=0.2"],
     "train": ["tensorboard>=2.10"],
     "hf": ["transformers>=5"],
-    "demo": ["pocketsphinx>=5.0.3", "ttspico>=0.3"],
+    "asr": ["lhotse>=1.32", "soundfile>=0.12", "kaldi-native-fbank>=1.20", "kaldiio>=2.18"],
+    "demo": ["pocketsphinx>=5.0.3", "ttspico>=0.3", "espeakng-loader>=0.2"],
     "dev": ["pytest>=7", "hypothesis>=6", "ruff", "mypy"],
 }
 # transformers needs a newer torch than the one of k2's wheel, so "hf" is asked for by name.
@@ -58,8 +59,8 @@ setup(
         "torch>=1.13.1",
     ],
     extras_require=EXTRAS,
-    packages=find_packages(include=["rescore", "rescore.*", "lm_zoo", "lm_zoo.*"]),
-    package_data={"lm_zoo": ["pretrained/**/*"]},
-    entry_points={"console_scripts": ["rescore=rescore.cli.main:main"]},
+    packages=find_packages(include=["rescore", "rescore.*", "lm_zoo", "lm_zoo.*", "asr", "asr.*"]),
+    package_data={"lm_zoo": ["pretrained/**/*"], "asr": ["configs/*.json", "pretrained/**/*"]},
+    entry_points={"console_scripts": ["rescore=rescore.cli.main:main", "asr=asr.cli.main:main"]},
     zip_safe=False,
 )
