@@ -1,0 +1,51 @@
+"""The command `asr`: a table of subcommands, each in its own module and imported only when it is called."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from lm_zoo.errors import LMError
+from rescore import __version__
+from rescore.cli.lazy import LazyGroup
+from rescore.errors import RescoreError
+
+COMMANDS = {
+    "transcribe": "words of audio files, at once or streaming",
+    "decode": "decode a set of cuts to words, N-best lists and lattices, with icefall's result files",
+    "train": "train an RNN-T (icefall's arguments)",
+    "average": "average checkpoints into a model folder",
+    "prepare": "manifests, features and tokens of a corpus",
+    "synthesise": "synthetic speech of a text, as a lhotse manifest",
+    "info": "parameters of a configuration or model, by part",
+}
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+@click.group(cls=LazyGroup, package="asr.cli", table=COMMANDS, context_settings=CONTEXT)
+@click.version_option(__version__, prog_name="asr")
+@click.option("--quiet", is_flag=True, help="No progress and no remarks; results and errors only.")
+@click.pass_context
+def cli(ctx: click.Context, quiet: bool) -> None:
+    """Recognise speech with an RNN-T whose encoder is an S4former.
+
+    Example: asr transcribe speech.wav
+    """
+    from rescore.console import set_quiet
+
+    set_quiet(quiet)
+
+
+def main() -> None:
+    """Entry point: user errors become one line and exit code 2."""
+    try:
+        cli(standalone_mode=True)
+    except (RescoreError, LMError) as error:
+        click.echo(f"asr: {error}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":  # for torchrun -m asr.cli.main
+    main()
