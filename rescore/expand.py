@@ -278,6 +278,7 @@ def _assemble(lattice: Lattice, expanded: _Expanded, within: np.ndarray, name: s
         {**{key: column[arc] for key, column in lattice.scores.items()}, name: expanded.logprob[order]},
         lattice.symbols,
         None if times is None else np.repeat(times, np.diff(expanded.first_pair)),
+        None if lattice.alignments is None else lattice.alignments.take(arc),
     )
     if len(within) == len(expanded.arc):
         return result  # every pair is on a path, as every state of the lattice is

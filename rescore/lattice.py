@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -284,12 +284,12 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float]) -> Lattice:
     closures = _epsilon_closures(lattice, columns, stays)
     arcs = np.flatnonzero(is_word)
     onward = [*(closures[state] for state in lattice.dst[arcs]), closures[0]]  # the last: epsilons out of the start
-    counts = np.array([len(targets) for targets, _ in onward])
+    counts = np.array([len(closure.targets) for closure in onward])
     src = np.repeat(np.append(lattice.src[arcs], 0), counts)
-    dst = np.concatenate([targets for targets, _ in onward])
+    dst = np.concatenate([closure.targets for closure in onward])
     labels = np.repeat(np.append(lattice.labels[arcs], EPSILON), counts)
     before = np.concatenate([columns[arcs], np.zeros((1, columns.shape[1]))])
-    gathered = np.repeat(before, counts, axis=0) + np.concatenate([gained for _, gained in onward])
+    gathered = np.repeat(before, counts, axis=0) + np.concatenate([closure.gained for closure in onward])
     best = best_of_parallel(src, dst, labels, gathered[:, 0])
     best = best[src[best] != dst[best]]  # the start reaches itself
     scores = {name: gathered[best, 1 + index] for index, name in enumerate(names)}
@@ -305,37 +305,67 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float]) -> Lattice:
         start=0,
         final=lattice.num_states - 1,
         times=lattice.times,
+        alignments=_joined_strings(lattice, closures, np.repeat(np.append(arcs, -1), counts)[best], dst[best]),
     )
     result.counts = dict(lattice.counts)
     return result
 
 
-def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each state the states marked in `stays` that epsilons reach (itself too), and the scores of the best way.
+class _Closure(NamedTuple):
+    """States that epsilons reach from one state (itself too), an entry a state, with the best way to each.
 
-    Args:
-      columns: float64 `(arcs, 1 + scores)`, total and scores by name.
-    Returns:
-      per state `(targets,)` int64 and `(targets, 1 + scores)` float64.
+    Attributes:
+      targets: int64 `(targets,)`, ascending.
+      gained:  float64 `(targets, 1 + scores)`, total and scores by name of the way.
+      first:   int64 `(targets,)`, the way's first arc, -1 for the state itself.
     """
+
+    targets: np.ndarray
+    gained: np.ndarray
+    first: np.ndarray
+
+
+def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray) -> list[_Closure]:
+    """The closure of each state, of states marked in `stays`; `columns`: float64 `(arcs, 1 + scores)`, total first."""
     ranges = arc_ranges(lattice)
-    none = np.zeros((1, columns.shape[1]))
-    closures: list[tuple[np.ndarray, np.ndarray]] = [(np.empty(0, np.int64), none[:0])] * lattice.num_states
+    nowhere, none = np.empty(0, np.int64), np.zeros((1, columns.shape[1]))
+    closures = [_Closure(nowhere, none[:0], nowhere)] * lattice.num_states
     for state in range(lattice.num_states - 1, -1, -1):
         arcs = np.arange(ranges[state], ranges[state + 1])
         arcs = arcs[lattice.labels[arcs] == EPSILON]
-        targets = [closures[dst][0] for dst in lattice.dst[arcs]]
-        gained = [closures[dst][1] + columns[arc] for arc, dst in zip(arcs, lattice.dst[arcs], strict=True)]
+        parts = []
+        for arc, dst in zip(arcs.tolist(), lattice.dst[arcs].tolist(), strict=True):
+            targets, gained, first = closures[dst]
+            parts.append(_Closure(targets, gained + columns[arc], np.full_like(first, arc)))
         if stays[state]:
-            targets.append(np.array([state]))
-            gained.append(none)
-        if len(targets) > 1:
-            target, gain = np.concatenate(targets), np.concatenate(gained)
-            best = best_of_parallel(target, gain[:, 0])
-            closures[state] = target[best], gain[best]
-        elif targets:
-            closures[state] = targets[0], gained[0]
+            parts.append(_Closure(np.array([state]), none, np.array([-1])))
+        if len(parts) > 1:
+            merged = _Closure(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+            best = best_of_parallel(merged.targets, merged.gained[:, 0])
+            closures[state] = _Closure(*(column[best] for column in merged))
+        elif parts:
+            closures[state] = parts[0]
     return closures
+
+
+def _joined_strings(
+    lattice: Lattice, closures: list[_Closure], arcs: np.ndarray, targets: np.ndarray
+) -> Alignments | None:
+    """The strings along `arcs` `(n,)` (-1: none, from the start) and the best epsilons behind them to `targets`."""
+    if lattice.alignments is None:
+        return None
+    ways: list[int] = []
+    bounds = [0]
+    for arc, target in zip(arcs.tolist(), targets.tolist(), strict=True):
+        state = 0
+        if arc >= 0:
+            ways.append(arc)
+            state = int(lattice.dst[arc])
+        while state != target:
+            ways.append(int(closures[state].first[np.searchsorted(closures[state].targets, target)]))
+            state = int(lattice.dst[ways[-1]])
+        bounds.append(len(ways))
+    return lattice.alignments.join(np.array(ways, dtype=np.int64), np.array(bounds))
 
 
 def best_of_parallel(*keys_and_total: np.ndarray) -> np.ndarray:

@@ -269,8 +269,19 @@ class _Search:
         columns = {name: column[arc] for name, column in old.scores.items()}
         columns |= {name: scores[:, place] for place, name in enumerate(self.plan.lms)}
         times = None if old.times is None else old.times[states]
+        strings = None if old.alignments is None else old.alignments.take(arc)
         made = build_lattice(
-            old.utt_id, len(states), source, target, old.labels[arc], columns, old.symbols, 0, end, times
+            old.utt_id,
+            len(states),
+            source,
+            target,
+            old.labels[arc],
+            columns,
+            old.symbols,
+            0,
+            end,
+            times,
+            alignments=strings,
         )
         made.counts = add_counts(old.counts, pruned_states=self.pruned)
         return made

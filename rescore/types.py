@@ -62,6 +62,11 @@ class Alignments:
         result.ids = self.ids[first + np.arange(len(first))]
         return result
 
+    def join(self, arcs: np.ndarray, bounds: np.ndarray) -> Alignments:
+        """One string a group of arcs, the strings of `arcs[bounds[g]:bounds[g + 1]]` one after the other."""
+        taken = self.take(arcs)
+        return Alignments(taken.ids, taken.offsets[bounds])
+
     def string(self, arc: int) -> tuple[int, ...]:
         return tuple(self.ids[self.offsets[arc] : self.offsets[arc + 1]].tolist())
 

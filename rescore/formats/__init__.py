@@ -111,7 +111,7 @@ _TABLE = (
         module="rescore.formats.kaldi_lattice",
         description="Kaldi's lattice archives, binary or text: a file, or a folder with lat.JOB.gz (kaldi:PATH works "
         "too); ?words=words.txt, without which words are numbers; &frame_shift=0.01; written: &text=yes, "
-        "&graph=NAME,NAME for the scores that make up the graph cost (all but am)",
+        "&graph=NAME,-NAME for the scores that are added to or taken out of the graph cost (all but am; -old-ngram)",
         suffixes=(".ark",),
         contents=("lat.[0-9]*",),
         options=("words", "frame_shift", "text", "graph"),
@@ -131,10 +131,11 @@ _TABLE = (
         kind="lattice",
         module="rescore.formats.k2_files",
         description="torch.save(fsa.as_dict()) of a k2 Fsa or FsaVec, a file or a folder of *.pt; ?words=words.txt (or "
-        "tokens.txt); &ids=FILE with an utterance id a line if the files have none",
+        "tokens.txt); &ids=FILE with an utterance id a line if the files have none; written: &tokens=yes for an arc to "
+        "each token",
         suffixes=(".pt",),
         contents=("*.pt",),
-        options=("words", "ids"),
+        options=("words", "ids", "tokens"),
     ),
 )
 FORMATS: dict[str, Format] = {entry.name: entry for entry in _TABLE}
@@ -255,10 +256,11 @@ def has_option(spec: str, name: str) -> bool:
 
 
 def with_option(spec: str, name: str, value: object | None) -> str:
-    """`spec` with one more option `NAME=VALUE`; itself if `value` is None."""
-    if value is None:
+    """`spec` with one more option `NAME=VALUE`; itself if `value` is None, or if it has that option."""
+    found = _OPTIONS.search(spec)
+    if value is None or (found and any(pair.startswith(f"{name}=") for pair in found[1].split("&"))):
         return spec
-    return f"{spec}{'&' if _OPTIONS.search(spec) else '?'}{name}={value}"
+    return f"{spec}{'&' if found else '?'}{name}={value}"
 
 
 def _module(entry: Format) -> ModuleType:

@@ -249,7 +249,8 @@ def to_dict(lattices: Sequence[Lattice], table: SymbolTable | None = None) -> di
     """The dict of an FsaVec; `k2.Fsa.from_dict` makes it one.
 
     An arc's score is `am + lm`; `lm` is the attribute `lm_scores`, other scores are attributes of their names.  Labels
-    are the alignments where these have one id an arc, else the words; a final state is added where words lead to it.
+    are the alignments where no arc has more than one id (0 for none; see `one_id_an_arc`), else the words; a final
+    state is added where words or ids lead to it.
 
     Raises:
       FormatError: lattices that do not have the same scores.
@@ -276,6 +277,35 @@ def to_dict(lattices: Sequence[Lattice], table: SymbolTable | None = None) -> di
     return found
 
 
+def has_long_strings(lattice: Lattice) -> bool:
+    """Whether some arc has a string of more than one id, which k2 has no place for."""
+    return lattice.alignments is not None and bool((lattice.alignments.lengths > 1).any())
+
+
+def one_id_an_arc(lattice: Lattice) -> Lattice:
+    """The lattice with a chain of arcs for each one that has several ids; word and scores stand on the first."""
+    strings = lattice.alignments
+    assert strings is not None
+    lengths = np.maximum(strings.lengths, 1)
+    ends = np.cumsum(lengths - 1) + lattice.num_states  # behind the new states of each arc
+    arc = np.repeat(np.arange(lattice.num_arcs), lengths)
+    left = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(arc))  # arcs of the chain from here on
+    first = left == lengths[arc]
+    return build_lattice(
+        lattice.utt_id,
+        lattice.num_states + int((lengths - 1).sum()),
+        np.where(first, lattice.src[arc], ends[arc] - left),
+        np.where(left == 1, lattice.dst[arc], ends[arc] - left + 1),
+        np.where(first, lattice.labels[arc], EPSILON),
+        {name: np.where(first, column[arc], 0.0) for name, column in lattice.scores.items()},
+        lattice.symbols,
+        start=0,
+        final=lattice.num_states - 1,
+        counts=lattice.counts,
+        alignments=Alignments.of_lengths(strings.ids, np.where(first, np.minimum(strings.lengths, 1)[arc], 1)),
+    )
+
+
 def _to_arcs(lattice: Lattice, table: SymbolTable) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], int]:
     """Arcs int32 `(arcs, 4)`, word ids int32 `(arcs,)`, scores by name, number of states."""
     src, dst, states = lattice.src, lattice.dst, lattice.num_states
@@ -284,12 +314,11 @@ def _to_arcs(lattice: Lattice, table: SymbolTable) -> tuple[np.ndarray, np.ndarr
     strings = lattice.alignments
     labels = words.copy()
     final = dst == states - 1
-    if strings is not None and (strings.lengths[~final] == 1).all():
-        labels[~final] = strings.ids[strings.offsets[:-1][~final]]
+    if strings is not None and (strings.lengths <= 1).all():
+        labels = np.zeros_like(words)
+        labels[strings.lengths == 1] = strings.ids
     silent = (words[final] == 0).all() and (strings is None or (strings.lengths[final] == 0).all())
     if not silent or not len(src):
-        if strings is not None and (strings.lengths == 1).all():
-            labels = strings.ids.copy()
         src, dst, words = np.append(src, states - 1), np.append(dst, states), np.append(words, 0)
         labels = np.append(labels, 0)
         scores = {name: np.append(column, 0.0) for name, column in scores.items()}

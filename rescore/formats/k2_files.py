@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rescore.console import remark
-from rescore.errors import FormatError, RescoreError
+from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import read_lines
 from rescore.formats.common import OnError, Place, UniqueIds, fail
-from rescore.formats.k2 import UTT_IDS, load, save, to_dict, to_lattices
+from rescore.formats.k2 import UTT_IDS, has_long_strings, load, one_id_an_arc, save, to_dict, to_lattices
 from rescore.formats.symbols import table_of
 from rescore.types import Lattice
 
@@ -65,9 +65,20 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
 
 
 def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str, str]) -> int:
-    """Writes one file with an FsaVec of all lattices, which it holds in memory; option `words`."""
+    """Writes one file with an FsaVec of all lattices, which it holds in memory.
+
+    Options: `words`, and `tokens=yes` for an arc to each id where a string has several (else labels are words there).
+    """
     table = table_of(options.get("words"))
+    tokens = options.get("tokens", "no")
+    if tokens not in ("yes", "no"):
+        raise UsageError(f"tokens={tokens}, expected yes or no")
     found = list(lattices)
+    long = sum(map(has_long_strings, found))
+    if tokens == "yes":
+        found = [one_id_an_arc(lattice) if has_long_strings(lattice) else lattice for lattice in found]
+    elif long:
+        remark(f"{path}: {long} lattices have arcs with several ids; labels are the words (else: PATH?tokens=yes)")
     try:
         entries = to_dict(found, table)
     except KeyError as error:

@@ -19,6 +19,7 @@ from rescore.formats.symbols import SymbolTable, table_of
 from rescore.lattice import EPSILON, build_lattice
 from rescore.types import Alignments, Lattice
 
+OLD_LM = "old-ngram"  # the score of the LM in `graph` that another one replaces (`rescore lattice rescore`)
 FRAME_SHIFT = 0.01  # seconds; of Kaldi's features
 
 
@@ -116,17 +117,18 @@ def from_lattice(lattice: Lattice, table: SymbolTable, graph: Sequence[str] | No
     Epsilon arcs into the final state become final weights again if that is all that leads there.
 
     Args:
-      graph: the scores that make up the graph cost; None for all but `am` and `posterior`.
+      graph: the scores that make up the graph cost, as `graph_names` gives them; None for its default.
     Raises:
       ScoreError: a score in `graph` that the lattice does not have, or a cost that is not finite.
       RescoreError: a word that `table` does not have.
     """
-    names = [name for name in lattice.scores if name not in ("am", "posterior")] if graph is None else graph
-    for name in names:
+    total = np.zeros(lattice.num_arcs)
+    for signed in graph_names(lattice) if graph is None else graph:
+        name = signed.removeprefix("-")
         if name not in lattice.scores:
             raise ScoreError(f"no score '{name}' for the graph cost; it has: {', '.join(lattice.scores) or 'none'}")
+        total += lattice.scores[name] if signed == name else -lattice.scores[name]
     none = np.zeros(lattice.num_arcs)
-    total = sum((lattice.scores[name] for name in names), none)
     costs = (0.0 - np.stack([total, lattice.scores.get("am", none)], axis=1)).astype(np.float32)
     if not np.isfinite(costs).all():
         raise ScoreError("a score that is not finite cannot be written as a cost; prune such arcs before")
@@ -160,6 +162,12 @@ def from_lattice(lattice: Lattice, table: SymbolTable, graph: Sequence[str] | No
     )
 
 
+def graph_names(lattice: Lattice) -> list[str]:
+    """The scores that make up the graph cost by default, with `-` before what is taken out of it: the old LM's."""
+    names = [name for name in lattice.scores if name not in ("am", "posterior")]
+    return [f"-{name}" if name == OLD_LM else name for name in names]
+
+
 def _split_final(lattice: Lattice) -> tuple[int, np.ndarray, np.ndarray]:
     """Number of states to write, the arcs that stay arcs, and those that become final weights."""
     last = lattice.num_states - 1
@@ -179,7 +187,10 @@ def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str
     names = options["graph"].split(",") if "graph" in options else None
 
     def records() -> Iterator[RawLattice]:
-        for lattice in lattices:
+        for number, lattice in enumerate(lattices):
+            parts = graph_names(lattice)
+            if names is None and number == 0 and len(parts) > 1:
+                remark(f"{path}: graph cost made of {', '.join(parts)} (else: PATH?graph=NAME,-NAME)")
             try:
                 yield from_lattice(lattice, table, names)
             except RescoreError as error:

@@ -60,15 +60,20 @@ def command(
 
     Beams are in units of the total score.  A beam needs scales that are about right.  Take the old LM out of `graph`
     with its scale times -1, so that transitions and pronunciations stay: --scale graph=12 --scale old-ngram=-12.
+    Kaldi's lattices have one graph cost: of DST it is the sum of all scores but am, the old LM's taken out of it;
+    kaldi:DST?graph=graph,ngram,-old-ngram says otherwise.  --words serves SRC and DST.
 
     \b
     Example: rescore lattice rescore slf:lat exp/lat --ngram 4gram.arpa --lm transfornn --scale ngram=3 \\
                --scale transfornn=7 --scale words=-7 --ngram-beam 80 --beam 60
     """
     from rescore.cli.lattice.source import policy, read
+    from rescore.formats import has_option, with_option
     from rescore.lattice_rescoring import rescore_lattices
     from rescore.text import TextNormalizer
 
+    if not n and has_option(target, "words"):
+        target = with_option(target, "words", words)
     settings = {
         "context": None if exact else context,
         "beam": beam,
