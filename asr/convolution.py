@@ -1,0 +1,147 @@
+"""The convolution module of the Conformer and the component in it (Shan et al. 2024, Fig. 1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from asr.config import EncoderConfig
+from asr.s4 import S4D
+
+
+class Depthwise(nn.Module):
+    """A convolution of each channel by itself."""
+
+    def __init__(self, channels: int, kernel: int, causal: bool) -> None:
+        super().__init__()
+        self.future = 0 if causal else (kernel - 1) // 2
+        self.past = kernel - 1 - self.future
+        conv = nn.Conv1d(channels, channels, kernel, groups=channels)  # for its initialisation
+        self.weight, self.bias = conv.weight, conv.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, T, H)`, zero in the padding -> `(B, T, H)`."""
+        return depthwise(F.pad(x, (0, 0, self.past, self.future)), self.weight, self.bias)
+
+
+def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x `(B, T + K - 1, H)`, weight `(H, 1, K)`, bias `(H,)` -> `(B, T, H)`."""
+    return F.conv1d(x.transpose(1, 2), weight, bias, groups=len(weight)).transpose(1, 2)
+
+
+class Convolution(nn.Module):
+    """`conv`: the Conformer's depth-wise convolution alone."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.conv = Depthwise(config.dim, config.kernel, config.causal)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, T, H)` -> `(B, T, H)`."""
+        return self.conv(x)
+
+
+class DropIn(nn.Module):
+    """`dir`: an S4 in place of the convolution."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.s4 = S4D(config.dim, config.s4_dim, config.s4_init)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, T, H)` -> `(B, T, H)`."""
+        return self.s4(x)
+
+
+class Combination(nn.Module):
+    """`com`: a local convolution, then an S4."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.conv = Depthwise(config.dim, config.kernel, config.causal)
+        self.s4 = S4D(config.dim, config.s4_dim, config.s4_init)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, T, H)` -> `(B, T, H)`."""
+        return self.s4(self.conv(x))
+
+
+class Reparameterisation(nn.Module):
+    """`rep`: a convolution to the left whose kernel is the first L steps of an S4 (Eq. 3), with D on the newest frame.
+
+    In evaluation the kernel is made once; training and loading drop it.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.length = config.kernel
+        self.s4 = S4D(config.dim, config.s4_dim, config.s4_init)
+        self._cached: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, T, H)` -> `(B, T, H)`."""
+        with torch.autocast(x.device.type, enabled=False):
+            x = x.to(torch.promote_types(x.dtype, torch.float32))
+            return depthwise(F.pad(x, (0, 0, self.length - 1, 0)), self.weight(), None)
+
+    def weight(self) -> Tensor:
+        """`(H, 1, L)`, the newest frame last."""
+        if self._cached is not None:
+            return self._cached
+        kernel = self.s4.kernel(self.length)
+        kernel = torch.cat([kernel[:, :1] + self.s4.skip.unsqueeze(1), kernel[:, 1:]], dim=1)
+        kernel = kernel.flip(1).unsqueeze(1)
+        if not self.training and not torch.is_grad_enabled():
+            self._cached = kernel
+        return kernel
+
+    def train(self, mode: bool = True) -> Reparameterisation:
+        self._cached = None
+        return super().train(mode)
+
+    def _apply(self, fn: Any, *args: Any) -> Reparameterisation:
+        self._cached = None
+        return super()._apply(fn, *args)
+
+    def _load_from_state_dict(self, *args: Any) -> None:
+        self._cached = None
+        super()._load_from_state_dict(*args)
+
+
+COMPONENTS = {"conv": Convolution, "dir": DropIn, "com": Combination, "rep": Reparameterisation}
+
+
+class MaskedBatchNorm(nn.BatchNorm1d):
+    """Batch normalisation over the frames that are no padding."""
+
+    def forward(self, x: Tensor, inside: Tensor) -> Tensor:  # type: ignore[override]
+        """x `(B, T, H)`, inside bool `(B, T)` -> float32 `(B, T, H)`, zero in the padding where training."""
+        flat = x.flatten(0, 1).to(torch.promote_types(x.dtype, torch.float32))
+        rows = inside.flatten().nonzero().squeeze(1) if self.training else None
+        if rows is None or len(rows) < 2:  # one frame has no variance
+            scale = self.weight * torch.rsqrt(self.running_var + self.eps)
+            return (flat * scale + (self.bias - self.running_mean * scale)).view(x.shape)
+        self.num_batches_tracked += 1
+        mean, var = self.running_mean, self.running_var
+        valid = F.batch_norm(flat[rows], mean, var, self.weight, self.bias, True, self.momentum, self.eps)
+        return torch.zeros_like(flat).index_copy(0, rows, valid).view(x.shape)
+
+
+class ConvolutionModule(nn.Module):
+    """LN, pointwise convolution and GLU, the component, BN, Swish, pointwise convolution (Fig. 1)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.dim)
+        self.pointwise1 = nn.Linear(config.dim, 2 * config.dim)
+        self.component = COMPONENTS[config.component](config)
+        self.batch_norm = MaskedBatchNorm(config.dim)
+        self.pointwise2 = nn.Linear(config.dim, config.dim)
+
+    def forward(self, x: Tensor, inside: Tensor) -> Tensor:
+        """x `(B, T, H)`, inside bool `(B, T)` -> `(B, T, H)`."""
+        x = F.glu(self.pointwise1(self.norm(x)), dim=-1) * inside.unsqueeze(-1)
+        return self.pointwise2(F.silu(self.batch_norm(self.component(x), inside)))
