@@ -6,45 +6,54 @@ path is the one on the upper envelope of the lines of all paths, however many th
 every state, here the envelope is found by best paths at chosen `t` (M. J. Eisner and D. G. Severance, "Mathematical
 techniques for efficient record segmentation in large shared databases", Journal of the ACM 23, 1976): where two lines
 of the envelope cross, either no path is better, and they are neighbours, or the best path there is a new line between
-them.  That takes two best paths for each line, many at a time, and finds the same envelope.
+them.  That takes two best paths for each line, those of all lattices at a time, and finds the same envelope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from rescore.combine import WORDS_COLUMN
 from rescore.errors import ScoreError
-from rescore.lattice import EPSILON, arc_ranges, backward_scores, path_hypothesis
+from rescore.lattice import EPSILON
+from rescore.lattice_forest import BATCH, Forest
 from rescore.lattice_oracle import oracle
-from rescore.line_search import Steps, merge_steps
-from rescore.table import ScoreTable, build_table
-from rescore.types import Lattice, NbestList, Words
+from rescore.line_search import PaddedLists, Steps, merge_steps
+from rescore.types import Lattice, Words
 from rescore.wer import check_same_case, check_same_utterances, edit_distance
 
-BATCH = 1 << 20  # arcs times points of one search of best paths
 ROUNDING = 1e-11  # relative; a path that is better by less is not
 PATHS = 20  # of each lattice, best at random scales; they tell the units of the columns
 
 
 @dataclass
+class Met:
+    """A path that was the best one somewhere: its scores `(columns,)` and its errors."""
+
+    scores: np.ndarray
+    errors: int
+
+
+@dataclass
 class LatticeUtterance:
-    """A lattice, its reference, and the errors of the word sequences that were met so far."""
+    """A lattice, its reference, and the word sequences that were the best ones somewhere so far."""
 
     lattice: Lattice
     columns: np.ndarray  # float64 (columns, arcs)
     ref: Words
-    known: dict[Words, int] = field(default_factory=dict)
+    met: dict[tuple[int, ...], Met] = field(default_factory=dict)
 
-    def errors(self, arcs: list[int]) -> int:
+    def errors(self, arcs: np.ndarray) -> int:
+        """Errors of a path, given by its arcs `(n,)`."""
         labels = self.lattice.labels[arcs]
-        words = tuple(self.lattice.symbols[label] for label in labels[labels != EPSILON])
-        if words not in self.known:
-            self.known[words] = edit_distance(self.ref, words)
-        return self.known[words]
+        key = tuple(labels[labels != EPSILON].tolist())
+        if key not in self.met:
+            errors = edit_distance(self.ref, [self.lattice.symbols[label] for label in key])
+            self.met[key] = Met(self.columns[:, arcs].sum(axis=1), errors)
+        return self.met[key].errors
 
 
 @dataclass
@@ -54,34 +63,41 @@ class LatticeTable:
     Attributes:
       names: score names, `words` the last.
       utterances: one a lattice.
-      some: a few paths of each lattice, for the spread of the columns.
     """
 
     names: list[str]
     utterances: list[LatticeUtterance]
-    some: ScoreTable
+
+    def __post_init__(self) -> None:
+        self.forest = Forest([utterance.lattice for utterance in self.utterances])
+        self.columns = np.concatenate([utterance.columns for utterance in self.utterances], axis=1)  # (columns, arcs)
 
     @property
     def utt_ids(self) -> list[str]:
-        return self.some.utt_ids
+        return [utterance.lattice.utt_id for utterance in self.utterances]
 
     @property
     def total_words(self) -> int:
-        return self.some.total_words
+        return sum(len(utterance.ref) for utterance in self.utterances)
 
     @property
     def size(self) -> int:
         """Arcs of all lattices."""
-        return sum(utterance.lattice.num_arcs for utterance in self.utterances)
+        return self.columns.shape[1]
 
     def __len__(self) -> int:
         return len(self.utterances)
 
     def spread(self) -> np.ndarray:
-        return self.some.spread()
+        """Standard deviation of each column among the paths met so far of a lattice, float64 `(columns,)`."""
+        met = [np.stack([path.scores for path in utterance.met.values()]) for utterance in self.utterances]
+        return np.sqrt(np.concatenate([(paths - paths.mean(axis=0)) ** 2 for paths in met]).mean(axis=0))
 
     def varies(self) -> np.ndarray:
-        return self.some.varies()
+        """Whether a column has different values within some lattice, bool `(columns,)`."""
+        largest = np.max([path.scores for utterance in self.utterances for path in utterance.met.values()], axis=0)
+        different: np.ndarray = self.spread() > 1e-12 * np.maximum(1.0, np.abs(largest))
+        return different
 
     def oracle_errors(self) -> int:
         """Errors if the best path of every lattice were chosen."""
@@ -89,19 +105,27 @@ class LatticeTable:
 
     def select(self, utterances: np.ndarray) -> LatticeTable:
         """The table of some utterances, given by their indices."""
-        picked = [self.utterances[u] for u in utterances]
-        return replace(self, utterances=picked, some=self.some.select(utterances))
+        return replace(self, utterances=[self.utterances[u] for u in utterances])
 
     part = select
 
-    def totals(self, scales: np.ndarray) -> list[np.ndarray]:
-        """Totals `(arcs,)` of each lattice."""
-        return [scales @ utterance.columns for utterance in self.utterances]
+    def met_lists(self) -> PaddedLists:
+        """The paths met so far as lists: what a first, rough search may look at."""
+        rows = [list(utterance.met.values()) for utterance in self.utterances]
+        width = max(map(len, rows))
+        filled = [row + row[:1] * (width - len(row)) for row in rows]
+        scores = np.array([[path.scores for path in row] for row in filled])
+        errors = np.array([[path.errors for path in row] for row in filled], dtype=np.int64)
+        return PaddedLists(np.ascontiguousarray(scores.transpose(2, 0, 1)), errors)
 
-    def chosen_errors(self, totals: list[np.ndarray]) -> np.ndarray:
+    def totals(self, scales: np.ndarray) -> np.ndarray:
+        """Totals of all arcs, `(arcs,)`."""
+        result: np.ndarray = scales @ self.columns
+        return result
+
+    def chosen_errors(self, totals: np.ndarray) -> np.ndarray:
         """Errors of the best path of each lattice, int64 `(utterances,)`."""
-        pairs = zip(self.utterances, totals, strict=True)
-        return np.array([_errors_at(utterance, total[:, None])[0] for utterance, total in pairs], dtype=np.int64)
+        return self._errors_at(totals[:, None])[0]
 
     def count(self, scales: np.ndarray) -> int:
         """Errors of all best paths."""
@@ -109,18 +133,25 @@ class LatticeTable:
 
     def count_all(self, points: np.ndarray) -> np.ndarray:
         """As `count` for many scales `(points, columns)`; int64 `(points,)`."""
-        result = np.zeros(len(points), dtype=np.int64)
-        for utterance in self.utterances:
-            parts = np.array_split(points, 1 + len(points) * utterance.lattice.num_arcs // BATCH)
-            result += np.concatenate([_errors_at(utterance, utterance.columns.T @ part.T) for part in parts])
-        return result
+        parts = np.array_split(points, 1 + len(points) * self.size // BATCH)
+        return np.concatenate([self._errors_at(self.columns.T @ part.T).sum(axis=1) for part in parts])
 
-    def steps(self, base: list[np.ndarray], slope: list[np.ndarray], low: float, high: float) -> Steps:
-        """Errors of the best paths for all `t` between `low` and `high`; `base`, `slope`: `(arcs,)` a lattice."""
+    def _errors_at(self, totals: np.ndarray) -> np.ndarray:
+        """Errors of the best paths under `totals` `(arcs, points)`, int64 `(points, utterances)`."""
+        paths = self.forest.paths(totals)
+        return np.array([self._errors(point) for point in paths], dtype=np.int64).reshape(-1, len(self))
+
+    def _errors(self, paths: Sequence[np.ndarray]) -> list[int]:
+        """Errors of a path of each lattice."""
+        starts = self.forest.bounds
+        return [u.errors(path - start) for u, path, start in zip(self.utterances, paths, starts, strict=False)]
+
+    def steps(self, base: np.ndarray, slope: np.ndarray, low: float, high: float) -> Steps:
+        """Errors of the best paths for all `t` between `low` and `high`; `base`, `slope`: `(arcs,)`."""
         start, places, changes = 0, [np.empty(0)], [np.empty(0)]
-        for utterance, total, change in zip(self.utterances, base, slope, strict=True):
-            crossings, paths = envelope(utterance.lattice, total, change, low, high)
-            errors = [utterance.errors(path) for path in paths]
+        found = envelopes(self.forest, base, slope, low, high)
+        for utterance, first, (crossings, paths) in zip(self.utterances, self.forest.bounds, found, strict=False):
+            errors = [utterance.errors(path - first) for path in paths]
             start += errors[0]
             places.append(np.array(crossings))
             changes.append(np.diff(errors))
@@ -136,17 +167,17 @@ def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words]) -> Lat
     """
     names: list[str] = []
     utterances: dict[str, LatticeUtterance] = {}
-    lists: list[NbestList] = []
     for lattice in lattices:
         names = names or [*lattice.scores, WORDS_COLUMN]
         if lattice.utt_id in utterances:
             raise ScoreError(f"utterance {lattice.utt_id} occurs a second time among the lattices")
-        utterance = LatticeUtterance(lattice, _columns(lattice, names), refs.get(lattice.utt_id, ()))
-        utterances[lattice.utt_id] = utterance
-        lists.append(_some_paths(utterance, names))
+        columns = _columns(lattice, names)
+        utterances[lattice.utt_id] = LatticeUtterance(lattice, columns, refs.get(lattice.utt_id, ()))
     check_same_utterances(refs, list(utterances), "lattices")
-    check_same_case(refs.values(), [nbest.hyps[0].words for nbest in lists])
-    return LatticeTable(names, list(utterances.values()), build_table(lists, refs))
+    check_same_case(refs.values(), [first_words(utterance.lattice) for utterance in utterances.values()])
+    table = LatticeTable(names, list(utterances.values()))
+    table.count_all(_random_scales(names))
+    return table
 
 
 def _columns(lattice: Lattice, names: list[str]) -> np.ndarray:
@@ -165,66 +196,58 @@ def _columns(lattice: Lattice, names: list[str]) -> np.ndarray:
     return np.stack(columns)
 
 
-def _some_paths(utterance: LatticeUtterance, names: list[str]) -> NbestList:
-    """The best paths at random scales: 1 for `am` (or the first score), 0.1 to 100 for others, any for `words`."""
+def first_words(lattice: Lattice) -> Words:
+    """The words that the lattice holds."""
+    return tuple(lattice.symbols[label] for label in np.unique(lattice.labels) if label != EPSILON)
+
+
+def _random_scales(names: list[str]) -> np.ndarray:
+    """1 for `am` (or the first score), 0.1 to 100 for others, -10 to 10 for `words`; `(PATHS, columns)`."""
     rng = np.random.default_rng(0)
     points = 10.0 ** rng.uniform(-1.0, 2.0, size=(PATHS, len(names)))
     points[:, names.index("am") if "am" in names else 0] = 1.0
     points[:, names.index(WORDS_COLUMN)] = rng.uniform(-10.0, 10.0, size=PATHS)
-    lattice = utterance.lattice
-    paths = _paths(lattice, utterance.columns.T @ points.T, None, np.arange(PATHS))
-    distinct = dict.fromkeys(map(tuple, paths))
-    return NbestList(lattice.utt_id, [path_hypothesis(lattice, path) for path in distinct])
+    return points
 
 
-def envelope(
-    lattice: Lattice, base: np.ndarray, slope: np.ndarray, low: float, high: float
-) -> tuple[list[float], list[list[int]]]:
-    """The best paths for all `t` between `low` and `high`, where the arcs' totals are `base + t * slope` `(arcs,)`.
+Envelope = tuple[list[float], list[np.ndarray]]  # where one path takes over from another, and the paths (one more)
+
+
+def envelopes(forest: Forest, base: np.ndarray, slope: np.ndarray, low: float, high: float) -> list[Envelope]:
+    """The best paths of each lattice for all `t` between `low` and `high`.
+
+    Args:
+      base, slope: the arcs' totals are `base + t * slope`, `(arcs,)`.
 
     Returns:
-      the places, ascending, where one path takes over from another, and the paths (one more), as lists of arcs.
+      for each lattice the places, ascending, where one path takes over from another, and the paths as arrays of arcs.
     """
-    ends = np.array([low, high])
-    first, last = _paths(lattice, _line_totals(base, slope, ends), backward=None, wanted=np.arange(2))
-    lines = {0: _Line.of(first, base, slope), 1: _Line.of(last, base, slope)}
-    follower: dict[int, int] = {0: 1}
-    crossings: dict[int, float] = {}  # of a line and its follower
-    todo = [0]
-    while todo:
-        todo = [n for n in todo if lines[n].slope < lines[follower[n]].slope]
-        places = np.array([lines[n].crossing(lines[follower[n]]) for n in todo])
-        found: list[int] = []
-        for part in np.array_split(np.arange(len(todo)), 1 + len(todo) * lattice.num_arcs // BATCH):
-            totals = _line_totals(base, slope, places[part])
-            backward = backward_scores(lattice, totals)
-            reached = np.array([lines[todo[i]].at(places[i]) for i in part])
-            higher = np.flatnonzero(backward[0] - reached > ROUNDING * (1.0 + np.abs(reached)))
-            new = dict(zip(part[higher].tolist(), _paths(lattice, totals, backward, higher), strict=True))
-            for i in part.tolist():
-                n, m = todo[i], follower[todo[i]]
-                line = _Line.of(new[i], base, slope) if i in new else None
-                if line is not None and lines[n].slope < line.slope < lines[m].slope:
-                    number = len(lines)
-                    lines[number] = line
-                    follower[n], follower[number] = number, m
-                    found.extend((n, number))
-                else:
-                    crossings[n] = float(places[i])
-        todo = found
-    return _in_order(lines, follower, crossings)
+    everyone = np.arange(len(forest))
+    ends = forest.paths_at(base, slope, np.repeat(everyone, 2), np.tile([low, high], len(forest)))
+    lines = [_Line.of(path, base, slope) for path in ends if path is not None]
+    growing = [_Growing([first, last]) for first, last in zip(lines[::2], lines[1::2], strict=True)]
+    while any(one.todo for one in growing):
+        asked = [(u, one.todo.pop(), one) for u, one in enumerate(growing) for _ in range(len(one.todo))]
+        pairs = [(one.lines[n], one.lines[one.follower[n]]) for _, n, one in asked]
+        places = np.array([line.crossing(steeper) for line, steeper in pairs])
+        reached = np.array([line.at(place) for (line, _), place in zip(pairs, places, strict=True)])
+        above = reached + ROUNDING * (1.0 + np.abs(reached))
+        found = forest.paths_at(base, slope, np.array([u for u, _, _ in asked]), places, above)
+        for (_, n, one), place, path in zip(asked, places.tolist(), found, strict=True):
+            one.add(n, place, None if path is None else _Line.of(path, base, slope))
+    return [one.in_order() for one in growing]
 
 
 @dataclass(frozen=True)
 class _Line:
     """The total of a path along the direction."""
 
-    path: list[int]
+    path: np.ndarray
     base: float
     slope: float
 
     @classmethod
-    def of(cls, path: list[int], base: np.ndarray, slope: np.ndarray) -> _Line:
+    def of(cls, path: np.ndarray, base: np.ndarray, slope: np.ndarray) -> _Line:
         return cls(path, float(base[path].sum()), float(slope[path].sum()))
 
     def at(self, t: float) -> float:
@@ -234,49 +257,32 @@ class _Line:
         return (self.base - steeper.base) / (steeper.slope - self.slope)
 
 
-def _in_order(
-    lines: dict[int, _Line], follower: dict[int, int], crossings: dict[int, float]
-) -> tuple[list[float], list[list[int]]]:
-    places, paths, line = [], [lines[0].path], 0
-    while line in follower:
-        following = follower[line]
-        if line in crossings:  # else both are the same line, or both ends have the same path
-            places.append(crossings[line])
-            paths.append(lines[following].path)
-        line = following
-    return places, paths
+class _Growing:
+    """The lines of an envelope found so far, each with its follower; those in `todo` may have others between them."""
 
+    def __init__(self, ends: list[_Line]) -> None:
+        self.lines = ends
+        self.follower = {0: 1}
+        self.crossings: dict[int, float] = {}  # of a line and its follower, where they are neighbours
+        self.todo = [0] if ends[0].slope < ends[1].slope else []
 
-def _line_totals(base: np.ndarray, slope: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Totals at the places, float64 `(arcs, places)`."""
-    totals: np.ndarray = base[:, None] + slope[:, None] * places
-    return totals
+    def add(self, n: int, place: float, line: _Line | None) -> None:
+        """What the best path at the crossing of line `n` and its follower is: another line, or none."""
+        m = self.follower[n]
+        if line is None or not self.lines[n].slope < line.slope < self.lines[m].slope:
+            self.crossings[n] = place
+            return
+        number = len(self.lines)
+        self.lines.append(line)
+        self.follower[n], self.follower[number] = number, m
+        self.todo += [n, number]
 
-
-def _errors_at(utterance: LatticeUtterance, totals: np.ndarray) -> np.ndarray:
-    """Errors of the best paths under `totals` `(arcs, points)`, int64 `(points,)`."""
-    paths = _paths(utterance.lattice, totals, None, np.arange(totals.shape[1]))
-    return np.array([utterance.errors(path) for path in paths], dtype=np.int64)
-
-
-def _paths(lattice: Lattice, totals: np.ndarray, backward: np.ndarray | None, wanted: np.ndarray) -> list[list[int]]:
-    """The best paths (the first of equals) at the points `wanted` of `totals` `(arcs, points)`, traced side by side."""
-    backward = backward_scores(lattice, totals) if backward is None else backward
-    ranges = arc_ranges(lattice)
-    final = lattice.num_states - 1
-    state = np.zeros(len(wanted), dtype=np.int64)
-    taken: list[np.ndarray] = []
-    while (state != final).any():
-        low = ranges[state]
-        counts = ranges[state + 1] - low  # 0 for paths that are at the end
-        rows = np.repeat(np.arange(len(wanted)), counts)
-        arcs = np.arange(len(rows)) + np.repeat(low - np.cumsum(counts) + counts, counts)
-        through = totals[arcs, wanted[rows]] + backward[lattice.dst[arcs], wanted[rows]]
-        order = np.lexsort((arcs, -through, rows))
-        moving = np.flatnonzero(counts)
-        chosen = np.full(len(wanted), -1, dtype=np.int64)
-        chosen[moving] = arcs[order[(np.cumsum(counts) - counts)[moving]]]
-        taken.append(chosen)
-        state = np.where(chosen >= 0, lattice.dst[chosen], state)
-    columns = np.array(taken, dtype=np.int64).reshape(len(taken), len(wanted)).T
-    return [column[column >= 0].tolist() for column in columns]
+    def in_order(self) -> Envelope:
+        places, paths, line = [], [self.lines[0].path], 0
+        while line in self.follower:
+            following = self.follower[line]
+            if line in self.crossings:  # else both are the same line, or both ends have the same path
+                places.append(self.crossings[line])
+                paths.append(self.lines[following].path)
+            line = following
+        return places, paths

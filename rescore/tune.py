@@ -191,19 +191,45 @@ def searched(table: Table) -> Searched:
 def search(problem: Problem, rng: np.random.Generator, restarts: int, show: bool = False) -> Place:
     """Descends from every starting point; of the best results takes the one in the widest flat region.
 
-    Large sets are searched on a random sample of their utterances first, and in full from the best places found.
+    Large sets are searched on a random sample of their utterances first, lattices on lists of paths, and in full from
+    the best places found.
     """
     if not len(problem.free):
         return place_at(problem, problem.start)
-    rough = sample(problem, rng)
-    starts = starting_points(rough, rng, restarts)
+    if isinstance(problem.lists, PaddedLists):
+        rough = sample(problem, rng)
+        starts = starting_points(rough, rng, restarts)
+        results = descend_all(problem, rough, starts, rng, show)
+    else:
+        results = search_lattices(problem, problem.lists, rng, restarts, show)
+    fewest = min(result.errors for result in results)
+    centred = [centre(problem, result, rng) for result in results if result.errors == fewest]
+    return min(centred, key=lambda result: (result.errors, -flatness(problem, result)))
+
+
+def descend_all(
+    problem: Problem, rough: Problem, starts: list[np.ndarray], rng: np.random.Generator, show: bool
+) -> list[Place]:
+    """Descends from all starts, on `rough` first if that is another problem; the results, best first."""
     results = [descend(rough, start, rng) for start in (progress(starts, "tuning") if show else starts)]
     if rough is not problem:
         results.sort(key=lambda result: result.errors)
         results = [descend(problem, result.scales, rng) for result in results[:FINALISTS]]
-    fewest = min(result.errors for result in results)
-    centred = [centre(problem, result, rng) for result in results if result.errors == fewest]
-    return min(centred, key=lambda result: (result.errors, -flatness(problem, result)))
+    return sorted(results, key=lambda result: result.errors)
+
+
+def search_lattices(
+    problem: Problem, lattices: LatticeTable, rng: np.random.Generator, restarts: int, show: bool
+) -> list[Place]:
+    """Searches on lists of the paths met so far, then over the lattices, until paths met on the way bring no more."""
+    starts = starting_points(problem, rng, restarts)
+    results: list[Place] = []
+    while True:
+        rough = replace(problem, lists=lattices.met_lists())
+        found = descend_all(problem, rough, starts, rng, show)
+        if results and found[0].errors >= results[0].errors:
+            return results
+        results, starts = found, [*starts, *(place.scales for place in found)]
 
 
 def sample(problem: Problem, rng: np.random.Generator) -> Problem:

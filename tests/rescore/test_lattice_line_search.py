@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rescore.errors import ReferenceError, ScoreError
-from rescore.lattice import best_path, total_scores
-from rescore.lattice_line_search import envelope, lattice_table
+from rescore.lattice import best_arcs, best_path, total_scores
+from rescore.lattice_forest import Forest
+from rescore.lattice_line_search import envelopes, lattice_table
 from rescore.line_search import error_steps
 from rescore.types import Lattice, Words
 from rescore.wer import edit_distance
@@ -36,20 +37,36 @@ def padded(rows: list) -> np.ndarray:  # type: ignore[type-arg]
 
 
 @settings(max_examples=60, deadline=None)
-@given(lattices(), ends)
-def test_envelope(lattice: Lattice, span: tuple[float, float]) -> None:
+@given(st.lists(lattices(), min_size=1, max_size=3), ends)
+def test_envelopes(items: list[Lattice], span: tuple[float, float]) -> None:
     low, high = span
-    base, slope = lattice.scores["am"], lattice.scores["lm"]
-    crossings, paths = envelope(lattice, base, slope, low, high)
-    every = list(all_paths(lattice))
-    edges = [low, *crossings, high]
-    assert edges == sorted(edges)
-    slopes = [slope[path].sum() for path in paths]
-    assert all(before < after for before, after in itertools.pairwise(slopes))
-    for path, (begin, end) in zip(paths, itertools.pairwise(edges), strict=True):
-        for t in (begin, 0.5 * (begin + end), end):
-            totals = base + t * slope
-            assert totals[path].sum() == pytest.approx(max(totals[other].sum() for other in every))
+    base, slope = (np.concatenate([lattice.scores[name] for lattice in items]) for name in ("am", "lm"))
+    forest = Forest(items)
+    found = envelopes(forest, base, slope, low, high)
+    for lattice, start, (crossings, paths) in zip(items, forest.bounds, found, strict=False):
+        every = [[start + arc for arc in path] for path in all_paths(lattice)]
+        edges = [low, *crossings, high]
+        assert edges == sorted(edges)
+        slopes = [slope[path].sum() for path in paths]
+        assert all(before < after for before, after in itertools.pairwise(slopes))
+        for path, (begin, end) in zip(paths, itertools.pairwise(edges), strict=True):
+            assert path.tolist() in every
+            for t in (begin, 0.5 * (begin + end), end):
+                totals = base + t * slope
+                assert totals[path].sum() == pytest.approx(max(totals[other].sum() for other in every))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(lattices(), min_size=1, max_size=4))
+def test_best_paths_of_a_forest_are_those_of_its_lattices(items: list[Lattice]) -> None:
+    """The first of equal paths too, as `best_arcs` gives it."""
+    names = ["am", "lm"]
+    totals = np.concatenate([np.stack([lattice.scores[name] for name in names], axis=1) for lattice in items])
+    forest = Forest(items)
+    for point, paths in zip(totals.T, forest.paths(totals), strict=True):
+        for number, (lattice, path) in enumerate(zip(items, paths, strict=True)):
+            own = slice(forest.bounds[number], forest.bounds[number + 1])
+            assert (path - forest.bounds[number]).tolist() == best_arcs(lattice, point[own])
 
 
 @settings(max_examples=40, deadline=None)
