@@ -7,6 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from asr.masks import window
+
 
 def sinusoids(first: int, last: int, like: Tensor, dim: int) -> Tensor:
     """Embeddings of the distances `first`, `first` - 1, ..., `last`: `(first - last + 1, dim)`, sines then cosines."""
@@ -34,6 +36,32 @@ class RelativeAttention(nn.Module):
         """x `(B, T, dim)`, inside bool `(B, T)` -> `(B, T, dim)`."""
         query, key, value = self.project(x)
         return self.attend(query, key, value, self.allowed(inside))
+
+    def step(
+        self, x: Tensor, lengths: Tensor, held: Tensor, size: int, cache: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """The causal model on some more frames.
+
+        Args:
+          x: `(B, C, dim)` of which the first `lengths` `(B,)` count.
+          held: how many frames of the cache count, `(B,)`: its last ones.
+          size: frames that the next cache is to have.
+          cache: keys and values `(B, M, dim)` of the frames before.
+
+        Returns:
+          `(B, C, dim)` and the next cache.
+        """
+        query, *new = self.project(x)
+        key, value = (torch.cat([old, recent.to(old.dtype)], dim=1) for old, recent in zip(cache, new, strict=True))
+        past, frames = cache[0].shape[1], x.shape[1]
+        place = torch.arange(past + frames, device=x.device)
+        distance = place[past:].unsqueeze(1) - place  # (C, M + C)
+        near = distance >= 0
+        if self.left_context is not None:
+            near &= distance <= self.left_context
+        allowed = near & (place >= past - held.unsqueeze(1))[:, None, None, :]
+        y = self.attend(query.to(key.dtype), key, value, allowed)
+        return y, (window(key, past + lengths - size, size), window(value, past + lengths - size, size))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`(B, T, dim)` -> query, key, value, each `(B, T, dim)`; the queries are divided by sqrt(d)."""

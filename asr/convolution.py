@@ -9,7 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asr.config import EncoderConfig
+from asr.masks import window
 from asr.s4 import S4D
+
+State = tuple[Tensor, ...]  # what a component remembers of the frames before, batch first
 
 
 class Depthwise(nn.Module):
@@ -26,13 +29,38 @@ class Depthwise(nn.Module):
         """`(B, T, H)`, zero in the padding -> `(B, T, H)`."""
         return depthwise(F.pad(x, (0, 0, self.past, self.future)), self.weight, self.bias)
 
+    def initial(self, batch: int) -> Tensor:
+        """The padding before the first frame, `(B, K - 1, H)`."""
+        return self.weight.new_zeros(batch, self.past, len(self.weight))
+
+    def step(self, x: Tensor, lengths: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+        """x `(B, C, H)` of which the first `lengths` `(B,)` count, behind `past` -> `(B, C, H)` and the next past."""
+        joined = torch.cat([past, x], dim=1)
+        return depthwise(joined, self.weight, self.bias), window(joined, lengths, self.past)
+
 
 def depthwise(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x `(B, T + K - 1, H)`, weight `(H, 1, K)`, bias `(H,)` -> `(B, T, H)`."""
     return F.conv1d(x.transpose(1, 2), weight, bias, groups=len(weight)).transpose(1, 2)
 
 
-class Convolution(nn.Module):
+class Component(nn.Module):
+    """What stands between the GLU and the BN, on `(B, T, H)` that is zero in the padding."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, T, H)` -> `(B, T, H)`."""
+        raise NotImplementedError
+
+    def initial(self, batch: int) -> State:
+        """What `step` remembers before the first frame."""
+        raise NotImplementedError
+
+    def step(self, x: Tensor, lengths: Tensor, state: State) -> tuple[Tensor, State]:
+        """The causal component on `(B, C, H)`, of which the first `lengths` `(B,)` count, behind `state`."""
+        raise NotImplementedError
+
+
+class Convolution(Component):
     """`conv`: the Conformer's depth-wise convolution alone."""
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -40,11 +68,17 @@ class Convolution(nn.Module):
         self.conv = Depthwise(config.dim, config.kernel, config.causal)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`(B, T, H)` -> `(B, T, H)`."""
         return self.conv(x)
 
+    def initial(self, batch: int) -> State:
+        return (self.conv.initial(batch),)
 
-class DropIn(nn.Module):
+    def step(self, x: Tensor, lengths: Tensor, state: State) -> tuple[Tensor, State]:
+        y, past = self.conv.step(x, lengths, state[0])
+        return y, (past,)
+
+
+class DropIn(Component):
     """`dir`: an S4 in place of the convolution."""
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -52,11 +86,17 @@ class DropIn(nn.Module):
         self.s4 = S4D(config.dim, config.s4_dim, config.s4_init)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`(B, T, H)` -> `(B, T, H)`."""
         return self.s4(x)
 
+    def initial(self, batch: int) -> State:
+        return (self.s4.initial(batch),)
 
-class Combination(nn.Module):
+    def step(self, x: Tensor, lengths: Tensor, state: State) -> tuple[Tensor, State]:
+        y, memory = self.s4.chunk(x, lengths, state[0])
+        return y, (memory,)
+
+
+class Combination(Component):
     """`com`: a local convolution, then an S4."""
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -65,11 +105,18 @@ class Combination(nn.Module):
         self.s4 = S4D(config.dim, config.s4_dim, config.s4_init)
 
     def forward(self, x: Tensor) -> Tensor:
-        """`(B, T, H)` -> `(B, T, H)`."""
         return self.s4(self.conv(x))
 
+    def initial(self, batch: int) -> State:
+        return (self.conv.initial(batch), self.s4.initial(batch))
 
-class Reparameterisation(nn.Module):
+    def step(self, x: Tensor, lengths: Tensor, state: State) -> tuple[Tensor, State]:
+        y, past = self.conv.step(x, lengths, state[0])
+        y, memory = self.s4.chunk(y, lengths, state[1])
+        return y, (past, memory)
+
+
+class Reparameterisation(Component):
     """`rep`: a convolution to the left whose kernel is the first L steps of an S4 (Eq. 3), with D on the newest frame.
 
     In evaluation the kernel is made once; training and loading drop it.
@@ -82,19 +129,26 @@ class Reparameterisation(nn.Module):
         self._cached: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """`(B, T, H)` -> `(B, T, H)`."""
         with torch.autocast(x.device.type, enabled=False):
             x = x.to(torch.promote_types(x.dtype, torch.float32))
             return depthwise(F.pad(x, (0, 0, self.length - 1, 0)), self.weight(), None)
 
+    def initial(self, batch: int) -> State:
+        return (self.s4.skip.new_zeros(batch, self.length - 1, len(self.s4.skip)),)
+
+    def step(self, x: Tensor, lengths: Tensor, state: State) -> tuple[Tensor, State]:
+        joined = torch.cat([state[0], x], dim=1)
+        return depthwise(joined, self.weight(), None), (window(joined, lengths, self.length - 1),)
+
     def weight(self) -> Tensor:
         """`(H, 1, L)`, the newest frame last."""
-        if self._cached is not None:
+        keep = not self.training and not torch.is_grad_enabled()
+        if keep and self._cached is not None:
             return self._cached
         kernel = self.s4.kernel(self.length)
         kernel = torch.cat([kernel[:, :1] + self.s4.skip.unsqueeze(1), kernel[:, 1:]], dim=1)
         kernel = kernel.flip(1).unsqueeze(1)
-        if not self.training and not torch.is_grad_enabled():
+        if keep:
             self._cached = kernel
         return kernel
 
@@ -117,17 +171,27 @@ COMPONENTS = {"conv": Convolution, "dir": DropIn, "com": Combination, "rep": Rep
 class MaskedBatchNorm(nn.BatchNorm1d):
     """Batch normalisation over the frames that are no padding."""
 
+    weight: nn.Parameter
+    bias: nn.Parameter
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
     def forward(self, x: Tensor, inside: Tensor) -> Tensor:  # type: ignore[override]
         """x `(B, T, H)`, inside bool `(B, T)` -> float32 `(B, T, H)`, zero in the padding where training."""
-        flat = x.flatten(0, 1).to(torch.promote_types(x.dtype, torch.float32))
         rows = inside.flatten().nonzero().squeeze(1) if self.training else None
         if rows is None or len(rows) < 2:  # one frame has no variance
-            scale = self.weight * torch.rsqrt(self.running_var + self.eps)
-            return (flat * scale + (self.bias - self.running_mean * scale)).view(x.shape)
+            return self.running(x)
+        flat = x.flatten(0, 1).to(torch.promote_types(x.dtype, torch.float32))
         self.num_batches_tracked += 1
         mean, var = self.running_mean, self.running_var
-        valid = F.batch_norm(flat[rows], mean, var, self.weight, self.bias, True, self.momentum, self.eps)
+        valid = F.batch_norm(flat[rows], mean, var, self.weight, self.bias, True, self.momentum or 0.0, self.eps)
         return torch.zeros_like(flat).index_copy(0, rows, valid).view(x.shape)
+
+    def running(self, x: Tensor) -> Tensor:
+        """x `(..., H)`, normalised by the running mean and variance, float32."""
+        scale = self.weight * torch.rsqrt(self.running_var + self.eps)
+        return x.to(scale.dtype) * scale + (self.bias - self.running_mean * scale)
 
 
 class ConvolutionModule(nn.Module):
@@ -137,7 +201,7 @@ class ConvolutionModule(nn.Module):
         super().__init__()
         self.norm = nn.LayerNorm(config.dim)
         self.pointwise1 = nn.Linear(config.dim, 2 * config.dim)
-        self.component = COMPONENTS[config.component](config)
+        self.component: Component = COMPONENTS[config.component](config)
         self.batch_norm = MaskedBatchNorm(config.dim)
         self.pointwise2 = nn.Linear(config.dim, config.dim)
 
@@ -145,3 +209,9 @@ class ConvolutionModule(nn.Module):
         """x `(B, T, H)`, inside bool `(B, T)` -> `(B, T, H)`."""
         x = F.glu(self.pointwise1(self.norm(x)), dim=-1) * inside.unsqueeze(-1)
         return self.pointwise2(F.silu(self.batch_norm(self.component(x), inside)))
+
+    def step(self, x: Tensor, lengths: Tensor, state: State) -> tuple[Tensor, State]:
+        """Some frames more `(B, C, H)`, of which the first `lengths` `(B,)` count -> `(B, C, H)` and the next state."""
+        x = F.glu(self.pointwise1(self.norm(x)), dim=-1)
+        x, state = self.component.step(x, lengths, state)
+        return self.pointwise2(F.silu(self.batch_norm.running(x))), state

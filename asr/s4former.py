@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from asr.attention import RelativeAttention
 from asr.config import EncoderConfig
-from asr.convolution import ConvolutionModule
+from asr.convolution import ConvolutionModule, State
 from asr.errors import DataError
 from asr.masks import inside
 from asr.subsampling import Subsampling, subsampled
@@ -42,6 +42,20 @@ class Layer(nn.Module):
         x = x + self.dropout(self.convolution(x, inside))
         x = x + 0.5 * self.dropout(self.feedforward2(x))
         return self.norm(x)
+
+    def initial(self, batch: int) -> State:
+        """What `step` remembers before the first frame: an empty cache, then the convolution module's state."""
+        empty = self.norm.weight.new_zeros(batch, 0, len(self.norm.weight))
+        return (empty, empty, *self.convolution.component.initial(batch))
+
+    def step(self, x: Tensor, lengths: Tensor, held: Tensor, size: int, state: State) -> tuple[Tensor, State]:
+        """Some frames more `(B, C, dim)`; `state` is the attention's cache, then the convolution module's state."""
+        x = x + 0.5 * self.feedforward1(x)
+        y, cache = self.attention.step(x, lengths, held, size, (state[0], state[1]))
+        x = x + y
+        y, memory = self.convolution.step(x, lengths, state[2:])
+        x = x + y
+        return self.norm(x + 0.5 * self.feedforward2(x)), cache + memory
 
 
 class S4former(nn.Module):
