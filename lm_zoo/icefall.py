@@ -9,16 +9,12 @@ Token ids are those of the sentencepiece model: blank 0, begin and end of senten
 
 from __future__ import annotations
 
-import io
 import os
-import pickle
 import re
-import zipfile
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,6 +24,7 @@ from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.icefall_transformer import IcefallTransformer
 from lm_zoo.lstm import LSTM
 from lm_zoo.registry import build, check_weights, load, save_folder, state_tensors
+from lm_zoo.torch_file import read_torch_file
 
 LSTM_KEY = "rnn.weight_ih_l0"
 TRANSFORMER_KEY = "encoder.encoder.layers.0.self_attn.pos_bias_u"
@@ -44,17 +41,6 @@ TRANSFORMER_NAMES = (
     (r"layers\.(\d+)\.linear1\.", r"encoder.encoder.layers.\1.feed_forward.0."),
     (r"layers\.(\d+)\.linear2\.", r"encoder.encoder.layers.\1.feed_forward.4."),
     (r"layers\.(\d+)\.norm\.log_eps", r"encoder.encoder.layers.\1.norm_final.eps"),
-)
-
-UNREADABLE = (
-    zipfile.BadZipFile,
-    pickle.UnpicklingError,
-    RuntimeError,
-    EOFError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
 )
 
 
@@ -225,69 +211,6 @@ def _read_pieces(path: Path) -> PieceVocabulary:
 # -- reading ---------------------------------------------------------------------------------------------------
 
 
-class _Ignored:
-    """Stands for every object of a checkpoint that is not a tensor or a plain container."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
-
-    def __setstate__(self, state: Any) -> None: ...
-
-    def __setitem__(self, key: Any, value: Any) -> None: ...
-
-    def append(self, item: Any) -> None: ...
-
-    def extend(self, items: Any) -> None: ...
-
-
-class _TensorUnpickler(pickle.Unpickler):
-    """Makes tensors and plain containers; any other class or function that a file names is never looked up.
-
-    `torch.load(weights_only=True)` is not used: it refuses icefall's files, whose `exp_dir` is a `pathlib` path, and
-    torch 1.13 ignores a `pickle_module`.  The format: `NAME/data.pkl` holds the objects, `NAME/data/KEY` the numbers.
-    """
-
-    STORAGES: ClassVar[dict[str, torch.dtype]] = {
-        "FloatStorage": torch.float32,
-        "DoubleStorage": torch.float64,
-        "HalfStorage": torch.float16,
-        "BFloat16Storage": torch.bfloat16,
-        "LongStorage": torch.int64,
-    }
-
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        objects = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-        if len(objects) != 1:
-            raise ValueError("no data.pkl in it")
-        super().__init__(io.BytesIO(archive.read(objects[0])))
-        self.archive, self.folder = archive, objects[0].removesuffix("data.pkl") + "data"
-        self.storages: dict[str, Any] = {}
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("collections", "OrderedDict"):
-            return OrderedDict
-        if module == "torch._utils":
-            return {"_rebuild_tensor_v2": _tensor, "_rebuild_parameter": _parameter}.get(name, _Ignored)
-        return self.STORAGES.get(name, _Ignored) if module == "torch" else _Ignored
-
-    def persistent_load(self, pid: Any) -> Any:
-        """The numbers of a storage, 1-D; `pid` is ("storage", dtype, key, device, how many)."""
-        _, dtype, key, _, size = pid
-        if not isinstance(dtype, torch.dtype):
-            return _Ignored()
-        if key not in self.storages:
-            data = bytearray(self.archive.read(f"{self.folder}/{key}"))
-            self.storages[key] = torch.frombuffer(data, dtype=dtype, count=size) if size else torch.zeros(0)
-        return self.storages[key]
-
-
-def _tensor(storage: Any, offset: int, shape: tuple[int, ...], stride: tuple[int, ...], *_: Any) -> Any:
-    return storage.as_strided(shape, stride, offset) if isinstance(storage, Tensor) else _Ignored()
-
-
-def _parameter(data: Any, *_: Any) -> Any:
-    return data
-
-
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
     """The model's tensors of a checkpoint (`model`, or else `model_avg`, or the whole dict), without `module.`.
 
@@ -296,13 +219,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     """
     if not path.is_file():
         raise ModelError(f"{path}: no such file, expected a checkpoint of icefall such as epoch-30.pt")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if any(name.endswith("/constants.pkl") for name in archive.namelist()):
-                raise ModelError(f"{path}: a TorchScript file, expected a checkpoint or a state dict (pretrained.pt)")
-            found = _TensorUnpickler(archive).load()
-    except UNREADABLE as error:
-        raise ModelError(f"{path}: not a file of torch.save, or damaged or truncated ({error})") from None
+    found = read_torch_file(path)
     if isinstance(found, dict):
         found = next((found[key] for key in ("model", "model_avg") if isinstance(found.get(key), dict)), found)
     tensors = found.items() if isinstance(found, dict) else ()

@@ -31,11 +31,11 @@ def make_optimizers(lm: nn.Module, config: TrainConfig) -> list[torch.optim.Opti
     if config.optimizer == "sgd":
         optimizers = [torch.optim.SGD(lm.parameters(), lr=config.lr, momentum=config.momentum)]
     elif config.optimizer == "adamw":
-        optimizers = [_adamw(list(matrices.values()), vectors, config)]
+        optimizers = [adamw(list(matrices.values()), vectors, config.lr, config.weight_decay)]
     elif config.optimizer == "muon":
         inner = [p for name, p in matrices.items() if _is_inner(name)]
         outer = [p for name, p in matrices.items() if not _is_inner(name)]
-        optimizers = [_adamw(outer, vectors, config), *_muon(inner, config)]
+        optimizers = [adamw(outer, vectors, config.lr, config.weight_decay), *muon(inner, config.muon_lr)]
     else:
         raise ModelError(f"no optimizer is called '{config.optimizer}'; there are: {', '.join(OPTIMIZERS)}")
     for optimizer in optimizers:
@@ -49,17 +49,25 @@ def _is_inner(name: str) -> bool:
     return not {"input", "output", "log_sigma", "table"} & set(name.split("."))
 
 
-def _adamw(matrices: list[nn.Parameter], vectors: list[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
-    groups = [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(0.9, 0.98))
+def adamw(
+    matrices: list[nn.Parameter], vectors: list[nn.Parameter], lr: float, weight_decay: float
+) -> torch.optim.Optimizer:
+    """AdamW with weight decay on the matrices only."""
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))
 
 
-def _muon(matrices: list[nn.Parameter], config: TrainConfig) -> list[torch.optim.Optimizer]:
+def muon(matrices: list[nn.Parameter], lr: float) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices; nothing where there are none.
+
+    Raises:
+      ModelError: this torch has no Muon.
+    """
     if not matrices:
         return []
     if not hasattr(torch.optim, "Muon"):
         raise ModelError(f"torch {torch.__version__} has no Muon optimizer; use torch 2.9 or newer, or optimizer=adamw")
-    return [torch.optim.Muon(matrices, lr=config.muon_lr, weight_decay=0.0, momentum=0.95)]
+    return [torch.optim.Muon(matrices, lr=lr, weight_decay=0.0, momentum=0.95)]
 
 
 def set_learning_rates(optimizers: list[torch.optim.Optimizer], config: TrainConfig, progress: Progress) -> None:

@@ -14,10 +14,11 @@ from typing import Any
 from lm_zoo.base import Vocabulary, check_case
 from lm_zoo.batches import TokenText, split_long, tokenize
 from lm_zoo.errors import ModelError
+from lm_zoo.ranks import Ranks
 from lm_zoo.registry import find, load_vocabulary, read_config
 from lm_zoo.text import read_sentences
 from lm_zoo.tokenizer import build_pieces, build_words, count_words
-from lm_zoo.train import Progress, Ranks, TrainConfig, train
+from lm_zoo.train import Progress, TrainConfig, train
 from lm_zoo.transfer import inherit_settings
 
 Remark = Callable[[str], None]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -27,6 +26,7 @@ from lm_zoo.base import Vocabulary
 from lm_zoo.batches import Batch, TokenText, pad_sentences, sentence_batches, window_batches
 from lm_zoo.errors import ModelError
 from lm_zoo.optimizers import learning_rate, make_optimizers, set_learning_rates
+from lm_zoo.ranks import Ranks
 from lm_zoo.registry import build, save_folder
 from lm_zoo.transfer import start_from
 
@@ -114,47 +114,6 @@ def train(
         return run.loop(train_text, valid_text)
     finally:
         run.close()
-
-
-@dataclass
-class Ranks:
-    """The processes of a distributed run (one in a plain run)."""
-
-    rank: int
-    size: int
-    device: torch.device
-
-    @classmethod
-    def start(cls, device: str) -> Ranks:
-        size = int(os.environ.get("WORLD_SIZE", "1"))
-        if size == 1:
-            return cls(0, 1, torch.device(device))
-        local = int(os.environ.get("LOCAL_RANK", "0"))
-        if not torch.distributed.is_initialized():
-            torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo")
-        place = torch.device("cuda", local) if device == "cuda" else torch.device(device)
-        return cls(torch.distributed.get_rank(), size, place)
-
-    def wait(self) -> None:
-        """Until every rank is here."""
-        if self.size > 1:
-            torch.distributed.barrier()
-
-    def sum(self, *values: float) -> list[float]:
-        """Each value summed over the ranks."""
-        if self.size == 1:
-            return list(values)
-        total = torch.tensor(values, dtype=torch.float64, device=self.device)
-        torch.distributed.all_reduce(total)
-        return total.tolist()
-
-    def gather(self, batches: list[Batch]) -> list[Batch]:
-        """The batches of all ranks, in the order in which one process would have taken them."""
-        if self.size == 1:
-            return batches
-        parts: list[Any] = [None] * self.size
-        torch.distributed.all_gather_object(parts, batches)
-        return [part[index] for index in range(len(batches)) for part in parts]
 
 
 class _Run:

@@ -1,0 +1,203 @@
+"""Model folders, and the checkpoints of a training run.
+
+A model folder holds `model.safetensors`, `config.json` (the configuration and what is known of the training),
+`bpe.model` and `tokens.txt`.  A training run writes icefall's files: `epoch-N.pt` and `checkpoint-BATCH.pt`, dicts with
+`model`, `model_avg`, `optimizer`, `scheduler`, `grad_scaler`, `sampler` and the run's parameters beside them; they
+hold tensors and plain values only, so that `torch.load(..., weights_only=True)` of torch 2 reads them (torch 1.13's
+takes no numbers).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from asr.config import TransducerConfig
+from asr.errors import CheckpointError
+from lm_zoo.base import PieceVocabulary
+from lm_zoo.errors import ModelError
+from lm_zoo.torch_file import read_torch_file
+
+CONFIG, WEIGHTS, PIECES, TOKENS = "config.json", "model.safetensors", "bpe.model", "tokens.txt"
+
+
+def save_model(
+    folder: Path, model: nn.Module, vocab: PieceVocabulary, info: dict[str, Any], half: bool = False
+) -> None:
+    """Writes a model folder; each file is replaced atomically, `config.json` last.
+
+    Args:
+      model: a Transducer (its `config` is kept).
+      info: what else belongs into `config.json` (steps, validation loss, data, licence).
+      half: store the weights as float16.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        small = half and tensor.is_floating_point()
+        weights[name] = (tensor.half() if small else tensor).detach().cpu().clone().contiguous()
+    save_file(weights, str(folder / f".{WEIGHTS}"))
+    os.replace(folder / f".{WEIGHTS}", folder / WEIGHTS)
+    vocab.save(folder)
+    pieces = (f"{vocab.processor.id_to_piece(index)} {index}\n" for index in range(len(vocab)))
+    (folder / TOKENS).write_text("".join(pieces), encoding="utf-8")
+    config = {"kind": "transducer", "case": vocab.case, "config": model.config.to_dict(), **info}
+    (folder / f".{CONFIG}").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    os.replace(folder / f".{CONFIG}", folder / CONFIG)
+
+
+def read_info(folder: Path) -> dict[str, Any]:
+    """`config.json` of a model folder.
+
+    Raises:
+      CheckpointError: missing, not JSON, or not that of a recogniser.
+    """
+    path = folder / CONFIG
+    try:
+        info = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{folder}: not a model folder, it has no {CONFIG}; such folders are written by: asr train, asr average"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not JSON ({error})") from None
+    if not isinstance(info, dict) or info.get("kind") != "transducer" or not isinstance(info.get("config"), dict):
+        raise CheckpointError(f"{path}: not a recogniser's; expected an object with the kind 'transducer' and a config")
+    return info
+
+
+def read_vocabulary(folder: Path, case: str = "mixed") -> PieceVocabulary:
+    """`bpe.model` of a model folder or of icefall's lang folder.
+
+    Raises:
+      CheckpointError: it is missing or damaged.
+    """
+    return read_pieces(folder / PIECES, case)
+
+
+def read_pieces(path: Path, case: str = "mixed") -> PieceVocabulary:
+    """A sentencepiece model with the blank 0, `<sos/eos>` 1 and `<unk>` 2.
+
+    Raises:
+      CheckpointError: it is missing, damaged, or its first piece is not the blank.
+    """
+    try:
+        vocab = PieceVocabulary(path.read_bytes(), case)
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: not a sentencepiece model ({error})") from None
+    if (first := vocab.processor.id_to_piece(0)) != "<blk>":
+        raise CheckpointError(
+            f"{path}: piece 0 is '{first}', expected the blank '<blk>', as icefall's bpe.model has it"
+        )
+    return vocab
+
+
+def load_model(folder: str | Path) -> tuple[Any, PieceVocabulary]:
+    """The Transducer of a model folder, in evaluation mode on the CPU, and its tokens.
+
+    Raises:
+      CheckpointError: a file is missing or damaged, or config, weights and tokens disagree.
+    """
+    from asr.transducer import Transducer
+
+    folder = Path(folder)
+    info = read_info(folder)
+    config = TransducerConfig.from_dict(info["config"], folder / CONFIG)
+    vocab = read_vocabulary(folder, info.get("case", "mixed"))
+    check_tokens(folder, vocab, config)
+    model = Transducer(config)
+    load_weights(model, read_weights(folder), folder / WEIGHTS)
+    return model.eval(), vocab
+
+
+def check_tokens(where: object, vocab: PieceVocabulary, config: TransducerConfig) -> None:
+    """Raises CheckpointError where the tokens are not as many as the configuration says."""
+    if len(vocab) != config.vocab_size:
+        raise CheckpointError(
+            f"{where}: {PIECES} has {len(vocab)} tokens, but the model is for {config.vocab_size}; "
+            f"give the {PIECES} that the model was trained with"
+        )
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights of a model folder, in float32.
+
+    Raises:
+      CheckpointError: missing or damaged.
+    """
+    try:
+        weights = load_file(str(folder / WEIGHTS))
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder}: {WEIGHTS} is missing") from None
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{folder / WEIGHTS}: damaged or truncated ({error})") from None
+    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor], where: object) -> None:
+    """Puts weights in place.
+
+    Raises:
+      CheckpointError: names or shapes are not the model's; names the first that differs.
+    """
+    expected = model.state_dict()
+    for name in sorted(expected.keys() | weights.keys()):
+        if name not in weights:
+            raise CheckpointError(f"{where}: lacks '{name}', which the model's configuration calls for")
+        if name not in expected:
+            raise CheckpointError(f"{where}: has '{name}', which the model's configuration does not call for")
+        if expected[name].shape != weights[name].shape:
+            found, wanted = tuple(weights[name].shape), tuple(expected[name].shape)
+            raise CheckpointError(f"{where}: '{name}' has the shape {found}, the configuration calls for {wanted}")
+    model.load_state_dict(weights)
+
+
+def write_checkpoint(path: Path, contents: dict[str, Any]) -> None:
+    """`torch.save`, whole or not at all."""
+    fresh = path.with_name(f".{path.name}")
+    torch.save(contents, fresh)
+    os.replace(fresh, path)
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint of ours or of icefall, read without running any code that it may hold.
+
+    Raises:
+      CheckpointError: missing, damaged, or without `model`.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such checkpoint")
+    try:
+        contents = read_torch_file(path)
+    except ModelError as error:
+        raise CheckpointError(str(error)) from None
+    if not isinstance(contents, dict) or "model" not in contents:
+        raise CheckpointError(f"{path}: expected a dict with the key 'model', as icefall writes it")
+    weights = contents["model"]
+    if weights and all(name.startswith("module.") for name in weights):  # saved from within DDP
+        contents["model"] = {name.removeprefix("module."): tensor for name, tensor in weights.items()}
+    return contents
+
+
+def find_checkpoints(folder: Path, kind: str = "checkpoint") -> list[Path]:
+    """`KIND-NUMBER.pt` of a run, highest number first; KIND is `checkpoint` (numbers of batches) or `epoch`."""
+    numbered = []
+    for path in folder.glob(f"{kind}-*.pt"):
+        if match := re.fullmatch(rf"{kind}-(\d+)\.pt", path.name):
+            numbered.append((int(match[1]), path))
+    return [path for _, path in sorted(numbered, reverse=True)]
+
+
+def remove_checkpoints(folder: Path, keep: int) -> None:
+    """Keeps the newest `keep` of `checkpoint-*.pt` and the newest `keep` of `epoch-*.pt`."""
+    for kind in ("checkpoint", "epoch"):
+        for path in find_checkpoints(folder, kind)[keep:]:
+            path.unlink()

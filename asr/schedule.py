@@ -1,0 +1,96 @@
+"""Learning rates and optimisers of a training run: icefall's Eden, or a rate that ends at zero with a budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from asr.errors import ConfigError
+from lm_zoo.optimizers import adamw, muon
+
+if TYPE_CHECKING:
+    from asr.train import Progress, TrainConfig
+
+OPTIMIZERS = ("adamw", "muon")
+WARM_SHARE = 0.1  # of a budget, at most, goes into the warm-up
+
+
+def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """The optimisers of a run; each parameter group keeps its highest learning rate as `base_lr`.
+
+    "adamw" with weight decay on matrices only, or "muon": Muon (Jordan et al. 2024) for the matrices of the layers,
+    AdamW for embeddings, convolutions, the S4, the layers that give tokens, and vectors.
+
+    Raises:
+      ConfigError: an unknown name.
+      ModelError: Muon, and this torch has none.
+    """
+    if config.optimizer not in OPTIMIZERS:
+        raise ConfigError(f"no optimizer is called '{config.optimizer}'; there are: {', '.join(OPTIMIZERS)}")
+    inner = inner_matrices(model) if config.optimizer == "muon" else []
+    taken = {id(p) for p in inner}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    outer = [p for p in trained if p.dim() > 1 and id(p) not in taken]
+    vectors = [p for p in trained if p.dim() <= 1]
+    optimizers = [adamw(outer, vectors, config.base_lr, config.weight_decay), *muon(inner, config.muon_lr)]
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["base_lr"] = group["lr"]
+    return optimizers
+
+
+def inner_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """The weights of linear layers and LSTMs that map hidden vectors to hidden vectors, in the model's order."""
+    vocab_size = model.config.vocab_size
+    found = []
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module.out_features != vocab_size:
+            found.append(module.weight)
+        elif isinstance(module, nn.LSTM):
+            found += [p for p in module.parameters() if p.dim() == 2]
+    return [p for p in found if p.requires_grad]
+
+
+def budget_used(config: TrainConfig, progress: Progress) -> float | None:
+    """The share of the budget (steps or minutes, whichever is nearer its end) that is used; None: no budget."""
+    shares = []
+    if config.max_steps is not None:
+        shares.append(progress.step / config.max_steps)
+    if config.max_minutes is not None:
+        shares.append(progress.seconds / (60.0 * config.max_minutes))
+    return min(1.0, max(shares)) if shares else None
+
+
+def rate_factor(config: TrainConfig, progress: Progress) -> float:
+    """The share of its highest value that a learning rate has at the next step.
+
+    With a budget: a linear warm-up (`warm_step` steps or a tenth of the budget, whichever ends first), then linearly
+    to zero.  Without: icefall's Eden, `((n^2 + b^2) / b^2)^-0.25 * ((e^2 + c^2) / c^2)^-0.25` for n steps, e epochs,
+    b = `lr_batches`, c = `lr_epochs`, after a linear warm-up.
+    """
+    used = budget_used(config, progress)
+    warm = min(1.0, (progress.step + 1) / config.warm_step) if config.warm_step else 1.0
+    if used is not None:
+        return min(1.0, max(warm, used / WARM_SHARE)) * (1.0 - used)
+    batches = (progress.step / config.lr_batches) ** 2 + 1.0
+    epochs = ((progress.epoch - 1) / config.lr_epochs) ** 2 + 1.0
+    return warm * batches**-0.25 * epochs**-0.25
+
+
+def set_learning_rates(optimizers: list[torch.optim.Optimizer], config: TrainConfig, progress: Progress) -> None:
+    """Gives every group the learning rate of the next step."""
+    factor = rate_factor(config, progress)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["base_lr"] * factor
+
+
+def loss_scales(config: TrainConfig, progress: Progress) -> tuple[float, float]:
+    """Scales of the simple and of the pruned loss: (1, 0.1) at first, (`simple_loss_scale`, 1) after the warm-up."""
+    used = budget_used(config, progress)
+    warm = min(1.0, progress.step / config.warm_step) if config.warm_step else 1.0
+    if used is not None:
+        warm = min(1.0, max(warm, used / WARM_SHARE))
+    return 1.0 - warm * (1.0 - config.simple_loss_scale), 0.1 + 0.9 * warm

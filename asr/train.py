@@ -1,0 +1,450 @@
+"""The training loop of the recogniser: pruned RNN-T (and CTC), AdamW or Muon, Eden or a budget, bf16/fp16, DDP.
+
+A run lives in one folder, with icefall's names: `epoch-N.pt`, `checkpoint-BATCH.pt`, `best-{train,valid}-loss.pt`,
+`tensorboard/`; beside them `log.jsonl`, `bpe.model`, `last-checkpoint` (the name of the newest, from which a killed run
+continues in mid-epoch) and `model/`, the best model so far as a model folder.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from asr import checkpoint
+from asr.errors import AsrError, CheckpointError, ConfigError, DataError
+from asr.schedule import budget_used, loss_scales, make_optimizers, rate_factor, set_learning_rates
+from asr.training_step import Batch, Inputs, LossModule, Skipped, autocast, noisy, prepare, total_loss
+from lm_zoo.base import PieceVocabulary
+from lm_zoo.ranks import Ranks
+
+# (epoch from 1, batches of this rank to leave out) -> the other batches of this rank in that epoch
+Batches = Callable[[int, int], Iterable[Batch]]
+Reporter = Callable[[dict[str, Any]], None]
+PATIENCE = 20  # batches on end that may give nothing before the run stops
+LAST = "last-checkpoint"
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Settings of a training run; the names of icefall where it has them."""
+
+    num_epochs: int = 30  # without a budget
+    max_steps: int | None = None  # a budget: the learning rate is zero at its end
+    max_minutes: float | None = None
+    optimizer: str = "adamw"  # or "muon" (torch 2.9 or newer)
+    base_lr: float = 1e-3
+    muon_lr: float = 0.02  # of the layers' matrices, with "muon"
+    lr_batches: float = 5000.0
+    lr_epochs: float = 6.0
+    warm_step: int = 500  # of the learning rate and of the pruned loss
+    weight_decay: float = 0.01
+    clip: float = 5.0  # norm of the gradient of the loss a frame
+    dtype: str = "float32"  # or "bfloat16", "float16": autocast
+    prune_range: int = 5
+    lm_scale: float = 0.25
+    am_scale: float = 0.0
+    simple_loss_scale: float = 0.5
+    ctc_scale: float = 0.0
+    variational_noise: float = 0.0  # standard deviation, on the prediction network's weights, after the warm-up
+    save_every_n: int = 1000  # batches
+    keep_last_k: int = 30
+    average_period: int = 100  # batches
+    valid_every: int = 1000  # batches, and at the end of epochs where there is no budget
+    log_every: int = 50
+    seed: int = 42
+
+    def __post_init__(self) -> None:
+        low = {"num_epochs": 1, "warm_step": 0, "prune_range": 2, "keep_last_k": 1, "average_period": 1}
+        low |= {"save_every_n": 1, "valid_every": 1, "log_every": 1, "ctc_scale": 0, "variational_noise": 0}
+        for name, least in low.items():
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name} is {getattr(self, name)}, expected {least} or more")
+        for name in ("max_steps", "max_minutes", "base_lr", "muon_lr", "lr_batches", "lr_epochs", "clip"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name} is {value}, expected more than 0")
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved with every checkpoint."""
+
+    epoch: int = 1
+    batch: int = 0  # batches of this epoch already used (by each rank)
+    step: int = 0  # batches used in all: icefall's batch_idx_train
+    seconds: float = 0.0
+    sums: dict[str, float] = field(default_factory=dict)  # losses and frames since the last log record
+    epoch_loss: float = 0.0
+    epoch_frames: float = 0.0
+    best_train_loss: float = math.inf
+    best_valid_loss: float = math.inf
+    last_valid_step: int = -1
+    finished: bool = False
+
+
+def train(
+    model: Any,
+    vocab: PieceVocabulary,
+    train_batches: Batches,
+    valid_batches: Batches | None,
+    out: Path,
+    config: TrainConfig,
+    info: dict[str, Any] | None = None,
+    report: Reporter = lambda record: None,
+    remark: Callable[[str], None] = lambda line: None,
+    device: str = "cpu",
+    start: Path | None = None,
+) -> Progress:
+    """Trains a Transducer, or continues the run that `out` holds.  Under torchrun every rank calls this.
+
+    Args:
+      model: a Transducer, with the weights that a new run starts from.
+      valid_batches: called with (1, 0), by every rank: it must give each the whole data.
+      info: kept in the `config.json` of `out/model` (names of the data, licence).
+      report: gets every log record; losses are natural logs, a frame of 40 ms.
+      remark: gets lines for the user (utterances not used).
+      start: checkpoint to continue from; None: the newest of the run, if there is one.
+    Returns:
+      where the run stands at its end.
+    Raises:
+      CheckpointError: the checkpoint is damaged or that of another model.
+      DataError, AsrError: there is nothing to train on, or the losses are no numbers.
+    """
+    ranks = Ranks.start(device)
+    run = _Run(model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark)
+    try:
+        run.restore(start)
+        return run.loop(train_batches, valid_batches)
+    finally:
+        run.close()
+
+
+class _Run:
+    def __init__(
+        self,
+        model: Any,
+        vocab: PieceVocabulary,
+        config: TrainConfig,
+        out: Path,
+        info: dict[str, Any],
+        ranks: Ranks,
+        report: Reporter,
+        remark: Callable[[str], None],
+    ) -> None:
+        self.model, self.vocab, self.config, self.out, self.info, self.ranks = model, vocab, config, out, info, ranks
+        self.report, self.remark, self.skipped = report, remark, Skipped(remark)
+        self.valid_remark = remark
+        self.progress = Progress()
+        self.options = loss_options(config)
+        autocast(config, ranks.device)  # a wrong dtype is told at once
+        self.optimizers = make_optimizers(model, config)
+        self.scaler = grad_scaler(config.dtype == "float16")
+        self.average = copy.deepcopy(model).double() if ranks.rank == 0 else None
+        self.module: Any = LossModule(model)
+        if ranks.size > 1:
+            self.module = nn.parallel.DistributedDataParallel(self.module)
+        self.noise = list(model.decoder.parameters())
+        self.failures, self.clock = 0, time.monotonic()
+        self.writer: Any = None
+        if ranks.rank == 0:
+            out.mkdir(parents=True, exist_ok=True)
+            vocab.save(out)
+            self.writer = summary_writer(out / "tensorboard")
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+    # -- checkpoints -------------------------------------------------------------------------------------------
+
+    def restore(self, start: Path | None) -> None:
+        """Continues from `start`, or from the newest checkpoint of the folder if there is one."""
+        marker = self.out / LAST
+        if start is None and marker.exists():
+            start = self.out / marker.read_text(encoding="utf-8").strip()
+        if start is None:
+            torch.manual_seed(self.config.seed + self.ranks.rank)
+            return
+        contents = checkpoint.read_checkpoint(start)
+        if "progress" not in contents or contents.get("model_config") != self.model.config.to_dict():
+            raise CheckpointError(
+                f"{start}: not of a run with this configuration; choose another --exp-dir, or the run's own --config"
+            )
+        checkpoint.load_weights(self.model, contents["model"], start)
+        states = contents["optimizer"]
+        if len(states) != len(self.optimizers):
+            raise CheckpointError(f"{start}: the run has another optimizer than {self.config.optimizer}")
+        for optimizer, state in zip(self.optimizers, states, strict=True):
+            optimizer.load_state_dict(state)
+        self.scaler.load_state_dict(contents["grad_scaler"])
+        if self.average is not None:
+            self.average.load_state_dict(contents["model_avg"])
+        self.progress = Progress(**contents["progress"])
+        self.skipped.counts.update(contents["skipped"])
+        if self.ranks.size == 1:
+            torch.set_rng_state(contents["rng"])
+        else:
+            torch.manual_seed(self.config.seed + self.ranks.rank + 1000 * self.progress.step)
+        if self.ranks.rank == 0:
+            self._cut_log()
+        self.remark(f"continuing from {start}, epoch {self.progress.epoch}, batch {self.progress.step}")
+
+    def _cut_log(self) -> None:
+        """Drops the log records after the checkpoint; they will be made again."""
+        path = self.out / "log.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        kept = [line for line in lines if json.loads(line)["step"] <= self.progress.step]
+        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+
+    def save(self, name: str, newest: bool = True) -> None:
+        """Writes the checkpoint `name`; a killed run continues from the `newest`."""
+        if self.ranks.rank or self.average is None:
+            return
+        progress = self.progress
+        contents = {
+            "model": self.model.state_dict(),
+            "model_avg": self.average.state_dict(),
+            "optimizer": [optimizer.state_dict() for optimizer in self.optimizers],
+            "scheduler": {"epoch": progress.epoch, "batch": progress.step, "seconds": progress.seconds},
+            "grad_scaler": self.scaler.state_dict(),
+            "sampler": {"epoch": progress.epoch, "batch": progress.batch},
+            "rng": torch.get_rng_state(),
+            "progress": asdict(progress),
+            "model_config": self.model.config.to_dict(),
+            "case": self.vocab.case,
+            "skipped": dict(self.skipped.counts),
+            **{name: value for name, value in asdict(self.config).items() if name != "optimizer"},
+            "cur_epoch": progress.epoch,
+            "batch_idx_train": progress.step,
+            "best_train_loss": progress.best_train_loss,
+            "best_valid_loss": progress.best_valid_loss,
+        }
+        checkpoint.write_checkpoint(self.out / name, contents)
+        if newest:
+            (self.out / f".{LAST}").write_text(name + "\n", encoding="utf-8")
+            os.replace(self.out / f".{LAST}", self.out / LAST)
+            checkpoint.remove_checkpoints(self.out, self.config.keep_last_k)
+
+    def log(self, **record: Any) -> None:
+        if self.ranks.rank:
+            return
+        record = {"epoch": self.progress.epoch, "step": self.progress.step, **record}
+        with open(self.out / "log.jsonl", "a", encoding="utf-8") as stream:
+            stream.write(json.dumps(record) + "\n")
+        if self.writer is not None:
+            for name, value in record.items():
+                if name not in ("epoch", "step"):
+                    self.writer.add_scalar(name, value, self.progress.step)
+        self.report(record)
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    def loop(self, train_batches: Batches, valid_batches: Batches | None) -> Progress:
+        progress, config = self.progress, self.config
+        budget = budget_used(config, progress) is not None
+        self.clock = time.monotonic()
+        while not progress.finished:
+            if not budget and progress.epoch > config.num_epochs:
+                break
+            self._epoch(train_batches(progress.epoch, progress.batch), valid_batches)
+            if progress.finished:
+                break
+            if progress.batch == 0:
+                raise DataError(
+                    f"the training data gave no batch in epoch {progress.epoch}; see the utterances left out"
+                )
+            self._end_epoch(None if budget else valid_batches)
+        if not progress.finished or progress.last_valid_step != progress.step:
+            progress.finished = True
+            self._validate(valid_batches)
+            self.save(f"checkpoint-{progress.step}.pt")
+        if self.skipped.counts:
+            self.remark("not used: " + ", ".join(f"{count} x {why}" for why, count in self.skipped.counts.items()))
+        return progress
+
+    def _end_epoch(self, valid_batches: Batches | None) -> None:
+        progress = self.progress
+        if valid_batches is not None:
+            self._validate(valid_batches)
+        loss = progress.epoch_loss / max(progress.epoch_frames, 1.0)
+        best = loss < progress.best_train_loss
+        progress.best_train_loss = min(loss, progress.best_train_loss)
+        name = f"epoch-{progress.epoch}.pt"
+        progress.epoch, progress.batch, progress.epoch_loss, progress.epoch_frames = progress.epoch + 1, 0, 0.0, 0.0
+        self.save(name)
+        if best and self.ranks.rank == 0:
+            shutil.copyfile(self.out / name, self.out / ".best.pt")
+            os.replace(self.out / ".best.pt", self.out / "best-train-loss.pt")
+
+    def _epoch(self, batches: Iterable[Batch], valid_batches: Batches | None) -> None:
+        progress, config, ranks = self.progress, self.config, self.ranks
+        clock, source = time.monotonic(), iter(batches)
+        while not progress.finished:
+            batch = next(source, None)
+            inputs = prepare(batch, self.vocab, self.skipped, ranks.device) if batch is not None else None
+            frames = inputs.frames if inputs else 0
+            elapsed, self.clock = time.monotonic() - self.clock, time.monotonic()
+            short, empty, frames, elapsed = ranks.sum(batch is None, inputs is None, frames, elapsed / ranks.size)
+            progress.seconds += elapsed
+            if short:
+                return  # ranks must take the same number of steps
+            self._step(inputs if not empty else None, frames)
+            if progress.step % config.log_every == 0:
+                self._log_step(time.monotonic() - clock)
+                clock = time.monotonic()
+            progress.finished = (budget_used(config, progress) or 0.0) >= 1.0
+            if progress.step % config.valid_every == 0 and not progress.finished:
+                self._validate(valid_batches)
+                clock = time.monotonic()
+            if progress.step % config.save_every_n == 0 and not progress.finished:
+                self.save(f"checkpoint-{progress.step}.pt")
+
+    def _step(self, inputs: Inputs | None, frames: float) -> None:
+        """One step of the optimisers on this rank's utterances; `frames` are those of all ranks."""
+        progress, config = self.progress, self.config
+        set_learning_rates(self.optimizers, config, progress)
+        scales = self._scales(*loss_scales(config, progress))
+        good = False
+        if inputs is not None:
+            self.model.train()
+            deviation = config.variational_noise if progress.step >= config.warm_step else 0.0
+            with noisy(self.noise, deviation):
+                with autocast(config, self.ranks.device):
+                    parts = self.module(inputs.features, inputs.lengths, inputs.tokens, self.options)
+                loss, sums = total_loss(parts, scales, inputs, self.skipped)
+                self.scaler.scale(loss * (self.ranks.size / frames)).backward()  # DDP averages over ranks
+            good = self._update()
+            self._count(sums, loss.item(), inputs)
+        progress.batch, progress.step = progress.batch + 1, progress.step + 1
+        self.failures = 0 if good else self.failures + 1
+        if self.failures >= PATIENCE:
+            counts = ", ".join(f"{count} x {why}" for why, count in self.skipped.counts.items()) or "none"
+            raise AsrError(
+                f"training stopped at batch {progress.step}: the last {PATIENCE} batches gave no usable gradient "
+                f"(utterances left out: {counts}); lower --base-lr, leave out --use-fp16, or look at the data"
+            )
+        if self.average is not None and progress.step % config.average_period == 0:
+            update_average(self.average, self.model, config.average_period / progress.step)
+
+    def _update(self) -> bool:
+        """Clips and applies the gradients; False (and nothing applied) if they are infinite or no numbers."""
+        for optimizer in self.optimizers:
+            self.scaler.unscale_(optimizer)
+        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip))
+        good = math.isfinite(norm) and norm > 0.0
+        for optimizer in self.optimizers:
+            if good or self.scaler.is_enabled():
+                self.scaler.step(optimizer)
+            optimizer.zero_grad(set_to_none=True)
+        self.scaler.update()
+        if not good:
+            self.skipped.counts["batches without a usable gradient"] += 1
+        return good
+
+    def _count(self, sums: dict[str, float], loss: float, inputs: Inputs) -> None:
+        progress = self.progress
+        values = {**sums, "loss": loss, "frames": float(inputs.frames), "input_frames": float(inputs.lengths.sum())}
+        for name, value in values.items():
+            progress.sums[name] = progress.sums.get(name, 0.0) + value
+        progress.epoch_loss += sums["pruned"]
+        progress.epoch_frames += inputs.frames
+
+    def _log_step(self, seconds: float) -> None:
+        """One record of the losses a frame and of the speed since the last."""
+        names = ["loss", *self._scales(1.0, 1.0), "frames", "input_frames"]
+        totals = dict(zip(names, self.ranks.sum(*(self.progress.sums.get(name, 0.0) for name in names)), strict=True))
+        frames, speed = max(totals.pop("frames"), 1.0), totals.pop("input_frames") / seconds
+        losses = {name: value / frames for name, value in totals.items()}
+        rate = self.config.base_lr * rate_factor(self.config, self.progress)
+        self.log(**losses, lr=rate, frames_per_s=speed, audio_per_s=speed / 100.0, seconds=self.progress.seconds)
+        self.progress.sums = {}
+
+    def _scales(self, simple: float, pruned: float) -> dict[str, float]:
+        scales = {"simple": simple, "pruned": pruned}
+        return {**scales, "ctc": self.config.ctc_scale} if self.config.ctc_scale else scales
+
+    def _validate(self, batches: Batches | None) -> None:
+        """Validation loss (every rank computes it whole); keeps the best model, or the last where there is no data."""
+        progress = self.progress
+        progress.last_valid_step = progress.step
+        loss = None
+        if batches is not None:
+            losses = self.evaluate(batches)
+            loss = losses["loss"]
+            self.log(**{f"valid_{name}": value for name, value in losses.items()})
+            if not loss < progress.best_valid_loss:
+                return
+            progress.best_valid_loss = loss
+            self.save("best-valid-loss.pt", newest=False)
+        if self.ranks.rank == 0:
+            made = {"steps": progress.step, "epochs": progress.epoch, "minutes": round(progress.seconds / 60.0, 1)}
+            made |= {"valid_loss": loss, "seed": self.config.seed}
+            checkpoint.save_model(self.out / "model", self.model, self.vocab, {**self.info, "trained": made})
+
+    @torch.no_grad()
+    def evaluate(self, batches: Batches) -> dict[str, float]:
+        """The losses a frame, with the scales of after the warm-up."""
+        self.model.eval()
+        scales = self._scales(self.config.simple_loss_scale, 1.0)
+        skipped, self.valid_remark = Skipped(self.valid_remark), lambda line: None  # named at the first validation
+        totals, frames = dict.fromkeys(["loss", *scales], 0.0), 0
+        for batch in batches(1, 0):
+            inputs = prepare(batch, self.vocab, skipped, self.ranks.device)
+            if inputs is None:
+                continue
+            with autocast(self.config, self.ranks.device):
+                parts = LossModule(self.model)(inputs.features, inputs.lengths, inputs.tokens, self.options)
+            loss, sums = total_loss(parts, scales, inputs, skipped)
+            frames += inputs.frames
+            for name, value in {**sums, "loss": loss.item()}.items():
+                totals[name] += value
+        if not frames:
+            raise DataError("the validation data has no usable utterance; see the utterances left out")
+        return {name: value / frames for name, value in totals.items()}
+
+
+def loss_options(config: TrainConfig) -> Any:
+    """The loss's options among the settings of a run."""
+    from asr.transducer import LossOptions
+
+    names = {item.name for item in fields(LossOptions)} & {item.name for item in fields(TrainConfig)}
+    return LossOptions(**{name: getattr(config, name) for name in names})
+
+
+@torch.no_grad()
+def update_average(average: nn.Module, model: nn.Module, weight: float) -> None:
+    """`average = (1 - weight) * average + weight * model`, integers copied: with weight period/step, icefall's
+    running average of the models since the start, in float64."""
+    current = model.state_dict()
+    for name, tensor in average.state_dict().items():
+        if tensor.is_floating_point():
+            tensor.mul_(1.0 - weight).add_(current[name].to(tensor), alpha=weight)
+        else:
+            tensor.copy_(current[name])
+
+
+def grad_scaler(enabled: bool) -> Any:
+    """float16's loss scaling; passes everything through if not enabled."""
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler("cuda", enabled=enabled)
+    return torch.cuda.amp.GradScaler(enabled=enabled)
+
+
+def summary_writer(folder: Path) -> Any:
+    """A tensorboard writer; None where tensorboard is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder))

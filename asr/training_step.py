@@ -1,0 +1,152 @@
+"""What one training step needs: usable utterances of a batch as tensors, the loss summed, noise on the weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from asr.errors import ConfigError
+from asr.s4former import subsampled
+from lm_zoo.base import PieceVocabulary
+
+if TYPE_CHECKING:
+    from asr.train import TrainConfig
+
+Batch = dict[str, Any]
+DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+NAMED = 10  # utterances of a kind of trouble that are named; the others are counted
+
+
+@dataclass
+class Inputs:
+    """The usable utterances of a batch.
+
+    Attributes:
+      features: (B, T, F) float32;  lengths: (B,) frames;  tokens: B lists;  ids: B names.
+      frames:   of the encoder's output (40 ms), of all utterances: what the loss is divided by.
+    """
+
+    features: Tensor
+    lengths: Tensor
+    tokens: list[list[int]]
+    ids: list[str]
+    frames: int
+
+
+class Skipped:
+    """Counts the utterances that could not be used, by reason, and names the first of them."""
+
+    def __init__(self, remark: Callable[[str], None]) -> None:
+        self.counts: Counter[str] = Counter()
+        self.remark = remark
+
+    def add(self, utterance: str, reason: str, detail: str = "") -> None:
+        self.counts[reason] += 1
+        if self.counts[reason] <= NAMED:
+            more = f"; further ones ({reason}) are counted only" if self.counts[reason] == NAMED else ""
+            self.remark(f"utterance {utterance} not used: {reason}{detail and f' ({detail})'}{more}")
+
+
+def prepare(batch: Batch, vocab: PieceVocabulary, skipped: Skipped, device: torch.device) -> Inputs | None:
+    """The utterances of a batch that can be trained on; None if there are none.
+
+    Left out are those with fewer frames after subsampling than tokens, those without words, and those whose
+    transcript holds symbols that the tokens cannot spell.
+    """
+    lengths = batch["lengths"]
+    outputs = subsampled(lengths).tolist()
+    kept, tokens = [], []
+    for index, (name, text) in enumerate(zip(batch["ids"], batch["texts"], strict=True)):
+        ids = [token for word in text.split() for token in vocab.encode_word(word)]
+        if not ids:
+            skipped.add(name, "no words")
+        elif vocab.unk in ids:
+            word = next(word for word in text.split() if vocab.unk in vocab.encode_word(word))
+            skipped.add(name, "unknown symbols", f"in '{word}'")
+        elif outputs[index] < len(ids):
+            skipped.add(name, "too short", f"{outputs[index]} frames of 40 ms for {len(ids)} tokens")
+        else:
+            kept.append(index)
+            tokens.append(ids)
+    if not kept:
+        return None
+    features = batch["features"]
+    if len(kept) < len(lengths):
+        lengths = lengths[kept]
+        features = features[kept, : int(lengths.max())]
+    frames = sum(outputs[index] for index in kept)
+    names = [batch["ids"][index] for index in kept]
+    return Inputs(features.to(device), lengths.to(device), tokens, names, frames)
+
+
+class LossModule(nn.Module):
+    """`Transducer.loss` as a forward, which is what DistributedDataParallel wraps."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, features: Tensor, lengths: Tensor, tokens: list[list[int]], options: Any) -> dict[str, Tensor]:
+        """The parts of the loss, each (B,), and `valid` (B,)."""
+        loss = self.model.loss(features, lengths, tokens, options)
+        parts = {"simple": loss.simple, "pruned": loss.pruned, "valid": loss.valid}
+        return parts if loss.ctc is None else {**parts, "ctc": loss.ctc}
+
+
+def total_loss(
+    parts: dict[str, Tensor], scales: dict[str, float], inputs: Inputs, skipped: Skipped
+) -> tuple[Tensor, dict[str, float]]:
+    """The scaled loss summed over the valid utterances, and the sum of each part.
+
+    An utterance whose loss is infinite or no number is left out, counted and named.
+    """
+    good = parts["valid"].clone()
+    for name in scales:
+        good &= torch.isfinite(parts[name].detach())
+    if not bool(good.all()):
+        for index in torch.nonzero(~good).flatten().tolist():
+            skipped.add(inputs.ids[index], "loss is infinite or no number")
+    total, sums = torch.zeros((), device=good.device), {}
+    for name, scale in scales.items():
+        part = torch.where(good, parts[name].float(), torch.zeros_like(parts[name], dtype=torch.float32)).sum()
+        sums[name] = part.item()
+        total = total + scale * part
+    return total, sums
+
+
+def autocast(config: TrainConfig, device: torch.device) -> Any:
+    """The autocast context of the run's dtype; nothing for float32.
+
+    Raises:
+      ConfigError: an unknown dtype, or float16 on a CPU.
+    """
+    if config.dtype not in DTYPES:
+        raise ConfigError(f"training runs in {', '.join(DTYPES)}, found the dtype '{config.dtype}'")
+    dtype = DTYPES[config.dtype]
+    if dtype is torch.float16 and device.type == "cpu":
+        raise ConfigError("training in float16 needs a GPU; use bfloat16 (--use-bf16) on the CPU")
+    return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
+
+
+@contextmanager
+def noisy(parameters: list[nn.Parameter], deviation: float) -> Iterator[None]:
+    """Adds Gaussian noise to weights for the time of a forward and backward pass (Graves, 2012)."""
+    if not deviation:
+        yield
+        return
+    clean = [p.detach().clone() for p in parameters]
+    with torch.no_grad():
+        for p in parameters:
+            p.add_(torch.randn_like(p), alpha=deviation)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for p, before in zip(parameters, clean, strict=True):
+                p.copy_(before)
