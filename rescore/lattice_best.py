@@ -35,6 +35,11 @@ def best_words(lattices: Iterable[Lattice], lmwt: float, wip: float) -> dict[str
     return {lattice.utt_id: best_path(lattice, kaldi_scales(lattice, lmwt, wip)).words for lattice in lattices}
 
 
+def weighted_words(lattices: Iterable[Lattice], scales: Mapping[str, float]) -> dict[str, Words]:
+    """The words of the best path of each lattice under `scales`, by utterance."""
+    return {lattice.utt_id: best_path(lattice, scales).words for lattice in lattices}
+
+
 def present_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> tuple[ErrorCounts, int]:
     """Errors over the utterances in both, as Kaldi's `compute-wer --mode=present`, and how many references are not.
 

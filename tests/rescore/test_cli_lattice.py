@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rescore.cli.main import cli
-from rescore.errors import ReferenceError
+from rescore.errors import ReferenceError, UsageError
 from rescore.files import read_kaldi_text
 from rescore.formats import read_lattices, read_nbest
 from rescore.lattice_best import best_words, present_errors
@@ -66,6 +67,17 @@ def test_word_penalty(decode: Path) -> None:
     spec = f"kaldi:{decode}?words={decode / 'words.txt'}"
     assert best_words(read_lattices(spec), 10, 0.4) == {"u": ("A", "B")}
     assert best_words(read_lattices(spec), 10, 0.6) == {"u": ("A",)}
+
+
+def test_weights_of_tune(run: Run, decode: Path) -> None:
+    """The penalty of the test before, as a weights file; not together with Kaldi's own settings."""
+    (decode / "lat.1").write_text("u \n0 1 1 1,0,\n0 2 1 0.25,0,\n2 1 2 0.25,0,\n1\n\n")
+    source = ("best-path", f"kaldi:{decode}", "--words", decode / "words.txt", "--weights", decode / "w.json")
+    for penalty, best in ((0.4, "u A B\n"), (0.6, "u A\n")):
+        (decode / "w.json").write_text(json.dumps({"scales": {"am": 0.1, "graph": 1.0, "words": -penalty}}))
+        assert run(*source).stdout == best
+    with pytest.raises(UsageError, match="give either --weights FILE or --lmwt and --wip"):
+        run(*source, "--lmwt", "10")
 
 
 def test_info(run: Run, decode: Path) -> None:

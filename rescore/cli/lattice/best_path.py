@@ -11,30 +11,47 @@ from rescore.cli.lattice.source import source_options
 
 @click.command()
 @source_options
-@click.option("--lmwt", type=click.FloatRange(min=0, min_open=True), default=10.0, show_default=True, help="LM weight.")
-@click.option("--wip", type=float, default=0.0, show_default=True, help="Word insertion penalty, a cost for each word.")
+@click.option("--lmwt", type=click.FloatRange(min=0, min_open=True), help="LM weight.  [default: 10]")
+@click.option("--wip", type=float, help="Word insertion penalty, a cost for each word.  [default: 0]")
+@click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights of rescore tune instead.")
 @click.option("--ref", type=click.Path(path_type=Path), help="References, Kaldi text: print error rates, not words.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write the words here, Kaldi text.")
 def command(
-    source: str, words: str | None, on_error: str, lmwt: float, wip: float, ref: Path | None, out: Path | None
+    source: str,
+    words: str | None,
+    on_error: str,
+    lmwt: float | None,
+    wip: float | None,
+    weights_file: Path | None,
+    ref: Path | None,
+    out: Path | None,
 ) -> None:
     """The best path of each lattice, and its word error rate, as Kaldi's local/score.sh has them.
 
     The best path has the least graph + acoustic / LMWT + WIP * words, all costs; the graph's part is all of its scores
-    but the acoustic one (graph, or lm and pron).  As in Kaldi, only utterances with a lattice and a reference are
-    scored; the others are counted.
+    but the acoustic one (graph, or lm and pron).  With --weights it is the path with the highest total of all weighted
+    scores.  As in Kaldi, only utterances with a lattice and a reference are scored; the others are counted.
 
     \b
     Example: rescore lattice best-path kaldi:exp/tri1/decode --words words.txt --lmwt 12 --wip 0.5 --ref text
     Example: rescore lattice best-path kaldi:lat.1.gz --words words.txt --out 1best.txt
+    Example: rescore lattice best-path k2:exp/test/lattices --weights exp/weights.json --ref text
     """
     from rescore.cli.lattice.source import policy, read
+    from rescore.combine import load_weights
+    from rescore.errors import UsageError
     from rescore.files import read_kaldi_text, write_kaldi_text
-    from rescore.lattice_best import best_words, present_errors
+    from rescore.lattice_best import best_words, present_errors, weighted_words
     from rescore.wer import kaldi_lines
 
+    if weights_file and (lmwt is not None or wip is not None):
+        raise UsageError("give either --weights FILE or --lmwt and --wip, not both")
     refs = read_kaldi_text(ref) if ref is not None else None
-    hyps = best_words(read(source, words, policy(on_error)), lmwt, wip)
+    lattices = read(source, words, policy(on_error))
+    if weights_file:
+        hyps = weighted_words(lattices, load_weights(weights_file).scales)
+    else:
+        hyps = best_words(lattices, 10.0 if lmwt is None else lmwt, 0.0 if wip is None else wip)
     if out is not None:
         write_kaldi_text(out, hyps)
     if refs is not None:
