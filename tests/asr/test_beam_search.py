@@ -1,0 +1,82 @@
+"""Modified beam search against the sum over all alignments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from asr.beam_search import modified_beam_search
+from asr.search import greedy
+from tests.asr.tiny import Tiny, alignments, log_sum
+
+DECODERS = ("stateless", "lstm")
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_beam_that_holds_everything_sums_over_all_alignments(decoder: str) -> None:
+    model = Tiny(4, decoder)
+    encoded, lengths = model.encoded(5, 3)
+    found = modified_beam_search(model, encoded, lengths, beam=4**5)
+    for row, length in enumerate(lengths.tolist()):
+        truth = {tokens: log_sum(scores) for tokens, scores in alignments(model, encoded[row, :length]).items()}
+        assert {hyp.tokens for hyp in found[row]} == set(truth)
+        for hyp in found[row]:
+            assert hyp.scores["am"] == pytest.approx(truth[hyp.tokens], abs=1e-5)
+        scores = [hyp.scores["am"] for hyp in found[row]]
+        assert scores == sorted(scores, reverse=True)
+        assert log_sum(scores) == pytest.approx(0.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_beam_of_one_is_greedy(decoder: str) -> None:
+    model = Tiny(7, decoder, seed=3)
+    encoded, lengths = model.encoded(14, 9, 1)
+    for beam, first in zip(
+        modified_beam_search(model, encoded, lengths, 1), greedy(model, encoded, lengths), strict=True
+    ):
+        assert (beam[0].tokens, beam[0].frames) == (first[0].tokens, first[0].frames)
+        assert beam[0].scores["am"] == pytest.approx(first[0].scores["am"], abs=1e-5)
+
+
+def icefall(model: Tiny, encoded: torch.Tensor, beam: int) -> dict[tuple[int, ...], float]:
+    """One utterance, as icefall's `modified_beam_search` goes: the best `beam` extensions, then equal ones merged."""
+    hyps = {(): 0.0}
+    for vector in encoded:
+        rows, keys = [], list(hyps)
+        for key in keys:
+            output = model.decoder(torch.tensor([key], dtype=torch.long))[0, -1]
+            joined = model.joiner(model.joiner.project_encoder(vector), model.joiner.project_decoder(output))
+            rows.append(joined.log_softmax(-1).double() + hyps[key])
+        values, places = torch.stack(rows).flatten().topk(min(beam, len(rows) * len(rows[0])))
+        hyps = {}
+        for value, place in zip(values.tolist(), places.tolist(), strict=True):
+            parent, symbol = divmod(place, len(rows[0]))
+            key = (*keys[parent], symbol) if symbol else keys[parent]
+            hyps[key] = float(np.logaddexp(hyps.get(key, -np.inf), value))
+    return hyps
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("beam", [2, 5])
+def test_a_small_beam_is_icefalls_and_does_not_depend_on_the_batch(decoder: str, beam: int) -> None:
+    model = Tiny(7, decoder, seed=4)
+    encoded, lengths = model.encoded(10, 13, 0, 6)
+    for row, hyps in enumerate(modified_beam_search(model, encoded, lengths, beam)):
+        truth = icefall(model, encoded[row, : lengths[row]], beam)
+        assert {hyp.tokens: hyp.scores["am"] for hyp in hyps} == pytest.approx(truth, abs=1e-5)
+
+
+def test_frames_are_those_of_the_best_alignment() -> None:
+    model = Tiny(5, seed=5)
+    encoded, lengths = model.encoded(8)
+    for hyp in modified_beam_search(model, encoded, lengths, 6)[0]:
+        assert len(hyp.frames) == len(hyp.tokens)
+        assert list(hyp.frames) == sorted(set(hyp.frames))
+        assert all(0 <= frame < 8 for frame in hyp.frames)
+
+
+def test_a_beam_below_one_is_refused() -> None:
+    model = Tiny(4)
+    with pytest.raises(ValueError, match="beam = 0"):
+        modified_beam_search(model, *model.encoded(3), beam=0)
