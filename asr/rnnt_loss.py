@@ -249,8 +249,8 @@ def forward_backward(px: Tensor, py: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _cells(diagonals: Tensor, batch: int, time: int, count: int, column: int) -> Tensor:
-    """A view `(batch, time, count)` of diagonals `(steps, batch, nodes)`: cell (t, u) is row t + u, column u + column."""
-    row, item, one = diagonals.stride()
+    """A view `(batch, time, count)` of `(steps, batch, nodes)`: cell (t, u) in row t + u, column u + `column`."""
+    row, item, one = (diagonals.stride(dim) for dim in range(3))
     start = diagonals.storage_offset() + column * one
     return diagonals.as_strided((batch, time, count), (item, row, row + one), start)
 
