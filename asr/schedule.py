@@ -63,17 +63,21 @@ def budget_used(config: TrainConfig, progress: Progress) -> float | None:
     return min(1.0, max(shares)) if shares else None
 
 
+def warm_share(config: TrainConfig, progress: Progress) -> float:
+    """How much of the warm-up is over: `warm_step` steps, or a tenth of a budget, whichever ends first."""
+    warm = (progress.step + 1) / config.warm_step if config.warm_step else 1.0
+    return min(1.0, max(warm, (budget_used(config, progress) or 0.0) / WARM_SHARE))
+
+
 def rate_factor(config: TrainConfig, progress: Progress) -> float:
     """The share of its highest value that a learning rate has at the next step.
 
-    With a budget: a linear warm-up (`warm_step` steps or a tenth of the budget, whichever ends first), then linearly
-    to zero.  Without: icefall's Eden, `((n^2 + b^2) / b^2)^-0.25 * ((e^2 + c^2) / c^2)^-0.25` for n steps, e epochs,
-    b = `lr_batches`, c = `lr_epochs`, after a linear warm-up.
+    After a linear warm-up.  With a budget: linearly to zero.  Without: icefall's Eden,
+    `((n^2 + b^2) / b^2)^-0.25 * ((e^2 + c^2) / c^2)^-0.25` for n steps, e epochs, b = `lr_batches`, c = `lr_epochs`.
     """
-    used = budget_used(config, progress)
-    warm = min(1.0, (progress.step + 1) / config.warm_step) if config.warm_step else 1.0
+    used, warm = budget_used(config, progress), warm_share(config, progress)
     if used is not None:
-        return min(1.0, max(warm, used / WARM_SHARE)) * (1.0 - used)
+        return warm * (1.0 - used)
     batches = (progress.step / config.lr_batches) ** 2 + 1.0
     epochs = ((progress.epoch - 1) / config.lr_epochs) ** 2 + 1.0
     return warm * batches**-0.25 * epochs**-0.25
@@ -85,12 +89,3 @@ def set_learning_rates(optimizers: list[torch.optim.Optimizer], config: TrainCon
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = group["base_lr"] * factor
-
-
-def loss_scales(config: TrainConfig, progress: Progress) -> tuple[float, float]:
-    """Scales of the simple and of the pruned loss: (1, 0.1) at first, (`simple_loss_scale`, 1) after the warm-up."""
-    used = budget_used(config, progress)
-    warm = min(1.0, progress.step / config.warm_step) if config.warm_step else 1.0
-    if used is not None:
-        warm = min(1.0, max(warm, used / WARM_SHARE))
-    return 1.0 - warm * (1.0 - config.simple_loss_scale), 0.1 + 0.9 * warm

@@ -23,7 +23,7 @@ from torch import nn
 
 from asr import checkpoint
 from asr.errors import AsrError, CheckpointError, ConfigError, DataError
-from asr.schedule import budget_used, loss_scales, make_optimizers, rate_factor, set_learning_rates
+from asr.schedule import budget_used, make_optimizers, rate_factor, set_learning_rates, warm_share
 from asr.training_step import Batch, Inputs, LossModule, Skipped, autocast, noisy, prepare, total_loss
 from lm_zoo.base import PieceVocabulary
 from lm_zoo.ranks import Ranks
@@ -148,6 +148,8 @@ class _Run:
         self.progress = Progress()
         self.options = loss_options(config)
         autocast(config, ranks.device)  # a wrong dtype is told at once
+        if not config.ctc_scale and hasattr(model, "ctc"):
+            model.ctc.requires_grad_(False)  # DDP wants a gradient for the others
         self.optimizers = make_optimizers(model, config)
         self.scaler = grad_scaler(config.dtype == "float16")
         self.average = copy.deepcopy(model).double() if ranks.rank == 0 else None
@@ -314,15 +316,16 @@ class _Run:
         """One step of the optimisers on this rank's utterances; `frames` are those of all ranks."""
         progress, config = self.progress, self.config
         set_learning_rates(self.optimizers, config, progress)
-        scales = self._scales(*loss_scales(config, progress))
+        scales = self._scales(warm_share(config, progress))
         good = False
         if inputs is not None:
             self.model.train()
             deviation = config.variational_noise if progress.step >= config.warm_step else 0.0
             with noisy(self.noise, deviation):
                 with autocast(config, self.ranks.device):
-                    parts = self.module(inputs.features, inputs.lengths, inputs.tokens, self.options)
-                loss, sums = total_loss(parts, scales, inputs, self.skipped)
+                    parts, problems = self.module(inputs.features, inputs.lengths, inputs.tokens, self.options)
+                self.skipped.add_problems(inputs, problems)
+                loss, sums = total_loss(parts, scales)
                 self.scaler.scale(loss * (self.ranks.size / frames)).backward()  # DDP averages over ranks
             good = self._update()
             self._count(sums, loss.item(), inputs)
@@ -362,7 +365,7 @@ class _Run:
 
     def _log_step(self, seconds: float) -> None:
         """One record of the losses a frame and of the speed since the last."""
-        names = ["loss", *self._scales(1.0, 1.0), "frames", "input_frames"]
+        names = ["loss", *self._scales(), "frames", "input_frames"]
         totals = dict(zip(names, self.ranks.sum(*(self.progress.sums.get(name, 0.0) for name in names)), strict=True))
         frames, speed = max(totals.pop("frames"), 1.0), totals.pop("input_frames") / seconds
         losses = {name: value / frames for name, value in totals.items()}
@@ -370,8 +373,9 @@ class _Run:
         self.log(**losses, lr=rate, frames_per_s=speed, audio_per_s=speed / 100.0, seconds=self.progress.seconds)
         self.progress.sums = {}
 
-    def _scales(self, simple: float, pruned: float) -> dict[str, float]:
-        scales = {"simple": simple, "pruned": pruned}
+    def _scales(self, warm: float = 1.0) -> dict[str, float]:
+        """The weight of each part of the loss, after this share of the warm-up."""
+        scales = dict(zip(("simple", "pruned"), self.options.weights(warm), strict=True))
         return {**scales, "ctc": self.config.ctc_scale} if self.config.ctc_scale else scales
 
     def _validate(self, batches: Batches | None) -> None:
@@ -396,7 +400,7 @@ class _Run:
     def evaluate(self, batches: Batches) -> dict[str, float]:
         """The losses a frame, with the scales of after the warm-up."""
         self.model.eval()
-        scales = self._scales(self.config.simple_loss_scale, 1.0)
+        scales = self._scales()
         skipped, self.valid_remark = Skipped(self.valid_remark), lambda line: None  # named at the first validation
         totals, frames = dict.fromkeys(["loss", *scales], 0.0), 0
         for batch in batches(1, 0):
@@ -404,8 +408,9 @@ class _Run:
             if inputs is None:
                 continue
             with autocast(self.config, self.ranks.device):
-                parts = LossModule(self.model)(inputs.features, inputs.lengths, inputs.tokens, self.options)
-            loss, sums = total_loss(parts, scales, inputs, skipped)
+                parts, problems = LossModule(self.model)(inputs.features, inputs.lengths, inputs.tokens, self.options)
+            skipped.add_problems(inputs, problems)
+            loss, sums = total_loss(parts, scales)
             frames += inputs.frames
             for name, value in {**sums, "loss": loss.item()}.items():
                 totals[name] += value

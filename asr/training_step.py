@@ -46,6 +46,12 @@ class Skipped:
         self.counts: Counter[str] = Counter()
         self.remark = remark
 
+    def add_problems(self, inputs: Inputs, problems: dict[int, str]) -> None:
+        """Those of a `TransducerLoss`."""
+        for index, problem in problems.items():
+            reason, _, detail = problem.partition(": ")
+            self.add(inputs.ids[index], reason, detail)
+
     def add(self, utterance: str, reason: str, detail: str = "") -> None:
         self.counts[reason] += 1
         if self.counts[reason] <= NAMED:
@@ -56,11 +62,8 @@ class Skipped:
 def prepare(batch: Batch, vocab: PieceVocabulary, skipped: Skipped, device: torch.device) -> Inputs | None:
     """The utterances of a batch that can be trained on; None if there are none.
 
-    Left out are those with fewer frames after subsampling than tokens, those without words, and those whose
-    transcript holds symbols that the tokens cannot spell.
+    Left out are those without words, and those whose transcript holds symbols that the tokens cannot spell.
     """
-    lengths = batch["lengths"]
-    outputs = subsampled(lengths).tolist()
     kept, tokens = [], []
     for index, (name, text) in enumerate(zip(batch["ids"], batch["texts"], strict=True)):
         ids = [token for word in text.split() for token in vocab.encode_word(word)]
@@ -69,19 +72,17 @@ def prepare(batch: Batch, vocab: PieceVocabulary, skipped: Skipped, device: torc
         elif vocab.unk in ids:
             word = next(word for word in text.split() if vocab.unk in vocab.encode_word(word))
             skipped.add(name, "unknown symbols", f"in '{word}'")
-        elif outputs[index] < len(ids):
-            skipped.add(name, "too short", f"{outputs[index]} frames of 40 ms for {len(ids)} tokens")
         else:
             kept.append(index)
             tokens.append(ids)
     if not kept:
         return None
-    features = batch["features"]
+    features, lengths = batch["features"], batch["lengths"]
     if len(kept) < len(lengths):
         lengths = lengths[kept]
         features = features[kept, : int(lengths.max())]
-    frames = sum(outputs[index] for index in kept)
     names = [batch["ids"][index] for index in kept]
+    frames = int(subsampled(lengths).sum())
     return Inputs(features.to(device), lengths.to(device), tokens, names, frames)
 
 
@@ -92,32 +93,20 @@ class LossModule(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, features: Tensor, lengths: Tensor, tokens: list[list[int]], options: Any) -> dict[str, Tensor]:
-        """The parts of the loss, each (B,), and `valid` (B,)."""
+    def forward(
+        self, features: Tensor, lengths: Tensor, tokens: list[list[int]], options: Any
+    ) -> tuple[dict[str, Tensor], dict[int, str]]:
+        """The parts of the loss, each (B,), zero where an utterance cannot be used, and why not, by its index."""
         loss = self.model.loss(features, lengths, tokens, options)
-        parts = {"simple": loss.simple, "pruned": loss.pruned, "valid": loss.valid}
-        return parts if loss.ctc is None else {**parts, "ctc": loss.ctc}
+        parts = {"simple": loss.simple, "pruned": loss.pruned}
+        return (parts if loss.ctc is None else {**parts, "ctc": loss.ctc}), loss.problems
 
 
-def total_loss(
-    parts: dict[str, Tensor], scales: dict[str, float], inputs: Inputs, skipped: Skipped
-) -> tuple[Tensor, dict[str, float]]:
-    """The scaled loss summed over the valid utterances, and the sum of each part.
-
-    An utterance whose loss is infinite or no number is left out, counted and named.
-    """
-    good = parts["valid"].clone()
-    for name in scales:
-        good &= torch.isfinite(parts[name].detach())
-    if not bool(good.all()):
-        for index in torch.nonzero(~good).flatten().tolist():
-            skipped.add(inputs.ids[index], "loss is infinite or no number")
-    total, sums = torch.zeros((), device=good.device), {}
-    for name, scale in scales.items():
-        part = torch.where(good, parts[name].float(), torch.zeros_like(parts[name], dtype=torch.float32)).sum()
-        sums[name] = part.item()
-        total = total + scale * part
-    return total, sums
+def total_loss(parts: dict[str, Tensor], scales: dict[str, float]) -> tuple[Tensor, dict[str, float]]:
+    """The scaled loss summed over the utterances, and the sum of each part."""
+    sums = {name: parts[name].sum() for name in scales}
+    total = torch.stack([scale * sums[name] for name, scale in scales.items()]).sum()
+    return total, {name: value.item() for name, value in sums.items()}
 
 
 def autocast(config: TrainConfig, device: torch.device) -> Any:

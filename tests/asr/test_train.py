@@ -33,7 +33,7 @@ class Loss:
     simple: Tensor
     pruned: Tensor
     ctc: Tensor | None
-    valid: Tensor
+    problems: dict[int, str]
 
 
 class StandIn(nn.Module):
@@ -55,7 +55,7 @@ class StandIn(nn.Module):
         flat = torch.tensor([token for row in tokens for token in row])
         ctc = nn.functional.ctc_loss(scores.float().transpose(0, 1), flat, lengths // 4, sizes, reduction="none")
         ctc = ctc + torch.where(features[:, 0, 0] > 90, float("nan"), 0.0)
-        return Loss(ctc, ctc, None, torch.ones(len(tokens), dtype=torch.bool))
+        return Loss(ctc, ctc, None, dict.fromkeys(torch.nonzero(ctc == 0).flatten().tolist(), "bad: zero"))
 
 
 def batch(number: int, size: int = 4) -> dict[str, Any]:

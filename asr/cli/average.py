@@ -1,0 +1,37 @@
+"""`asr average`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option("--exp-dir", required=True, type=click.Path(path_type=Path), help="Folder of the training run.")
+@click.option("--epoch", type=int, help="Last checkpoint: epoch-N.pt.")
+@click.option("--iter", "iteration", type=int, help="Last checkpoint: the newest checkpoint-B.pt with B up to this.")
+@click.option("--avg", default=1, show_default=True, help="Checkpoints to average.")
+@click.option("--use-averaged-model", type=bool, default=False, show_default=True, help="Average over all batches.")
+@click.option("--half", is_flag=True, help="Store the weights as float16.")
+@click.option("--out", type=click.Path(path_type=Path), help="Model folder; EXP_DIR/epoch-N-avg-M if left out.")
+def command(
+    exp_dir: Path,
+    epoch: int | None,
+    iteration: int | None,
+    avg: int,
+    use_averaged_model: bool,
+    half: bool,
+    out: Path | None,
+) -> None:
+    """Average the checkpoints of a training run into a model folder.
+
+    With --use-averaged-model, over all batches between epoch N - M and epoch N; this needs those two files only.
+
+    \b
+    Example: asr average --exp-dir exp --epoch 30 --avg 9 --use-averaged-model true
+    """
+    from asr.average import average
+    from rescore.console import remark
+
+    average(exp_dir, out, epoch, iteration, avg, use_averaged_model, half, remark)

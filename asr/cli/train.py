@@ -1,0 +1,91 @@
+"""`asr train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+_PATH = click.Path(path_type=Path)
+
+# Options that are settings of asr.train.TrainConfig: name -> type, help.  Left out, they have the default there.
+SETTINGS: dict[str, tuple[Any, str]] = {
+    "num_epochs": (int, "Epochs, where no budget is given [30]."),
+    "max_steps": (int, "Budget of batches: the learning rate falls to zero at its end."),
+    "max_minutes": (float, "Budget of time: the learning rate falls to zero at its end."),
+    "optimizer": (click.Choice(["adamw", "muon"]), "Muon is for the layers' matrices, with torch 2.9 [adamw]."),
+    "base_lr": (float, "Highest learning rate of AdamW [0.001]."),
+    "muon_lr": (float, "Highest learning rate of Muon [0.02]."),
+    "lr_batches": (float, "Batches after which Eden lowers the learning rate [5000]; not with a budget."),
+    "lr_epochs": (float, "Epochs after which Eden lowers the learning rate [6]; not with a budget."),
+    "warm_step": (int, "Batches of warm-up of learning rate and pruned loss; at most a tenth of a budget [500]."),
+    "prune_range": (int, "Token positions kept at each frame by the pruned loss [5]."),
+    "lm_scale": (float, "Share of the decoder's own probabilities in the simple loss [0.25]."),
+    "am_scale": (float, "Share of the encoder's own probabilities in the simple loss [0]."),
+    "simple_loss_scale": (float, "Scale of the simple loss after the warm-up [0.5]."),
+    "ctc_scale": (float, "Scale of a CTC loss on the encoder [0]."),
+    "variational_noise": (float, "Deviation of noise on the prediction network's weights after the warm-up [0]."),
+    "save_every_n": (int, "Batches between files checkpoint-BATCH.pt [1000]."),
+    "keep_last_k": (int, "Files checkpoint-BATCH.pt, and files epoch-N.pt, to keep [30]."),
+    "average_period": (int, "Batches between updates of the running average of the weights [100]."),
+    "valid_every": (int, "Batches between validations [1000]."),
+    "log_every": (int, "Batches between lines of the log [50]."),
+    "seed": (int, "Seed [42]."),
+}
+
+
+def settings(command: Any) -> Any:
+    """Adds an option for each of SETTINGS."""
+    for name, (kind, text) in reversed(SETTINGS.items()):
+        command = click.option(f"--{name.replace('_', '-')}", name, type=kind, help=text)(command)
+    return command
+
+
+@click.command()
+@click.option("--exp-dir", required=True, type=_PATH, help="Folder of the run.")
+@click.option("--config", metavar="NAME|FILE", help="Configuration of the model, such as small (see: asr info).")
+@click.option("--bpe-model", type=_PATH, help="Sentencepiece model of the tokens.")
+@click.option("--init", type=_PATH, metavar="DIR", help="Start from this model folder, instead of the two above.")
+@click.option("--train-cuts", required=True, multiple=True, type=_PATH, help="Lhotse cuts. May be repeated.")
+@click.option("--valid-cuts", multiple=True, type=_PATH, help="Lhotse cuts. May be repeated.")
+@click.option("--context-size", type=int, help="Tokens that the stateless decoder sees.")
+@click.option("--max-duration", default=200.0, show_default=True, help="Seconds of audio in a batch.")
+@click.option("--bucketing-sampler", type=bool, default=True, show_default=True, help="Batches of similar lengths.")
+@click.option("--num-workers", default=0, show_default=True, help="Processes that load data.")
+@click.option("--enable-spec-aug", type=bool, default=True, show_default=True, help="SpecAugment.")
+@click.option("--enable-musan", type=bool, default=True, show_default=True, help="Mix the cuts of --musan-cuts in.")
+@click.option("--musan-cuts", type=_PATH, help="Lhotse cuts of noise.")
+@click.option("--speed-perturb", type=bool, default=False, show_default=True, help="Speeds 0.9, 1 and 1.1.")
+@click.option("--on-the-fly-feats", "on_the_fly", type=bool, default=True, show_default=True, help="Else: stored ones.")
+@click.option("--start-epoch", type=int, help="Continue from epoch-(N-1).pt; 1: anew.  [from the newest checkpoint]")
+@click.option("--start-batch", type=int, help="Continue from checkpoint-N.pt.")
+@click.option("--use-fp16", type=bool, default=False, show_default=True, help="Compute in float16 (GPU).")
+@click.option("--use-bf16", type=bool, default=False, show_default=True, help="Compute in bfloat16.")
+@click.option("--world-size", default=1, show_default=True, help="Processes to train in; not under torchrun.")
+@click.option("--master-port", default=12354, show_default=True, help="Port at which the processes meet.")
+@click.option("--device", help="cpu or cuda.  [cuda where there is one]")
+@settings
+def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan: bool, **values: Any) -> None:
+    """Train an RNN-T, or continue the run that EXP_DIR holds.
+
+    EXP_DIR gets icefall's files (epoch-N.pt, checkpoint-BATCH.pt, best-valid-loss.pt, tensorboard) and the best model
+    so far as a model folder, EXP_DIR/model.  The threads are those of OMP_NUM_THREADS.
+
+    \b
+    Example: asr train --config small --bpe-model data/lang_bpe_256/bpe.model --train-cuts data/train.jsonl.gz \\
+               --valid-cuts data/dev.jsonl.gz --exp-dir exp --use-bf16 true --max-minutes 60
+    """
+    from asr.errors import ConfigError
+    from asr.recipe import Recipe, run
+    from asr.train import TrainConfig
+
+    given = {name: value for name in SETTINGS if (value := values.pop(name)) is not None}
+    if {"max_steps", "max_minutes"} & given.keys() and {"lr_batches", "lr_epochs", "num_epochs"} & given.keys():
+        raise ConfigError("--num-epochs, --lr-batches and --lr-epochs are for runs without --max-steps, --max-minutes")
+    if use_fp16 and use_bf16:
+        raise ConfigError("found --use-fp16 and --use-bf16, expected one of them")
+    if not enable_musan:
+        values["musan_cuts"] = None
+    dtype = "float16" if use_fp16 else "bfloat16" if use_bf16 else "float32"
+    run(Recipe(spec_aug=enable_spec_aug, **values), TrainConfig(dtype=dtype, **given))

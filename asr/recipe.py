@@ -1,0 +1,218 @@
+"""`asr train`: from files to a training run, in one process or in several."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from asr.checkpoint import check_tokens, load_weights, read_info, read_pieces, read_vocabulary, read_weights
+from asr.config import TransducerConfig, load_config
+from asr.errors import AsrError, ConfigError
+from asr.train import Batches, TrainConfig, train
+from lm_zoo.base import PieceVocabulary, text_case
+from rescore.console import remark
+from rescore.errors import RescoreError
+
+SPEEDS = (0.9, 1.0, 1.1)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a run is made of, beside the settings of the training itself.
+
+    Attributes:
+      config:       name or JSON file of the model's configuration; None with `init`.
+      init:         model folder whose configuration, tokens and weights the run starts from.
+      bpe_model:    sentencepiece model; None with `init`.
+      context_size: tokens that the stateless decoder sees, in place of the configuration's.
+      max_duration: seconds of audio in a batch (of each process).
+      on_the_fly:   compute the features from the audio; else take those stored.
+      start_epoch, start_batch: continue from `epoch-(N-1).pt` (1: start anew) or `checkpoint-N.pt`; None, None: from
+                    the newest checkpoint of the run, if there is one.
+    """
+
+    exp_dir: Path
+    train_cuts: tuple[Path, ...]
+    valid_cuts: tuple[Path, ...] = ()
+    config: str | None = None
+    init: Path | None = None
+    bpe_model: Path | None = None
+    context_size: int | None = None
+    max_duration: float = 200.0
+    bucketing_sampler: bool = True
+    num_workers: int = 0
+    spec_aug: bool = True
+    musan_cuts: Path | None = None
+    speed_perturb: bool = False
+    on_the_fly: bool = True
+    start_epoch: int | None = None
+    start_batch: int | None = None
+    world_size: int = 1
+    master_port: int = 12354
+    device: str | None = None
+
+
+def run(recipe: Recipe, settings: TrainConfig) -> None:
+    """Trains, in this process, or as one of torchrun's, or in `world_size` processes started here.
+
+    Raises:
+      RescoreError, LMError: whatever the user can mend.
+    """
+    started = "WORLD_SIZE" in os.environ  # by torchrun
+    if started and recipe.world_size not in (1, int(os.environ["WORLD_SIZE"])):
+        raise ConfigError(
+            f"--world-size {recipe.world_size}, but torchrun started {os.environ['WORLD_SIZE']} processes; "
+            "leave out --world-size under torchrun"
+        )
+    if started or recipe.world_size == 1:
+        run_here(recipe, settings)
+        return
+    make_model(recipe)  # mistakes are told once, not by each process
+    try:
+        torch.multiprocessing.spawn(_process, args=(recipe, settings), nprocs=recipe.world_size)
+    except torch.multiprocessing.ProcessExitedException as error:
+        raise AsrError(
+            f"training ended: process {error.error_index} of {recipe.world_size} failed, see above"
+        ) from None
+
+
+def _process(rank: int, recipe: Recipe, settings: TrainConfig) -> None:
+    """One of `world_size` processes on this machine."""
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(recipe.world_size)}
+    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(recipe.master_port)}
+    try:
+        run_here(recipe, settings)
+    except RescoreError as error:
+        remark(f"asr: process {rank}: {error}")
+        os._exit(2)
+
+
+def run_here(recipe: Recipe, settings: TrainConfig) -> None:
+    """The run of this process."""
+    torch.manual_seed(settings.seed)
+    model, vocab = make_model(recipe)
+    device = recipe.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    first = int(os.environ.get("RANK", "0")) == 0
+    if first:
+        count = sum(p.numel() for p in model.parameters())
+        remark(f"{recipe.exp_dir}: {count / 1e6:.2f} M parameters, {len(vocab)} tokens, on {device}")
+    train(
+        model,
+        vocab,
+        *make_batches(recipe, settings),
+        recipe.exp_dir,
+        settings,
+        info={"data": [path.name for path in recipe.train_cuts], "init": recipe.init and recipe.init.name},
+        report=print_record if first else lambda record: None,
+        remark=remark,
+        device=device,
+        start=start_from(recipe),
+    )
+
+
+def make_model(recipe: Recipe) -> tuple[Any, PieceVocabulary]:
+    """A Transducer for the tokens: new, or with the weights of `init`.
+
+    Raises:
+      ConfigError: the options do not fit each other.
+      CheckpointError: tokens or weights cannot be read, or do not fit the configuration.
+    """
+    from asr.transducer import Transducer
+
+    if recipe.init is not None:
+        if recipe.config is not None or recipe.context_size is not None:
+            raise ConfigError("--init brings its own configuration; leave out --config and --context-size")
+        info = read_info(recipe.init)
+        config = TransducerConfig.from_dict(info["config"], recipe.init / "config.json")
+        vocab = read_vocabulary(recipe.init, info.get("case", "mixed"))
+        if recipe.bpe_model is not None and recipe.bpe_model.read_bytes() != vocab.model:
+            raise ConfigError(f"{recipe.bpe_model}: not the tokens of {recipe.init}; leave out --bpe-model")
+        check_tokens(recipe.init, vocab, config)
+        model = Transducer(config)
+        load_weights(model, read_weights(recipe.init), recipe.init)
+        return model, vocab
+    if recipe.config is None or recipe.bpe_model is None:
+        raise ConfigError("a new model needs --config and --bpe-model; or give --init MODEL_FOLDER")
+    vocab = read_pieces(recipe.bpe_model)
+    vocab.case = text_case(map(vocab.processor.id_to_piece, range(len(vocab))))
+    config = replace(load_config(recipe.config), vocab_size=len(vocab))
+    if recipe.context_size is not None:
+        if config.decoder != "stateless":
+            raise ConfigError(
+                f"--context-size is for the stateless decoder; {recipe.config} has the '{config.decoder}'"
+            )
+        config = replace(config, context_size=recipe.context_size)
+    return Transducer(config), vocab
+
+
+def start_from(recipe: Recipe) -> Path | None:
+    """The checkpoint that the options ask for; None: the newest, if there is one.
+
+    A run that starts anew forgets which checkpoint was the newest.
+    """
+    if recipe.start_batch is not None:
+        return recipe.exp_dir / f"checkpoint-{recipe.start_batch}.pt"
+    if recipe.start_epoch is not None and recipe.start_epoch > 1:
+        return recipe.exp_dir / f"epoch-{recipe.start_epoch - 1}.pt"
+    if recipe.start_epoch is not None and int(os.environ.get("RANK", "0")) == 0:
+        for name in ("last-checkpoint", "log.jsonl"):
+            (recipe.exp_dir / name).unlink(missing_ok=True)
+    return None
+
+
+def make_batches(recipe: Recipe, settings: TrainConfig) -> tuple[Batches, Batches | None]:
+    """Loaders of the training data (this rank's share) and of the validation data (all of it)."""
+    from asr.augment import SpecAugment
+    from asr.data import LoaderOptions, make_loader
+    from asr.manifests import load_cuts
+
+    options = LoaderOptions(
+        max_duration=recipe.max_duration,
+        buckets=20 if recipe.bucketing_sampler else 1,
+        seed=settings.seed,
+        stored=not recipe.on_the_fly,
+        num_workers=recipe.num_workers,
+    )
+    training = replace(
+        options,
+        speeds=SPEEDS if recipe.speed_perturb else (1.0,),
+        spec_augment=SpecAugment() if recipe.spec_aug else None,
+        rank=int(os.environ.get("RANK", "0")),
+        world_size=int(os.environ.get("WORLD_SIZE", "1")),
+    )
+    noise = load_cuts(recipe.musan_cuts) if recipe.musan_cuts else None
+    batches = make_loader(_join(recipe.train_cuts), training, noise)
+    if not recipe.valid_cuts:
+        return batches, None
+    return batches, make_loader(_join(recipe.valid_cuts), replace(options, shuffle=False))
+
+
+def _join(paths: tuple[Path, ...]) -> Any:
+    """The cuts of all files, one after the other."""
+    from asr.manifests import load_cuts
+
+    first, *others = (load_cuts(path) for path in paths)
+    return sum(others, first)
+
+
+def print_record(record: dict[str, Any]) -> None:
+    """A log record as a line."""
+    where = f"epoch {record['epoch']}  batch {record['step']}"
+    if "valid_loss" in record:
+        parts = {name.removeprefix("valid_"): value for name, value in record.items() if name.startswith("valid_")}
+        remark(f"{where}  validation {_losses(parts)}")
+    else:
+        parts = {name: record[name] for name in ("loss", "simple", "pruned", "ctc") if name in record}
+        remark(
+            f"{where}  {_losses(parts)}  lr {record['lr']:.2e}  {record['frames_per_s']:.0f} frames/s, "
+            f"{record['audio_per_s']:.1f} s of audio a second"
+        )
+
+
+def _losses(parts: dict[str, float]) -> str:
+    rest = ", ".join(f"{name} {value:.4f}" for name, value in parts.items() if name != "loss")
+    return f"loss {parts['loss']:.4f} ({rest})"
