@@ -7,8 +7,6 @@ utterance id alone.  Pitches, rates and voices of `TEST` never occur in `TRAIN`.
 from __future__ import annotations
 
 import ctypes
-import functools
-import math
 import random
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from asr.errors import DataError
+from asr.features import SAMPLE_RATE, resample
 
-SAMPLE_RATE = 16000
 PEAK = 0.98
 COLOURS = {"white": 0.0, "pink": 1.0, "brown": 2.0}  # the noise's power falls as 1 / f ** colour
 LEVEL_DB = (-34.0, -16.0)  # of the speech, against full scale
@@ -215,35 +213,7 @@ class Espeak:
         self._library.espeak_Synth(encoded, ctypes.c_size_t(len(encoded) + 1), 0, 0, 0, self.UTF8, None, None)
         self._library.espeak_Synchronize()
         samples = np.frombuffer(b"".join(self._pieces), dtype=np.int16).astype(np.float32)
-        return resample(samples, self.rate, SAMPLE_RATE)
-
-
-def resample(samples: np.ndarray, source: int, target: int, zeros: int = 16) -> np.ndarray:
-    """Samples (T,) at another rate: interpolation by a sinc under a Hann window of `zeros` zero crossings either side.
-
-    The sinc cuts at 0.97 of the lower rate's Nyquist frequency.  T becomes ceil(T * target / source).
-    """
-    common = math.gcd(source, target)
-    step, phases = source // common, target // common
-    if step == phases:
-        return samples
-    taps, width = _sinc_filters(step, phases, zeros)
-    length = -(-len(samples) * phases // step)
-    blocks = -(-length // phases)
-    padded = np.zeros(blocks * step + len(taps), dtype=np.float32)
-    padded[width : width + len(samples)] = samples
-    windows = np.lib.stride_tricks.sliding_window_view(padded, len(taps))[::step][:blocks]
-    return (np.ascontiguousarray(windows) @ taps).ravel()[:length]
-
-
-@functools.lru_cache
-def _sinc_filters(step: int, phases: int, zeros: int) -> tuple[np.ndarray, int]:
-    """Filters (taps, phases) that make `phases` samples of every `step`, and how far they begin before them."""
-    cut = 0.97 * min(1.0, phases / step)
-    width = math.ceil(zeros / cut)
-    places = np.arange(-width, width + step)[:, None] - np.arange(phases)[None, :] * step / phases
-    window = np.where(np.abs(places) <= zeros / cut, np.cos(np.pi * places * cut / zeros / 2) ** 2, 0.0)
-    return (cut * np.sinc(cut * places) * window).astype(np.float32), width
+        return resample(samples, self.rate)
 
 
 def finish(clean: np.ndarray, setting: Setting) -> np.ndarray:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from asr import synthetic_set
 from asr.cli.main import cli
 from asr.errors import DataError
-from asr.synthesis import SPEAKERS, TRAIN, NothingSpoken, Speakers, draw_setting, finish, noise, resample
+from asr.synthesis import SPEAKERS, TRAIN, NothingSpoken, Speakers, draw_setting, finish, noise
 from asr.synthetic_set import SetOptions, read_sentences, speak_shard
 
 SENTENCES = ["A CAT SAT ON THE MAT", "HIS MOTHER'S HOUSE WAS NEAR", "THE END"]
@@ -42,17 +42,6 @@ def test_held_out_settings_never_occur_in_training(engine: str) -> None:
         for part in (0, 1):
             variants = {draw[1].split("+")[part] for draw in test}
             assert not variants & {(draw[1] + "+").split("+")[part] for draw in train}
-
-
-def test_resampling_keeps_tones_and_takes_away_aliases() -> None:
-    times = np.arange(22050) / 22050
-    for frequency, tolerance in ((440, 1e-4), (3000, 1e-4), (7000, 0.01)):
-        made = resample(np.sin(2 * np.pi * frequency * times).astype(np.float32), 22050, 16000)
-        expected = np.sin(2 * np.pi * frequency * np.arange(16000) / 16000)
-        assert made.shape == (16000,)
-        assert np.abs(made - expected)[300:-300].max() < tolerance
-    alias = resample(np.sin(2 * np.pi * 9000 * times).astype(np.float32), 22050, 16000)
-    assert np.abs(alias)[300:-300].max() < 1e-3
 
 
 @pytest.mark.parametrize("colour", [0.0, 1.0, 2.0])
