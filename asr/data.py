@@ -123,10 +123,14 @@ class Loader:
         if not first:
             raise DataError(f"no cut is left to load: {self.left_out.counts() or 'the manifest is empty'}")
         buckets = min(options.buckets, len(first))
-        self._bins = estimate_duration_buckets(first, buckets) if buckets > 1 else [options.max_seconds]
+        limits = estimate_duration_buckets(first, buckets) if buckets > 1 else []
+        self._bins = limits or [options.max_seconds]
 
     def sampler(self, epoch: int) -> Any:
-        """lhotse's sampler of an epoch; `state_dict` and `load_state_dict` are lhotse's own."""
+        """lhotse's sampler of an epoch.
+
+        Its `load_state_dict` leaves out too many batches in mid-epoch (lhotse 1.32.1): continue by `skip` instead.
+        """
         from lhotse.dataset import DynamicBucketingSampler
 
         options = self.options

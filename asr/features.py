@@ -1,7 +1,8 @@
 """The 80-bin log-mel filterbank, of whole utterances or frame by frame, with kaldi-native-fbank.
 
 Samples are floats in [-1, 1] at 16 kHz, as in lhotse (Kaldi's own features are of samples 32768 times as large).
-Frames are 25 ms, every 10 ms; `snip_edges=False`, no dither, `high_freq=-400`: lhotse's `Fbank` to 2e-4 (rounding in the quietest bins).
+Frames are 25 ms, every 10 ms; `snip_edges=False`, no dither, `high_freq=-400`: lhotse's `Fbank`, to 2e-4 (rounding in
+the quietest bins).
 """
 
 from __future__ import annotations

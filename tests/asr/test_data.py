@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 from pathlib import Path
 from typing import Any
@@ -79,17 +78,6 @@ def test_a_run_continues_in_mid_epoch_with_the_same_augmentation(cuts: Any) -> N
         assert torch.equal(one["features"], other["features"])
     workers = list(loader(cuts, noise=cuts, num_workers=1, **options)(3))
     assert all(torch.equal(one["features"], other["features"]) for one, other in zip(whole, workers, strict=True))
-
-
-def test_the_sampler_state_is_lhotses(cuts: Any) -> None:
-    sampler = loader(cuts).sampler(2)
-    batches = iter(sampler)
-    next(batches), next(batches)
-    state = copy.deepcopy(sampler.state_dict())
-    expected = [[cut.id for cut in batch] for batch in batches]
-    again = loader(cuts).sampler(2)
-    again.load_state_dict(state)
-    assert [[cut.id for cut in batch] for batch in again] == expected
 
 
 def test_ranks_share_an_epoch(cuts: Any) -> None:
