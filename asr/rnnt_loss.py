@@ -228,43 +228,38 @@ def forward_backward(px: Tensor, py: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     batch, time, nodes = py.shape
     count = nodes - 1
     # Row n holds the arcs that leave diagonal n, by the token position where they arrive; the batch is there twice,
-    # forward and turned by 180 degrees.
-    steps = time + count
-    to_x, to_y = (px.new_full((steps, 2 * batch, nodes), -_INF) for _ in range(2))
-    for part, start in ((slice(None), 0), (slice(batch, None), batch)):
-        turn = (lambda x: x.flip(1, 2)) if start else (lambda x: x)
-        _cells(to_x[:, part], batch, time + 1, count, 1).copy_(turn(px))
-        _cells(to_y[:, part], batch, time, nodes, 0).copy_(turn(py))
+    # as it is and turned by 180 degrees.
+    to_x, to_y = (px.new_full((time + count, nodes, 2 * batch), -_INF) for _ in range(2))
+    _cells(to_x, time + 1, count, 1).copy_(torch.cat([px, px.flip(1, 2)]))
+    _cells(to_y, time, nodes, 0).copy_(torch.cat([py, py.flip(1, 2)]))
     alpha = _diagonal_sums(to_x, to_y)
-    score = alpha[-1, :batch, -1]
-    beta = alpha[:, batch:, 1:].flip(0, 2)[1:]
+    score = alpha[-1, -1, :batch].clone()
     finite = score.isfinite()
-    beta = beta - torch.where(finite, score, torch.full_like(score, _INF)).view(1, -1, 1)
-    from_x = (alpha[:-1, :batch, :-1] + to_x[:, :batch] + beta).exp_()
-    from_y = (alpha[:-1, :batch, 1:] + to_y[:, :batch] + beta).exp_()
-    keep = finite.view(-1, 1, 1)
-    occupations = _cells(from_x, batch, time + 1, count, 1), _cells(from_y, batch, time, nodes, 0)
-    token, blank = (torch.where(keep, part, torch.zeros_like(part)) for part in occupations)
-    return score.clone(), token, blank
+    beta = alpha[:, 1:, batch:].flip(0, 1)[1:] - torch.where(finite, score, torch.full_like(score, _INF))
+    from_x = (alpha[:-1, :-1, :batch] + to_x[:, :, :batch] + beta).exp_()
+    from_y = (alpha[:-1, 1:, :batch] + to_y[:, :, :batch] + beta).exp_()
+    occupations = _cells(from_x, time + 1, count, 1), _cells(from_y, time, nodes, 0)
+    token, blank = (torch.where(finite.view(-1, 1, 1), part, torch.zeros_like(part)) for part in occupations)
+    return score, token, blank
 
 
-def _cells(diagonals: Tensor, batch: int, time: int, count: int, column: int) -> Tensor:
-    """A view `(batch, time, count)` of `(steps, batch, nodes)`: cell (t, u) in row t + u, column u + `column`."""
-    row, item, one = (diagonals.stride(dim) for dim in range(3))
-    start = diagonals.storage_offset() + column * one
-    return diagonals.as_strided((batch, time, count), (item, row, row + one), start)
+def _cells(diagonals: Tensor, time: int, count: int, column: int) -> Tensor:
+    """A view `(batch, time, count)` of `(steps, nodes, batch)`: cell (t, u) is in row t + u, column u + `column`."""
+    row, node, item = (diagonals.stride(dim) for dim in range(3))
+    start = diagonals.storage_offset() + column * node
+    return diagonals.as_strided((diagonals.shape[2], time, count), (item, row, row + node), start)
 
 
 def _diagonal_sums(to_x: Tensor, to_y: Tensor) -> Tensor:
-    """Sums of all paths from (0, 0) to each node: `(steps, batch, nodes)` twice -> `(steps + 1, batch, 1 + nodes)`.
+    """Sums of all paths from (0, 0) to each node: `(steps, nodes, batch)` twice -> `(steps + 1, 1 + nodes, batch)`.
 
     Column u + 1 of row n is node (n - u, u); column 0 stays at -inf.
     """
-    steps, batch, nodes = to_x.shape
-    alpha = to_x.new_full((steps + 1, batch, nodes + 1), -_INF)
-    alpha[0, :, 1] = 0
+    steps, nodes, batch = to_x.shape
+    alpha = to_x.new_full((steps + 1, nodes + 1, batch), -_INF)
+    alpha[0, 1] = 0
     by_x, by_y = torch.empty_like(to_x[0]), torch.empty_like(to_x[0])
-    left, here = alpha[:, :, :-1].unbind(0), alpha[:, :, 1:].unbind(0)
+    left, here = alpha[:, :-1].unbind(0), alpha[:, 1:].unbind(0)
     for n, (x, y) in enumerate(zip(to_x.unbind(0), to_y.unbind(0), strict=True)):
         torch.add(left[n], x, out=by_x)
         torch.add(here[n], y, out=by_y)
@@ -281,21 +276,22 @@ class _Picked(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, symbols: Tensor) -> tuple[Tensor, Tensor]:
         flat, index = logits.reshape(-1, logits.shape[-1]), symbols.reshape(-1, 1)
-        norm = torch.cat([_exact(part).logsumexp(1) for part in flat.split(_ROWS)])
-        px, py = flat.gather(1, index).squeeze(1) - norm, flat[:, BLANK] - norm
-        ctx.save_for_backward(flat, index, norm)
+        ctx.save_for_backward(flat, index)
         ctx.shape = logits.shape
-        return px.view(symbols.shape), py.view(symbols.shape)
+        columns = torch.cat([index, torch.full_like(index, BLANK)], dim=1)
+        parts = zip(flat.split(_ROWS), columns.split(_ROWS), strict=True)
+        picked = torch.cat([_exact(part).log_softmax(1).gather(1, wanted) for part, wanted in parts])
+        return picked[:, 0].view(symbols.shape), picked[:, 1].view(symbols.shape)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad_x: Tensor, grad_y: Tensor) -> tuple[Tensor, None]:
-        flat, index, norm = ctx.saved_tensors
+        flat, index = ctx.saved_tensors
         grad_x, grad_y = grad_x.reshape(-1, 1), grad_y.reshape(-1, 1)
         result = torch.empty_like(flat)
         for start in range(0, len(flat), _ROWS):
             rows = slice(start, start + _ROWS)
-            part = (_exact(flat[rows]) - norm[rows].unsqueeze(1)).exp_().mul_(-(grad_x[rows] + grad_y[rows]))
+            part = _exact(flat[rows]).softmax(1).mul_(-(grad_x[rows] + grad_y[rows]))
             part.scatter_add_(1, index[rows], grad_x[rows])
             part[:, BLANK : BLANK + 1] += grad_y[rows]
             result[rows] = part
