@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asr.masks import window
 
 
-def sinusoids(first: int, last: int, like: Tensor, dim: int) -> Tensor:
+@lru_cache(maxsize=8)  # all layers ask for the same
+def sinusoids(first: int, last: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Embeddings of the distances `first`, `first` - 1, ..., `last`: `(first - last + 1, dim)`, sines then cosines."""
-    distance = torch.arange(first, last - 1, -1, device=like.device, dtype=torch.float32)
-    speed = torch.exp(torch.arange(0, dim, 2, device=like.device, dtype=torch.float32) * (-math.log(1e4) / dim))
-    angle = distance.unsqueeze(1) * speed
-    return torch.cat([angle.sin(), angle.cos()], dim=1)[:, :dim].to(like.dtype)
+    with torch.inference_mode(False):  # training may find it in the cache
+        distance = torch.arange(first, last - 1, -1, device=device, dtype=torch.float32)
+        speed = torch.exp(torch.arange(0, dim, 2, device=device, dtype=torch.float32) * (-math.log(1e4) / dim))
+        angle = distance.unsqueeze(1) * speed
+        return torch.cat([angle.sin(), angle.cos()], dim=1)[:, :dim].to(dtype)
 
 
 class RelativeAttention(nn.Module):
@@ -35,6 +39,8 @@ class RelativeAttention(nn.Module):
     def forward(self, x: Tensor, inside: Tensor) -> Tensor:
         """x `(B, T, dim)`, inside bool `(B, T)` -> `(B, T, dim)`."""
         query, key, value = self.project(x)
+        if self.causal and self.left_context and x.shape[1] > 2 * self.left_context:
+            return self.attend_in_blocks(query, key, value, self.left_context)
         return self.attend(query, key, value, self.allowed(inside))
 
     def step(
@@ -55,58 +61,76 @@ class RelativeAttention(nn.Module):
         key, value = (torch.cat([old, recent.to(old.dtype)], dim=1) for old, recent in zip(cache, new, strict=True))
         past, frames = cache[0].shape[1], x.shape[1]
         place = torch.arange(past + frames, device=x.device)
-        distance = place[past:].unsqueeze(1) - place  # (C, M + C)
-        near = distance >= 0
-        if self.left_context is not None:
-            near &= distance <= self.left_context
-        allowed = near & (place >= past - held.unsqueeze(1))[:, None, None, :]
+        near = self.near(place[past:].unsqueeze(1) - place)  # (C, M + C)
+        allowed = near & (place >= past - held.unsqueeze(1))[:, None, :]
         y = self.attend(query.to(key.dtype), key, value, allowed)
         return y, (window(key, past + lengths - size, size), window(value, past + lengths - size, size))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """`(B, T, dim)` -> query, key, value, each `(B, T, dim)`; the queries are divided by sqrt(d)."""
+        """`(B, T, dim)` -> query, key, value, each `(B, T, dim)`."""
         query, key, value = self.qkv(self.norm(x)).chunk(3, dim=-1)
         return query, key, value
 
     def allowed(self, inside: Tensor) -> Tensor:
-        """bool `(B or 1, 1, T, T)`: which keys each query may see."""
+        """bool `(B or 1, T, T)`: which keys each query may see."""
         time = torch.arange(inside.shape[1], device=inside.device)
-        distance = time.unsqueeze(1) - time
+        near = self.near(time.unsqueeze(1) - time)
+        return near[None] if self.causal else near & inside[:, None, :]  # the padding, which is last, is never past
+
+    def near(self, distance: Tensor) -> Tensor:
+        """Whether a query may see a key so many frames before it."""
         near = torch.ones_like(distance, dtype=torch.bool)
         if self.left_context is not None:
-            near &= distance <= self.left_context
-        if self.causal:  # then nobody sees the padding, which comes last
-            return (near & (distance >= 0))[None, None]
-        return near & inside[:, None, None, :]
+            near = distance <= self.left_context
+        return near & (distance >= 0) if self.causal else near
+
+    def attend_in_blocks(self, query: Tensor, key: Tensor, value: Tensor, size: int) -> Tensor:
+        """`attend` where no query sees more than `size` frames back: `size` queries at once look at 2 * `size` keys.
+
+        query, key, value `(B, T, dim)` -> `(B, T, dim)`; memory and time grow with T, not with its square.
+        """
+        batch, length, dim = query.shape
+        blocks = -(-length // size)
+        after = blocks * size - length
+        query = F.pad(query, (0, 0, 0, after)).view(batch * blocks, size, dim)
+        parts = []
+        for rows in (key, value):
+            rows = F.pad(rows, (0, 0, size, after)).view(batch, blocks + 1, size, dim)
+            parts.append(torch.cat([rows[:, :-1], rows[:, 1:]], dim=2).view(batch * blocks, 2 * size, dim))
+        place = torch.arange(2 * size, device=key.device)
+        allowed = self.near(size + place[:size].unsqueeze(1) - place).repeat(blocks, 1, 1)
+        allowed[0, :, :size] = False  # nothing stands before the first block
+        y = self.attend(query, parts[0], parts[1], allowed.repeat(batch, 1, 1))
+        return y.view(batch, blocks * size, dim)[:, :length]
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor) -> Tensor:
         """The last query stands where the last key stands.
 
-        query `(B, Q, dim)`, key and value `(B, K, dim)`, allowed bool, to be broadcast to `(B, heads, Q, K)`
-        -> `(B, Q, dim)`.
+        query `(B, Q, dim)`, key and value `(B, K, dim)`, allowed bool `(B or 1, Q, K)` -> `(B, Q, dim)`.
         """
         batch, queries, keys = len(query), query.shape[1], key.shape[1]
-        query = query.view(batch, queries, self.heads, self.size) / math.sqrt(self.size)
         scale = 1 / math.sqrt(self.size)
-        content = (query + self.content_bias * scale).transpose(1, 2)
-        place = (query + self.position_bias * scale).transpose(1, 2)
-        key = key.view(batch, keys, self.heads, self.size).permute(0, 2, 3, 1)
-        value = value.view(batch, keys, self.heads, self.size).transpose(1, 2)
-        scores = content @ key + self._by_distance(place, keys)
+        query = query.view(batch, queries, self.heads, self.size) * scale
+        content = (query + self.content_bias * scale).permute(2, 0, 1, 3)
+        place = (query + self.position_bias * scale).permute(2, 0, 1, 3)
+        key = key.view(batch, keys, self.heads, self.size).permute(2, 0, 3, 1)
+        value = value.view(batch, keys, self.heads, self.size).permute(2, 0, 1, 3)
+        scores = content @ key + self.by_distance(place, keys)  # (heads, B, Q, K)
         scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
         mixed = torch.softmax(scores, dim=-1).to(value.dtype) @ value
-        return self.out(mixed.transpose(1, 2).flatten(2))
+        return self.out(mixed.permute(1, 2, 0, 3).flatten(2))
 
-    def _by_distance(self, query: Tensor, keys: int) -> Tensor:
-        """(q_i + v) r_{i-j} `(B, heads, Q, K)`; wrong where j > i in the causal model, which does not look there.
+    def by_distance(self, query: Tensor, keys: int) -> Tensor:
+        """(q_i + v) r_{i-j} `(heads, B, Q, K)`; wrong where j > i in the causal model, which does not look there.
 
         The products with all distances, from K - 1 down, are `(Q, P)`; that of query i and key j stands in row i,
         column Q - 1 - i + j.  Read with a row length of P - 1, that is row i, column j (Dai et al. 2019, Appendix B).
         """
-        batch, heads, queries, size = query.shape
-        table = sinusoids(keys - 1, -1 if self.causal else -queries, self.position.weight, heads * size)
+        heads, batch, queries, size = query.shape
+        weight = self.position.weight
+        table = sinusoids(keys - 1, -1 if self.causal else -queries, heads * size, weight.dtype, weight.device)
         distances = self.position(table).view(-1, heads, size).permute(1, 2, 0)
-        products = (query @ distances).flatten(2)
+        products = (query.reshape(heads, batch * queries, size) @ distances).view(heads, batch, -1)
         row = len(table) - 1
         shifted = products[..., queries - 1 : queries - 1 + queries * row]
-        return shifted.view(batch, heads, queries, row)[..., :keys]
+        return shifted.view(heads, batch, queries, row)[..., :keys]

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from asr.attention import RelativeAttention
 from asr.config import EncoderConfig
 from asr.convolution import ConvolutionModule, State
+from asr.dropout import Dropout
 from asr.errors import DataError
 from asr.masks import inside
 from asr.subsampling import Subsampling, subsampled
@@ -19,7 +20,7 @@ class FeedForward(nn.Sequential):
     """LN, linear, Swish, dropout, linear."""
 
     def __init__(self, dim: int, hidden: int, dropout: float) -> None:
-        layers = [nn.LayerNorm(dim), nn.Linear(dim, hidden), nn.SiLU(), nn.Dropout(dropout), nn.Linear(hidden, dim)]
+        layers = [nn.LayerNorm(dim), nn.Linear(dim, hidden), nn.SiLU(), Dropout(dropout), nn.Linear(hidden, dim)]
         super().__init__(*layers)
 
 
@@ -33,7 +34,7 @@ class Layer(nn.Module):
         self.convolution = ConvolutionModule(config)
         self.feedforward2 = FeedForward(config.dim, config.feedforward, config.dropout)
         self.norm = nn.LayerNorm(config.dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, x: Tensor, inside: Tensor) -> Tensor:
         """x `(B, T, dim)`, inside bool `(B, T)` -> `(B, T, dim)`."""
@@ -65,7 +66,7 @@ class S4former(nn.Module):
         super().__init__()
         self.config = config
         self.subsampling = Subsampling(config.features, config.channels, config.dim, config.causal)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,24 @@
+"""Dropout that does not cost a sixth of the training time on a CPU."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Dropout(nn.Module):
+    """`nn.Dropout`, but on a CPU a random byte decides: eight fates for one draw, and p rounded to a 256th."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(...)` -> `(...)`: zero with probability p in training, else divided by 1 - p."""
+        if not self.training or self.p == 0 or x.device.type != "cpu":
+            return F.dropout(x, self.p, self.training)
+        dropped = min(max(round(self.p * 256), 1), 255)
+        words = torch.empty(x.numel() // 8 + 1, dtype=torch.long).random_(-(2**63), None)
+        kept = words.view(torch.uint8)[: x.numel()].view(x.shape) >= dropped
+        return x * (kept.to(x.dtype) * (256 / (256 - dropped)))
