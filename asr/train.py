@@ -328,7 +328,8 @@ class _Run:
                 loss, sums = total_loss(parts, scales)
                 self.scaler.scale(loss * (self.ranks.size / frames)).backward()  # DDP averages over ranks
             good = self._update()
-            self._count(sums, loss.item(), inputs)
+            if good:
+                self._count(sums, loss.item(), inputs)
         progress.batch, progress.step = progress.batch + 1, progress.step + 1
         self.failures = 0 if good else self.failures + 1
         if self.failures >= PATIENCE:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +18,10 @@ from torch import Tensor, nn
 from asr import train as loop
 from asr.checkpoint import read_checkpoint
 from asr.config import EncoderConfig, TransducerConfig
+from asr.errors import AsrError, CheckpointError, ConfigError, DataError
+from asr.schedule import inner_matrices, rate_factor
 from asr.train import Progress, TrainConfig, train
+from asr.training_step import noisy
 from lm_zoo.base import PieceVocabulary
 from lm_zoo.tokenizer import build_pieces
 
@@ -39,23 +44,21 @@ class Loss:
 class StandIn(nn.Module):
     """A model with a Transducer's interface: CTC on the mean of four frames, spoilt at will."""
 
-    def __init__(self, dim: int = 24) -> None:
+    def __init__(self, dim: int = 24, dropout: float = 0.1) -> None:
         super().__init__()
         size = len(vocabulary())
         self.config = TransducerConfig(vocab_size=size, encoder=EncoderConfig(features=8, dim=dim, heads=2))
-        self.inner = nn.Sequential(nn.Linear(8, dim), nn.ReLU(), nn.Dropout(0.1), nn.Linear(dim, dim), nn.ReLU())
+        self.inner = nn.Sequential(nn.Linear(8, dim), nn.ReLU(), nn.Dropout(dropout), nn.Linear(dim, dim), nn.ReLU())
         self.decoder = nn.Linear(dim, size)
-        self.seen: list[list[int]] = []
 
     def loss(self, features: Tensor, lengths: Tensor, tokens: list[list[int]], options: Any) -> Loss:
-        self.seen += tokens
         frames = features.unflatten(1, (-1, 4)).mean(2)
         scores = self.decoder(self.inner(frames)).log_softmax(-1)
         sizes = torch.tensor([len(row) for row in tokens])
         flat = torch.tensor([token for row in tokens for token in row])
         ctc = nn.functional.ctc_loss(scores.float().transpose(0, 1), flat, lengths // 4, sizes, reduction="none")
-        ctc = ctc + torch.where(features[:, 0, 0] > 90, float("nan"), 0.0)
-        return Loss(ctc, ctc, None, dict.fromkeys(torch.nonzero(ctc == 0).flatten().tolist(), "bad: zero"))
+        ctc = ctc * torch.where(features[:, 0, 0] > 90, float("nan"), 1.0)
+        return Loss(ctc, ctc, None, dict.fromkeys(torch.nonzero(ctc == 0).flatten().tolist(), "not finite: zero"))
 
 
 def batch(number: int, size: int = 4) -> dict[str, Any]:
@@ -134,6 +137,153 @@ def test_a_killed_run_continues_in_mid_epoch_with_the_same_losses(tmp_path: Path
     progress = run(killed, settings)
     assert progress.step == 40 and records(killed) == records(straight)
     assert records(killed, "valid_loss") == records(straight, "valid_loss")
-    ends = [read_checkpoint(folder / "checkpoint-40.pt") for folder in (straight, killed)] if changes == {} else []
-    for name, tensor in ends[0]["model_avg"].items() if ends else ():
-        assert torch.equal(tensor, ends[1]["model_avg"][name])
+    if not changes:
+        ends = [read_checkpoint(folder / "checkpoint-40.pt")["model_avg"] for folder in (straight, killed)]
+        assert all(torch.equal(tensor, ends[1][name]) for name, tensor in ends[0].items())
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
+def test_muon_takes_the_inner_matrices_and_continues_after_a_kill(tmp_path: Path) -> None:
+    model = StandIn()
+    assert [tuple(p.shape) for p in inner_matrices(model)] == [(24, 8), (24, 24)]  # not the layer of the tokens
+    settings = config(optimizer="muon")
+    run(tmp_path / "straight", settings)
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", settings, report=killer(25))
+    run(tmp_path / "killed", settings)
+    assert records(tmp_path / "killed") == records(tmp_path / "straight")
+    assert records(tmp_path / "straight")[-1][1] < 0.5 * records(tmp_path / "straight")[0][1]
+    with pytest.raises(CheckpointError, match=r"the run has another optimizer than adamw"):
+        run(tmp_path / "killed", config())
+
+
+def test_a_budget_ends_at_a_rate_of_zero_and_eden_falls_by_batches_and_epochs() -> None:
+    steps = TrainConfig(max_steps=100, warm_step=500)
+    rates = [rate_factor(steps, Progress(step=step)) for step in (0, 5, 10, 55, 100)]
+    assert rates == pytest.approx([1 / 500, 0.5 * 0.95, 0.9, 0.45, 0.0])  # the warm-up is a tenth of the budget
+    minutes = TrainConfig(max_minutes=2, max_steps=1000, warm_step=10)
+    assert rate_factor(minutes, Progress(step=30, seconds=60.0)) == pytest.approx(0.5)
+    eden = TrainConfig(warm_step=0, lr_batches=10, lr_epochs=2)
+    assert rate_factor(eden, Progress(step=0, epoch=1)) == 1.0
+    assert rate_factor(eden, Progress(step=30, epoch=5)) == pytest.approx(10**-0.25 * 5**-0.25)
+
+
+def test_a_budget_of_time_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(100000))
+    monkeypatch.setattr(loop.time, "monotonic", lambda: next(ticks) / 4)
+    progress = run(tmp_path, config(max_steps=None, max_minutes=0.5))
+    assert progress.finished and 30.0 <= progress.seconds < 40.0
+    assert records(tmp_path, "lr")[-1][1] < 0.1 * 0.01
+    assert run(tmp_path, config(max_steps=None, max_minutes=0.5)).step == progress.step  # nothing more to do
+
+
+def spoilt(batch: dict[str, Any]) -> dict[str, Any]:
+    """The second utterance of each batch has no words, the third a symbol that the tokens lack."""
+    batch["texts"] = [batch["texts"][0], " ", "LOW Ω", batch["texts"][3]]
+    return batch
+
+
+def test_bad_utterances_are_counted_named_and_left_out(tmp_path: Path) -> None:
+    lines: list[str] = []
+    progress = run(tmp_path, config(max_steps=20), train_batches=batches(10, spoilt), remark=lines.append)
+    assert progress.step == 20
+    assert "utterance utt1001-1 not used: no words" in lines
+    assert "utterance utt1001-2 not used: unknown symbols (in 'Ω')" in lines
+    assert lines[-1] == "not used: 20 x no words, 20 x unknown symbols"
+    assert sum("no words" in line for line in lines) == 11  # ten are named
+
+
+def with_nan(share: int) -> Any:
+    def spoil(batch: dict[str, Any]) -> dict[str, Any]:
+        if int(batch["ids"][0][3:].split("-")[0]) % share == 0:
+            batch["features"][0, 0, 0] = 99.0  # the stand-in gives NaN for it
+        return batch
+
+    return spoil
+
+
+def test_a_batch_without_a_usable_gradient_changes_nothing(tmp_path: Path) -> None:
+    lines: list[str] = []
+    run(tmp_path, config(), train_batches=batches(10, with_nan(5)), remark=lines.append)
+    assert lines[-1] == "not used: 8 x batches without a usable gradient"
+    weights = read_checkpoint(tmp_path / "checkpoint-40.pt")["model"]
+    assert all(tensor.isfinite().all() for tensor in weights.values())
+
+
+def test_training_that_only_gives_nan_stops(tmp_path: Path) -> None:
+    with pytest.raises(AsrError, match=r"stopped at batch 20: the last 20 batches gave no usable gradient"):
+        run(tmp_path, config(), train_batches=batches(10, with_nan(1)))
+    with pytest.raises(DataError, match=r"gave no batch in epoch 1"):
+        run(tmp_path / "none", config(), train_batches=batches(0))
+
+
+def test_settings_and_checkpoints_that_do_not_fit(tmp_path: Path) -> None:
+    for changes, message in (
+        ({"optimizer": "sgd"}, r"there are: adamw, muon"),
+        ({"dtype": "float16"}, r"float16 needs a GPU"),
+        ({"dtype": "int8"}, r"found the dtype 'int8'"),
+        ({"max_steps": 0}, r"max_steps is 0, expected more than 0"),
+        ({"prune_range": 1}, r"prune_range is 1, expected 2 or more"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            run(tmp_path, config(**changes))
+    run(tmp_path, config(max_steps=10))
+    with pytest.raises(CheckpointError, match=r"not of a run with this configuration"):
+        run(tmp_path, config(), model=StandIn(dim=20))
+    with pytest.raises(CheckpointError, match=r"epoch-9.pt: no such checkpoint"):
+        run(tmp_path, config(), start=tmp_path / "epoch-9.pt")
+
+
+def test_old_checkpoints_go(tmp_path: Path) -> None:
+    run(tmp_path, config(save_every_n=5, keep_last_k=2))
+    names = {path.name for path in tmp_path.glob("*-*.pt")}
+    assert names == {"checkpoint-35.pt", "checkpoint-40.pt", "epoch-2.pt", "epoch-3.pt"} | {
+        "best-train-loss.pt",
+        "best-valid-loss.pt",
+    }
+
+
+def test_noise_is_taken_away_again() -> None:
+    layer = nn.Linear(4, 4)
+    before = layer.weight.detach().clone()
+    with noisy(list(layer.parameters()), 0.1):
+        assert 0.03 < (layer.weight - before).std() < 0.3
+    assert torch.equal(layer.weight, before)
+
+
+def shared_out(rank: int, size: int) -> loop.Batches:
+    """Every rank's own of the same batches; `size` 1: pairs of them in one batch."""
+
+    def both(number: int) -> dict[str, Any]:
+        first, second = batch(number), batch(number + 1)
+        tensors = {name: torch.cat([first[name], second[name]]) for name in ("features", "lengths")}
+        return {**tensors, "texts": first["texts"] + second["texts"], "ids": first["ids"] + second["ids"]}
+
+    def epoch(number: int, skip: int) -> Iterable[dict[str, Any]]:
+        numbers = [1000 * number + 2 * index for index in range(skip, 6)]
+        return (both(n) if size == 1 else batch(n + rank) for n in numbers)
+
+    return epoch
+
+
+def one_of_two(rank: int, folder: Path, port: int) -> None:
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="localhost")
+    os.environ["MASTER_PORT"] = str(port)
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    model = StandIn(dropout=0.0)
+    run(folder, config(max_steps=12, log_every=1), model=model, train_batches=shared_out(rank, 2))
+
+
+def test_two_ranks_equal_one_with_both_batches(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    torch.manual_seed(1)
+    model = StandIn(dropout=0.0)
+    run(tmp_path / "one", config(max_steps=12, log_every=1), model=model, train_batches=shared_out(0, 1))
+    torch.multiprocessing.spawn(one_of_two, args=(tmp_path / "two", port), nprocs=2)
+    one, two = records(tmp_path / "one"), records(tmp_path / "two")
+    assert len(two) == 12
+    for (step, loss), (other_step, other_loss) in zip(one, two, strict=True):
+        assert step == other_step and other_loss == pytest.approx(loss, rel=1e-4)
