@@ -53,25 +53,35 @@ def modified_beam_search(
     """
     if beam < 1:
         raise ValueError(f"beam = {beam}, expected at least 1")
-    limits = check_encoded(encoded, lengths)
-    search = _Search(model, encoded, beam, fusion)
-    for frame in range(max(limits, default=0)):
-        search.step(frame, [row for row, limit in enumerate(limits) if frame < limit])
-    return [search.finish(row) for row in range(len(limits))]
+    search = BeamSearch(model, len(encoded), encoded.device, beam, fusion)
+    search.advance(encoded, lengths)
+    return [search.hypotheses(row) for row in range(len(encoded))]
 
 
-class _Search:
-    """The beams of all utterances of a batch; they share one tree of prefixes."""
+class BeamSearch:
+    """The beams of all utterances of a batch, which share one tree of prefixes.
 
-    def __init__(self, model: Any, encoded: Tensor, beam: int, fusion: Fusion | None) -> None:
+    It goes on with every piece of encoded speech that it is given: for streams.
+    """
+
+    def __init__(self, model: Any, batch: int, device: torch.device, beam: int, fusion: Fusion | None = None) -> None:
         self.beam, self.fusion = beam, fusion
-        self.predictor = Predictor(model, encoded.device)
-        self.projected = model.joiner.project_encoder(encoded)
+        self.predictor = Predictor(model, device)
         self.predicted = self.predictor.start()
         self.prefixes = Prefixes()
         if fusion is not None:
             fusion.start(self.prefixes, model)
-        self.beams = [[_Hyp(0, 0.0, 0, (0.0, None))] for _ in range(len(encoded))]
+        self.beams = [[_Hyp(0, 0.0, 0, (0.0, None))] for _ in range(batch)]
+        self.seen = [0] * batch
+
+    @torch.no_grad()
+    def advance(self, encoded: Tensor, lengths: Tensor) -> None:
+        """More frames of every utterance: float `(batch, frames, dim)`, int64 `(batch,)` of them count."""
+        limits = check_encoded(encoded, lengths)
+        self.projected = self.predictor.joiner.project_encoder(encoded)
+        for frame in range(max(limits, default=0)):
+            self.step(frame, [row for row, limit in enumerate(limits) if frame < limit])
+        self.seen = [seen + limit for seen, limit in zip(self.seen, limits, strict=True)]
 
     def step(self, frame: int, active: list[int]) -> None:
         """One frame of the utterances `active`."""
@@ -88,8 +98,12 @@ class _Search:
             before = [am + self.fusion.total(node) for am, node in zip(before, nodes, strict=True)]
         grown: list[list[_Hyp]] = []
         for (parents, symbols, scores), row in zip(self._best(added, log_probs, before, counts), active, strict=True):
-            grown.append(self._merged(frame, [self.beams[row][parent] for parent in parents], symbols, scores))
-        self._advance(active, grown)
+            grown.append(
+                self._merged(self.seen[row] + frame, [self.beams[row][parent] for parent in parents], symbols, scores)
+            )
+        for row, beam in zip(active, grown, strict=True):
+            self.beams[row] = beam
+        self._advance()
         if self.fusion is not None and frame % KEEP_EVERY == KEEP_EVERY - 1:
             self.fusion.keep([hyp.node for beam in self.beams for hyp in beam])
 
@@ -131,14 +145,12 @@ class _Search:
                 other.row = max(other.row, hyp.row)  # what has been computed need not be computed again
         return list(found.values())
 
-    def _advance(self, active: list[int], grown: list[list[_Hyp]]) -> None:
+    def _advance(self) -> None:
         """Runs the decoder on the new tokens; equal prefixes of several utterances once."""
-        for row, beam in zip(active, grown, strict=True):
-            self.beams[row] = beam
         rows: list[int] = []
         tokens: list[int] = []
         places: dict[int, int] = {}
-        for hyp in (hyp for row in active for hyp in self.beams[row]):
+        for hyp in (hyp for beam in self.beams for hyp in beam):
             place = places.setdefault(hyp.node, len(rows))
             if place == len(rows):
                 rows.append(hyp.row if hyp.row >= 0 else -1 - hyp.row)
@@ -146,8 +158,9 @@ class _Search:
             hyp.row = place
         self.predicted = self.predictor.advance(self.predicted, torch.tensor(rows), torch.tensor(tokens))
 
-    def finish(self, row: int) -> list[SearchHypothesis]:
-        """The hypotheses of an utterance that has ended, best first."""
+    @torch.no_grad()
+    def hypotheses(self, row: int) -> list[SearchHypothesis]:
+        """The hypotheses of an utterance, best first, as if it ended here."""
         found = []
         for hyp in self.beams[row]:
             frames, path = [], hyp.path[1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from asr.beam_search import modified_beam_search
+from asr.beam_search import BeamSearch, modified_beam_search
 from asr.search import greedy
 from tests.asr.tiny import Tiny, alignments, log_sum
 
@@ -65,6 +65,21 @@ def test_a_small_beam_is_icefalls_and_does_not_depend_on_the_batch(decoder: str,
     for row, hyps in enumerate(modified_beam_search(model, encoded, lengths, beam)):
         truth = icefall(model, encoded[row, : lengths[row]], beam)
         assert {hyp.tokens: hyp.scores["am"] for hyp in hyps} == pytest.approx(truth, abs=1e-5)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_piece_by_piece_is_the_same(decoder: str) -> None:
+    """Streams of one batch that wait for each other, and go on."""
+    model = Tiny(6, decoder, seed=8)
+    encoded, lengths = model.encoded(9, 9)
+    run = BeamSearch(model, 2, encoded.device, 4)
+    for starts, sizes in [((0, 0), (3, 0)), ((3, 0), (1, 4)), ((4, 4), (5, 5))]:
+        part = torch.stack([torch.roll(encoded[row], -start, 0) for row, start in enumerate(starts)])
+        run.advance(part, torch.tensor(sizes))
+    for row, whole in enumerate(modified_beam_search(model, encoded, lengths, 4)):
+        for one, other in zip(run.hypotheses(row), whole, strict=True):
+            assert (one.tokens, one.frames) == (other.tokens, other.frames)
+            assert one.scores["am"] == pytest.approx(other.scores["am"], abs=1e-5)
 
 
 def test_frames_are_those_of_the_best_alignment() -> None:

@@ -1,0 +1,72 @@
+"""`asr transcribe`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from asr.transcribe import Transcriber, Transcript
+
+
+@click.command()
+@click.argument("audio", nargs=-1, required=True, metavar="AUDIO...", type=click.Path(path_type=Path))
+@click.option("--model", metavar="FOLDER|NAME", help="Model folder or shipped model; the shipped one if left out.")
+@click.option("--streaming", is_flag=True, help="Take the audio in chunk by chunk and print partial results.")
+@click.option("--chunk-ms", default=320, show_default=True, type=click.IntRange(10), help="Length of a chunk.")
+@click.option(
+    "--decoding-method",
+    "method",
+    type=click.Choice(["greedy_search", "modified_beam_search"]),
+    default="greedy_search",
+    show_default=True,
+)
+@click.option("--beam-size", default=4, show_default=True, type=click.IntRange(1), help="Of modified_beam_search.")
+def command(
+    audio: tuple[Path, ...], model: str | None, streaming: bool, chunk_ms: int, method: str, beam_size: int
+) -> None:
+    """Words of audio files (WAV, FLAC, OGG, MP3; 16 kHz or more), with real-time factor and latency.
+
+    \b
+    Example: asr transcribe speech.wav
+    Example: asr transcribe --streaming --chunk-ms 160 speech.flac
+    """
+    from asr.checkpoint import load_model
+    from asr.errors import DataError
+    from asr.search import Pieces
+    from asr.transcribe import Transcriber, find_model, read_audio, report
+    from rescore.console import remark
+
+    network, vocab = load_model(find_model(model))
+    transcriber = Transcriber(network, Pieces(vocab), method, beam_size)
+    failed = 0
+    for path in audio:
+        try:
+            samples = read_audio(path, None) if streaming else read_audio(path)
+        except DataError as error:
+            if len(audio) == 1:
+                raise
+            click.echo(f"asr: {error}", err=True)
+            failed += 1
+            continue
+        found = _stream(transcriber, samples, chunk_ms) if streaming else transcriber.whole(samples)
+        click.echo(f"{path}: {' '.join(found.words)}")
+        remark(f"{path}: {report(found, chunk_ms if streaming else None)}")
+    if failed:
+        raise DataError(f"{failed} of {len(audio)} files could not be transcribed")
+
+
+def _stream(transcriber: Transcriber, samples: object, chunk_ms: int) -> Transcript:
+    """Prints what changes."""
+    from asr.transcribe import finished
+
+    partials, shown = [], ""
+    for partial in transcriber.stream(samples, chunk_ms):  # type: ignore[arg-type]
+        partials.append(partial)
+        text = " ".join(partial.words)
+        if text != shown:
+            click.echo(f"{partial.seconds:8.2f} s  {text}")
+        shown = text
+    return finished(partials)

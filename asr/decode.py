@@ -1,0 +1,255 @@
+"""Decoding of a set of cuts with a trained recogniser: words, N-best lists and lattices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from asr import fast_beam_search as k2_search
+from asr.beam_search import modified_beam_search
+from asr.errors import ConfigError
+from asr.fusion import Fusion
+from asr.lattice_search import AM, lattice_search, word_lattice
+from asr.results import empty_lattice, empty_nbest, nbest_list, save_lattices, save_nbest, write_icefall
+from asr.search import Pieces, SearchHypothesis, greedy
+from rescore.nbest import exact_nbest
+from rescore.types import Lattice, NbestList, Words
+from rescore.wer import ErrorCounts
+
+GREEDY, BEAM, FAST, FAST_NBEST = "greedy_search", "modified_beam_search", "fast_beam_search", "fast_beam_search_nbest"
+METHODS = (GREEDY, BEAM, FAST, FAST_NBEST)
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """icefall's names.
+
+    Attributes:
+      method:     one of METHODS.
+      beam_size:  hypotheses of the modified beam search.
+      beam, max_contexts, max_states: pruning of the searches that make lattices (natural logs; a frame each).
+      num_paths:  hypotheses taken from lattices.
+      nbest_scale: see `fast_beam_search.nbest_of_lattice`.
+      lattices:   whether lattices are made.
+      lattice_beam: arcs on no path at most so much below the best are left out of lattices.
+    """
+
+    method: str = GREEDY
+    beam_size: int = 4
+    beam: float = 20.0
+    max_contexts: int = 8
+    max_states: int = 64
+    num_paths: int = 200
+    nbest_scale: float = 0.5
+    lattices: bool = False
+    lattice_beam: float = 10.0
+
+    @property
+    def setting(self) -> str:
+        """icefall's key of the results, for the summary."""
+        if self.method == BEAM:
+            return f"beam_size_{self.beam_size}"
+        return self.method if self.method == GREEDY else f"beam_{self.beam}_{self._limits('_')}"
+
+    @property
+    def suffix(self) -> str:
+        """icefall's end of the names of files."""
+        if self.method == GREEDY:
+            return self.method
+        if self.method == BEAM:
+            return f"{self.method}-beam-size-{self.beam_size}"
+        return f"{self.method}-beam-{self.beam}-{self._limits('-')}"
+
+    def _limits(self, by: str) -> str:
+        text = f"max_contexts_{self.max_contexts}_max_states_{self.max_states}"
+        if self.method == FAST_NBEST:
+            text += f"_num_paths_{self.num_paths}_nbest_scale_{self.nbest_scale}"
+        return text if by == "_" else text.replace("_", by)
+
+
+@dataclass
+class Decoded:
+    """One utterance; `nbest` is best first, `lattice` is of words, or None."""
+
+    nbest: NbestList
+    lattice: Lattice | None
+
+    @property
+    def words(self) -> Words:
+        return self.nbest.hyps[0].words
+
+
+class Decoder:
+    """A recogniser with the settings of its search."""
+
+    def __init__(
+        self,
+        model: Any,
+        pieces: Pieces,
+        options: DecodeOptions,
+        fusion: Fusion | None = None,
+        graph: tuple[Any, Path] | None = None,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        """
+        Args:
+          graph: k2's LG and its words.txt, for the methods that run in k2.
+        Raises:
+          ConfigError: settings that do not go together.
+          DataError: the tokens are not the model's.
+        """
+        pieces.check(model)
+        if options.method not in METHODS:
+            raise ConfigError(f"decoding method '{options.method}'; there are {', '.join(METHODS)}")
+        if fusion is not None and options.method != BEAM:
+            raise ConfigError(f"LMs take part in {BEAM} only, found {options.method}; rescore its lattices instead")
+        self.in_k2 = options.method in (FAST, FAST_NBEST) and _k2_is_there(model, graph)
+        if graph is not None and not self.in_k2:
+            raise ConfigError(f"an LG is for {FAST} and {FAST_NBEST} in k2")
+        self.model, self.device = model.to(device).eval(), torch.device(device)
+        self.pieces, self.options, self.fusion, self.graph = pieces, options, fusion, graph
+
+    @torch.no_grad()
+    def __call__(self, features: Tensor, lengths: Tensor, utt_ids: list[str]) -> list[Decoded]:
+        """Features float `(batch, frames, 80)` at 100 Hz, lengths int64 `(batch,)`."""
+        encoded, sizes = self.model.encoder(features.to(self.device), lengths.to(self.device))
+        return self.search(encoded, sizes.cpu(), utt_ids)
+
+    def search(self, encoded: Tensor, lengths: Tensor, utt_ids: list[str]) -> list[Decoded]:
+        """Encoded frames float `(batch, frames, dim)` at 25 Hz, lengths int64 `(batch,)`."""
+        options = self.options
+        if options.method in (GREEDY, BEAM):
+            lattices = self._lattices(encoded, lengths, utt_ids) if options.lattices else [None] * len(utt_ids)
+            found = zip(utt_ids, self._hypotheses(encoded, lengths), lattices, strict=True)
+            return [Decoded(nbest_list(utt_id, hyps, self.pieces), lattice) for utt_id, hyps, lattice in found]
+        return [Decoded(self._nbest(lattice), lattice) for lattice in self._lattices(encoded, lengths, utt_ids)]
+
+    def _hypotheses(self, encoded: Tensor, lengths: Tensor) -> list[list[SearchHypothesis]]:
+        if self.options.method == GREEDY:
+            return greedy(self.model, encoded, lengths)
+        return modified_beam_search(self.model, encoded, lengths, self.options.beam_size, self.fusion)
+
+    def _lattices(self, encoded: Tensor, lengths: Tensor, utt_ids: list[str]) -> list[Lattice]:
+        options = self.options
+        if not self.in_k2:
+            limits = (options.beam, options.max_contexts)
+            found = lattice_search(self.model, encoded, lengths, utt_ids, self.pieces, *limits)
+            return [word_lattice(lattice, self.pieces, options.lattice_beam) for lattice in found]
+        graph, words = self.graph or (None, None)
+        limits_k2 = (options.beam, options.max_contexts, options.max_states)
+        fsas = k2_search.fast_beam_search(self.model, encoded, lengths, *limits_k2, graph)
+        return k2_search.word_lattices(fsas, utt_ids, self.pieces, words, options.lattice_beam)
+
+    def _nbest(self, lattice: Lattice) -> NbestList:
+        options = self.options
+        if options.method == FAST_NBEST:
+            nbest = k2_search.nbest_of_lattice(lattice, options.num_paths, options.nbest_scale)
+        else:
+            nbest = exact_nbest(lattice, AM, options.num_paths)
+        for hyp in nbest.hyps:
+            hyp.scores["words"] = float(len(hyp.words))
+        return nbest
+
+
+def _k2_is_there(model: Any, graph: object) -> bool:
+    """Whether the search runs in k2; where a graph asks for it, its absence is an error."""
+    if graph is not None:
+        k2_search.import_k2()
+        return True
+    if model.config.decoder != "stateless":
+        return False
+    try:
+        k2_search.import_k2()
+    except ConfigError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where the results of a set go.
+
+    Attributes:
+      folder, name, suffix: of icefall's files `recogs-NAME-SUFFIX.txt` and so on.
+      lattices: format of the lattices, or None.
+    """
+
+    folder: Path
+    name: str
+    suffix: str
+    lattices: str | None = None
+
+
+def decode_set(
+    decoder: Decoder, batches: Iterable[dict[str, Any]], left_out: Callable[[], dict[str, str]], outputs: Outputs
+) -> tuple[ErrorCounts | None, list[str]]:
+    """Decodes the batches of `asr.data` and writes what `Outputs` says.
+
+    Cuts that could not be loaded count as recognised without a word.
+
+    Args:
+      left_out: gives, after the last batch, the cuts that are in no batch, with their texts.
+    Returns:
+      the errors (None without any reference word), and what was written.
+    """
+    refs: dict[str, Words] = {}
+    found: list[Decoded] = []
+    for batch in batches:
+        ids = [str(utt_id) for utt_id in batch["ids"]]
+        if ids:
+            found += decoder(batch["features"], batch["lengths"], ids)
+        refs |= {utt_id: tuple(text.split()) for utt_id, text in zip(ids, batch["texts"], strict=True)}
+    names = list(found[0].nbest.hyps[0].scores) if found else ["am", "words"]
+    for utt_id, text in left_out().items():
+        refs[utt_id] = tuple(text.split())
+        found.append(Decoded(empty_nbest(utt_id, names), empty_lattice(utt_id)))
+    return _write(found, refs, decoder.options, outputs)
+
+
+def _write(
+    found: list[Decoded], refs: dict[str, Words], options: DecodeOptions, outputs: Outputs
+) -> tuple[ErrorCounts | None, list[str]]:
+    found = sorted(found, key=lambda decoded: decoded.nbest.utt_id)
+    stem = f"{outputs.name}-{outputs.suffix}"
+    outputs.folder.mkdir(parents=True, exist_ok=True)
+    with_refs = any(refs.values())
+    lists = [replace(one.nbest, ref=refs[one.nbest.utt_id] if with_refs else None) for one in found]
+    nbest = outputs.folder / f"nbest-{stem}.jsonl.gz"
+    save_nbest(nbest, lists)
+    written = [str(nbest)]
+    if outputs.lattices is not None:
+        lattices = [one.lattice for one in found if one.lattice is not None]
+        written.append(save_lattices(outputs.lattices, outputs.folder / f"lattices-{stem}", lattices))
+    hyps = {one.nbest.utt_id: one.words for one in found}
+    if not with_refs:
+        return None, written
+    counts = write_icefall(outputs.folder, outputs.name, outputs.suffix, options.setting, refs, hyps)
+    return counts, [str(outputs.folder / f"{kind}-{stem}.txt") for kind in ("recogs", "errs", "wer-summary")] + written
+
+
+def set_name(path: Path) -> str:
+    """The name of a set from that of its manifest: `librispeech_cuts_test-clean.jsonl.gz` is `test-clean`."""
+    stem = re.sub(r"(\.jsonl|\.json|\.yaml)?(\.gz)?$", "", path.name)
+    return re.sub(r"^(.*_)?cuts?_|_cuts?$", "", stem) or stem
+
+
+def batches_of(path: Path, max_duration: float, max_seconds: float) -> tuple[Iterator[dict[str, Any]], Any]:
+    """The batches of a manifest of cuts, and a function for `decode_set` that tells what was left out."""
+    from asr.data import LoaderOptions, cut_text, make_loader
+    from asr.manifests import load_cuts
+
+    cuts = load_cuts(path)
+    options = LoaderOptions(max_duration=max_duration, max_seconds=max_seconds, min_seconds=0.0, shuffle=False)
+    loader = make_loader(cuts, options)
+
+    def left_out() -> dict[str, str]:
+        ids = set().union(*loader.left_out.ids.values()) if loader.left_out.ids else set()
+        return {cut.id: cut_text(cut) for cut in cuts if cut.id in ids} if ids else {}
+
+    return loader(), left_out
