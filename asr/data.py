@@ -236,7 +236,7 @@ class _Utterances(torch.utils.data.Dataset):  # type: ignore[type-arg]
         for cut in cuts:
             try:
                 good.append((cut, self._features(cut)))
-            except _load_errors() as error:
+            except load_errors() as error:
                 trouble.append((cut.id, "cannot be loaded", _first_line(error)))
         lengths = torch.tensor([len(features) for _, features in good], dtype=torch.int64)
         batch = torch.full((len(good), int(lengths.max()) if good else 0, BINS), PADDING)
@@ -280,7 +280,7 @@ def cut_text(cut: Cut) -> str:
     return " ".join(segment.text for segment in segments if segment.text)
 
 
-def _load_errors() -> tuple[type[BaseException], ...]:
+def load_errors() -> tuple[type[BaseException], ...]:
     """What unreadable audio or features raise; running out of memory is not among them."""
     from lhotse.audio import AudioLoadingError, DurationMismatchError
     from soundfile import LibsndfileError

@@ -1,0 +1,128 @@
+"""`asr prepare`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from lhotse import MonoCut
+
+PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("out_dir", type=PATH)
+@click.option("--librispeech", type=PATH, help="Folder PART/SPEAKER/CHAPTER with .trans.txt; audio of any kind.")
+@click.option("--split", type=PATH, help='Divide its parts by speaker: JSON {"train": ["1462", ...], ...}.')
+@click.option("--kaldi", type=PATH, multiple=True, help="Kaldi data folder (wav.scp, segments, text, utt2spk).")
+@click.option("--kaldi-feats", is_flag=True, help="Take its feats.scp (80 bins), not its audio.")
+@click.option("--audio", type=PATH, help="Folder of audio files.")
+@click.option("--text", type=PATH, help="Kaldi text of --audio; ids are the file names without suffix.")
+@click.option("--fbank", is_flag=True, help="Compute and store features.")
+@click.option("--perturb-speed", is_flag=True, help="Store them at 0.9 and 1.1 times the speed as well.")
+@click.option("--storage", type=click.Choice(["lilcom", "numpy"]), default="lilcom", show_default=True)
+@click.option("--bpe-text", type=PATH, multiple=True, help="Make tokens of this text: OUT_DIR/lang_bpe_SIZE.")
+@click.option("--vocab-size", type=click.IntRange(4), default=500, show_default=True, help="Number of tokens.")
+def command(
+    out_dir: Path,
+    librispeech: Path | None,
+    split: Path | None,
+    kaldi: tuple[Path, ...],
+    kaldi_feats: bool,
+    audio: Path | None,
+    text: Path | None,
+    fbank: bool,
+    perturb_speed: bool,
+    storage: str,
+    bpe_text: tuple[Path, ...],
+    vocab_size: int,
+) -> None:
+    """Manifests, features and tokens of corpora, in OUT_DIR.
+
+    Writes KIND_cuts_PART.jsonl.gz (with recordings and supervisions beside it) for each part of each corpus.
+    Utterances without audio or text, or whose audio cannot be read, are left out and counted.
+
+    \b
+    Example: asr prepare data --librispeech LibriSpeech --bpe-text books.txt.xz --vocab-size 500
+    Example: asr prepare data --kaldi kaldi/data/train --kaldi kaldi/data/test --fbank
+    """
+    from rescore.console import remark
+
+    if not (librispeech or kaldi or audio or bpe_text):
+        raise click.UsageError("nothing to prepare; give --librispeech, --kaldi, --audio or --bpe-text")
+    for needs, given, other in (
+        (split, librispeech, "--split needs --librispeech"),
+        (text, audio, "--text needs --audio"),
+    ):
+        if needs and not given:
+            raise click.UsageError(other)
+    if perturb_speed and not fbank:
+        raise click.UsageError("--perturb-speed needs --fbank; without stored features, asr train perturbs by itself")
+    sets = _read(out_dir, librispeech, split, kaldi, kaldi_feats, audio, text, storage)
+    vocab = None
+    if bpe_text:
+        from asr.lang import write_lang
+
+        vocab = write_lang(out_dir / f"lang_bpe_{vocab_size}", bpe_text, vocab_size)
+        click.echo(f"{out_dir / f'lang_bpe_{vocab_size}'}: {len(vocab)} tokens")
+    for (kind, part), cuts in sets.items():
+        if fbank and not (kind == "kaldi" and kaldi_feats):
+            cuts = _with_fbank(cuts, out_dir / "feats", f"{kind}_{part}", storage, perturb_speed)
+        _write(out_dir, kind, part, cuts)
+        if vocab is not None:
+            from asr.lang import unspellable
+
+            names = unspellable(cuts, vocab)
+            if names:
+                remark(f"{part}: {len(names)} transcripts have symbols that the tokens lack (the first: {names[0]})")
+
+
+def _read(
+    out_dir: Path,
+    librispeech: Path | None,
+    split: Path | None,
+    kaldi: tuple[Path, ...],
+    kaldi_feats: bool,
+    audio: Path | None,
+    text: Path | None,
+    storage: str,
+) -> dict[tuple[str, str], list[MonoCut]]:
+    """The cuts of every corpus, by kind and part."""
+    from asr import kaldi_data, manifests
+
+    sets: dict[tuple[str, str], list[MonoCut]] = {}
+    if librispeech:
+        parts = manifests.librispeech(librispeech)
+        if split:
+            parts = manifests.split_by_speaker(parts, split)
+        sets |= {("librispeech", part): cuts for part, cuts in parts.items()}
+    for folder in kaldi:
+        if kaldi_feats:
+            cuts = kaldi_data.kaldi_feature_cuts(folder, out_dir, storage)
+        else:
+            cuts = kaldi_data.kaldi_cuts(folder, out_dir)
+        if ("kaldi", folder.name) in sets:
+            raise click.UsageError(f"two --kaldi folders are named {folder.name}; prepare them into different OUT_DIRs")
+        sets["kaldi", folder.name] = cuts
+    if audio:
+        sets["audio", audio.resolve().name] = manifests.audio_and_text(audio, text)
+    return sets
+
+
+def _with_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str, perturb_speed: bool) -> list[MonoCut]:
+    from asr.manifests import store_fbank
+
+    if perturb_speed:
+        cuts = [*cuts, *(cut.perturb_speed(speed) for speed in (0.9, 1.1) for cut in cuts)]
+    return store_fbank(cuts, folder, name, storage)
+
+
+def _write(out_dir: Path, kind: str, part: str, cuts: list[MonoCut]) -> None:
+    from asr.manifests import save_cuts
+
+    path = save_cuts(out_dir, kind, part, cuts)
+    hours = sum(cut.duration for cut in cuts) / 3600
+    click.echo(f"{path}: {len(cuts)} utterances, {hours:.2f} hours")

@@ -1,0 +1,158 @@
+"""Cuts of Kaldi data folders: `wav.scp`, `segments`, `text`, `utt2spk`, `feats.scp`.
+
+Audio files are read where they lie; pipes and archives (`sph2pipe ... |`, `raw.ark:123`) are run or read once by
+kaldiio and kept as FLAC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from asr.errors import DataError
+from asr.manifests import SHIFT_SECONDS, Missing, feature_writer, make_cut, read_recording, with_features
+from rescore.console import progress
+from rescore.errors import FormatError
+from rescore.files import atomic_path, read_kaldi_text, read_lines, require_folder
+
+if TYPE_CHECKING:
+    from lhotse import MonoCut, Recording
+
+
+def kaldi_cuts(folder: str | Path, out: Path) -> list[MonoCut]:
+    """Cuts with audio of a data folder.
+
+    Args:
+      out: audio that comes from pipes and archives is written to `out/audio/NAME`.
+    Raises:
+      DataError:   no utterance is left.
+      FormatError: `wav.scp` or another file is missing or malformed.
+    """
+    folder, missing = require_folder(folder), Missing()
+    texts, speakers = _texts(folder), _speakers(folder)
+    recordings: dict[str, Recording | None] = {}
+    wavs = dict(read_scp(folder / "wav.scp"))
+    cuts = []
+    for utt_id, recording_id, start, end in progress(list(_segments(folder, wavs)), folder.name):
+        if recording_id not in wavs:
+            missing.add("its recording is not in wav.scp", utt_id)
+            continue
+        if recording_id not in recordings:
+            target = out / "audio" / folder.name / f"{recording_id}.flac"
+            recordings[recording_id] = _recording(wavs[recording_id], recording_id, folder, target)
+        recording = recordings[recording_id]
+        if recording is None:
+            missing.add("audio missing, unreadable or empty", utt_id)
+        elif texts is not None and utt_id not in texts:
+            missing.add("not in text", utt_id)
+        elif start >= recording.duration or (end is not None and end <= start):
+            missing.add("its segment is empty or behind the recording's end", utt_id)
+        else:
+            text = texts[utt_id] if texts is not None else ""
+            cuts.append(make_cut(recording, utt_id, text, speakers.get(utt_id), start, end))
+    for utt_id in sorted(
+        (texts or {}).keys() - {cut.id for cut in cuts} - {i for ids in missing.ids.values() for i in ids}
+    ):
+        missing.add("in text, but not in segments or wav.scp", utt_id)
+    missing.tell(folder)
+    if not cuts:
+        raise DataError(f"{folder}: no utterance with audio and text is left")
+    return cuts
+
+
+def kaldi_feature_cuts(folder: str | Path, out: Path, storage: str = "lilcom") -> list[MonoCut]:
+    """Cuts with the features of `feats.scp`, copied to `out/feats/NAME`; no audio.
+
+    The values stay what they are: Kaldi's log energies are 20.79 (2 ln 32768) above those of `asr.features`.
+
+    Raises:
+      DataError: no utterance is left, or features that are no matrix.
+    """
+    import kaldiio
+    from lhotse import MonoCut, SupervisionSegment
+
+    folder, missing, cuts = require_folder(folder), Missing(), []
+    texts, speakers = _texts(folder), _speakers(folder)
+    with feature_writer(out / "feats", folder.name, storage) as writer:
+        for utt_id, place in progress(list(read_scp(folder / "feats.scp")), folder.name):
+            if texts is not None and utt_id not in texts:
+                missing.add("not in text", utt_id)
+                continue
+            try:
+                features = np.asarray(kaldiio.load_mat(place), dtype=np.float32)
+            except (OSError, ValueError, EOFError, AssertionError, RuntimeError) as error:
+                raise DataError(f"{folder / 'feats.scp'}: {utt_id}: cannot be read from {place} ({error})") from None
+            if features.ndim != 2 or not len(features):
+                missing.add("no frames of features", utt_id)
+                continue
+            duration = len(features) * SHIFT_SECONDS
+            text = texts[utt_id] if texts is not None else ""
+            segment = SupervisionSegment(utt_id, utt_id, 0.0, duration, 0, text, speaker=speakers.get(utt_id))
+            cuts.append(with_features(MonoCut(utt_id, 0.0, duration, 0, [segment]), features, writer))
+    missing.tell(folder)
+    if not cuts:
+        raise DataError(f"{folder}: no utterance with features and text is left")
+    return cuts
+
+
+def read_scp(path: Path) -> Iterator[tuple[str, str]]:
+    """`(key, rest of the line)` of a Kaldi script file."""
+    for number, line in read_lines(path):
+        key, _, place = line.strip().partition(" ")
+        if not place.strip():
+            raise FormatError(path, f"found '{line}', expected 'key file' or 'key command |'", line=number)
+        yield key, place.strip()
+
+
+def _texts(folder: Path) -> dict[str, str] | None:
+    path = folder / "text"
+    return {utt: " ".join(words) for utt, words in read_kaldi_text(path).items()} if path.exists() else None
+
+
+def _speakers(folder: Path) -> dict[str, str]:
+    path = folder / "utt2spk"
+    return {utt: " ".join(names) for utt, names in read_kaldi_text(path).items()} if path.exists() else {}
+
+
+def _segments(folder: Path, wavs: dict[str, str]) -> Iterator[tuple[str, str, float, float | None]]:
+    """`(utterance, recording, start, end)` in seconds; end None (or -1 in the file): that of the recording."""
+    path = folder / "segments"
+    if not path.exists():
+        yield from ((name, name, 0.0, None) for name in wavs)
+        return
+    for number, line in read_lines(path):
+        try:
+            utt_id, recording_id, start, end = line.split()
+            limits = float(start), float(end)
+        except ValueError:
+            text = f"found '{line}', expected 'utterance recording start end'"
+            raise FormatError(path, text, line=number) from None
+        yield utt_id, recording_id, limits[0], None if limits[1] == -1 else limits[1]
+
+
+def _recording(place: str, recording_id: str, folder: Path, target: Path) -> Recording | None:
+    """A file as it is; what a pipe or an archive gives as the FLAC `target`.  None if there is no audio to read."""
+    if not place.endswith("|") and not re.search(r"\.ark:\d+$", place):
+        path = Path(place) if Path(place).exists() else folder / place
+        return read_recording(path, recording_id)
+    if not target.exists() and not _extract(place, target):
+        return None
+    return read_recording(target, recording_id)
+
+
+def _extract(place: str, target: Path) -> bool:
+    import kaldiio
+    import soundfile
+
+    try:
+        loaded: Any = kaldiio.load_mat(place)
+        rate, samples = loaded
+    except (OSError, ValueError, EOFError, TypeError, RuntimeError, AssertionError):
+        return False
+    with atomic_path(target) as temporary:
+        soundfile.write(str(temporary), samples, rate, format="FLAC")
+    return True

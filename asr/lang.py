@@ -1,0 +1,54 @@
+"""BPE tokens in icefall's lang folder: `bpe.model`, `tokens.txt`, `words.txt`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asr.errors import DataError
+from lm_zoo.base import PieceVocabulary
+from rescore.files import atomic_folder, read_lines
+
+if TYPE_CHECKING:
+    from lhotse.cut import Cut
+
+BEFORE = ("<eps>", "!SILENCE", "<SPOKEN_NOISE>", "<UNK>")  # of icefall's words.txt
+AFTER = ("#0", "<s>", "</s>")
+
+
+def write_lang(folder: Path, texts: Iterable[Path], size: int) -> PieceVocabulary:
+    """Makes `size` BPE pieces of text files (a sentence a line) and writes the lang folder.
+
+    Raises:
+      DataError: the texts have no words.
+      VocabError: sentencepiece cannot make so many pieces of them.
+    """
+    from lm_zoo.tokenizer import build_pieces, count_words
+
+    counts: Counter[str] = Counter()
+    for path in texts:
+        counts += count_words(line.split() for _, line in read_lines(path))
+    if not counts:
+        raise DataError("the text for the tokens has no words")
+    vocab = build_pieces(counts, size, kind="bpe")
+    symbols = [vocab.processor.id_to_piece(index) for index in range(len(vocab))]
+    with atomic_folder(folder) as temporary:
+        vocab.save(temporary)
+        _write_table(temporary / "tokens.txt", symbols)
+        words = sorted(counts.keys() - {*BEFORE, *AFTER})
+        _write_table(temporary / "words.txt", [*BEFORE, *words, *AFTER])
+    return vocab
+
+
+def _write_table(path: Path, symbols: list[str]) -> None:
+    lines = (f"{symbol} {index}\n" for index, symbol in enumerate(symbols))
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def unspellable(cuts: Iterable[Cut], vocab: PieceVocabulary) -> list[str]:
+    """The ids of cuts whose transcripts hold symbols that the tokens cannot spell."""
+    from asr.data import cut_text
+
+    return [cut.id for cut in cuts if any(vocab.unk in vocab.encode_word(word) for word in cut_text(cut).split())]
