@@ -62,11 +62,19 @@ class S4D(nn.Module):
         dtype = self._rates().dtype
         return torch.zeros(batch, self.channels, self.states, dtype=dtype, device=self.log_step.device)
 
-    def step(self, u: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """One frame `u` `(B, H)` and the state `(B, H, N)` -> output `(B, H)` and the next state."""
+    def system(self) -> tuple[Tensor, Tensor, Tensor]:
+        """What `step` computes with, `(H, N)` each: exp(A dt) - 1, (exp(A dt) - 1) / A, C."""
         rate = self._rates()
-        x = x + _expm1(rate) * x + self._inputs(rate) * u.unsqueeze(-1)
-        return self._real((self._readout() * x).sum(-1)) + self.skip * u, x
+        return _expm1(rate), self._inputs(rate), self._readout()
+
+    def step(self, u: Tensor, x: Tensor, system: tuple[Tensor, Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """One frame `u` `(B, H)` and the state `(B, H, N)` -> output `(B, H)` and the next state.
+
+        `system`: of `system()`, for who takes many steps.
+        """
+        change, weight, readout = system or self.system()
+        x = x + change * x + weight * u.unsqueeze(-1)  # x + change * x: exp(A dt) near 1 would be rounded
+        return self._real((readout * x).sum(-1)) + self.skip * u, x
 
     def chunk(self, inputs: Tensor, lengths: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """Some frames at once: inputs `(B, T, H)` of which the first `lengths` `(B,)` count, state `(B, H, N)` before.

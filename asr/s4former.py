@@ -86,6 +86,8 @@ class S4former(nn.Module):
             found = "x".join(map(str, features.shape))
             raise DataError(f"features of shape {found}; the encoder takes (batch, frames, {self.config.features})")
         lengths = lengths.to(features.device)
+        if features.shape[1] == 0:
+            return features.new_zeros(len(features), 0, self.config.dim), lengths
         features = features.masked_fill(~inside(lengths, features.shape[1]).unsqueeze(-1), 0.0)
         x = self.dropout(self.subsampling(features, lengths))
         x = x.to(torch.promote_types(x.dtype, torch.float32))  # what the layers add up stays exact under autocast
