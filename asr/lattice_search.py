@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from asr.search import BLANK, FRAME_SECONDS, Pieces, Predictor, check_encoded
-from rescore.lattice import EPSILON, build_lattice, remove_epsilons
+from rescore.lattice import EPSILON, arc_ranges, build_lattice, remove_epsilons
 from rescore.lattice_posteriors import prune_beam
 from rescore.types import Lattice
 
@@ -134,7 +134,7 @@ class _Search:
         return build_lattice(utt_id, final + 1, src, dst, tokens, {"am": am}, pieces.names, 0, final, times)
 
 
-def word_lattice(lattice: Lattice, pieces: Pieces, beam: float | None = 10.0) -> Lattice:
+def word_lattice(lattice: Lattice, pieces: Pieces, beam: float | None = 10.0, most: int = 32) -> Lattice:
     """The lattice of words of one of tokens.
 
     A word stands on the arc of the piece that begins the next one, or on the arc into the final state.  All ways
@@ -144,44 +144,74 @@ def word_lattice(lattice: Lattice, pieces: Pieces, beam: float | None = 10.0) ->
     Args:
       lattice: labels are tokens, 0 the blank; score `am`.
       beam: arcs on no path at most so much below the best are left out; None for all.
+      most: at most so many words may be under way at one place; a trained model needs far fewer.
     """
 
     def pruned(lattice: Lattice) -> Lattice:
         return lattice if beam is None else prune_beam(lattice, AM, beam)
 
-    return pruned(remove_epsilons(pruned(_with_words(pruned(lattice), pieces)), AM))
+    return pruned(remove_epsilons(pruned(_with_words(pruned(lattice), pieces, most)), AM))
 
 
-def _with_words(lattice: Lattice, pieces: Pieces) -> Lattice:
+def _with_words(lattice: Lattice, pieces: Pieces, most: int) -> Lattice:
     """States are split by the pieces of the word under way; labels are words."""
-    numbers: dict[tuple[int, tuple[int, ...]], int] = {(0, ()): 0}
-    of_state: list[list[tuple[int, ...]]] = [[] for _ in range(lattice.num_states)]
-    of_state[0] = [()]
+    split = _Split(lattice)
     words: dict[str, int] = {"": EPSILON}
     arcs: list[tuple[int, int, int, int]] = []  # source, destination, word, arc of the token lattice
-    token_of = _tokens(lattice, pieces)
-    for arc, (src, dst, label) in enumerate(zip(lattice.src.tolist(), lattice.dst.tolist(), token_of, strict=True)):
-        for pending in of_state[src]:
-            word, after = "", pending
-            if label != BLANK:
-                starts = pieces.starts[label]
-                word = " ".join(pieces.words(pending)) if starts else ""
-                after = (label,) if starts else (*pending, label)
-            key = (dst, after)
-            if key not in numbers:
-                numbers[key] = len(numbers)
-                of_state[dst].append(after)
-            arcs.append((numbers[src, pending], numbers[key], words.setdefault(word, len(words)), arc))
-    final = len(numbers)
-    for pending in of_state[-1]:
+    ranges, token_of = arc_ranges(lattice), _tokens(lattice, pieces)
+    for state in range(lattice.num_states - 1):
+        ways = split.best(state, most)
+        for arc in range(ranges[state], ranges[state + 1]):
+            label, dst = token_of[arc], int(lattice.dst[arc])
+            for pending in ways:
+                word, after = "", pending
+                if label != BLANK:
+                    starts = pieces.starts[label]
+                    word = " ".join(pieces.words(pending)) if starts else ""
+                    after = (label,) if starts else (*pending, label)
+                source, target = split.extend(state, pending, arc, dst, after)
+                arcs.append((source, target, words.setdefault(word, len(words)), arc))
+    final = len(split.states)
+    for pending in split.best(lattice.num_states - 1, most):
         word = " ".join(pieces.words(pending))
-        arcs.append((numbers[lattice.num_states - 1, pending], final, words.setdefault(word, len(words)), -1))
-    src_, dst_, labels, of_arc = (np.array(column) for column in zip(*arcs, strict=True))
+        arcs.append((split.number[-1][pending], final, words.setdefault(word, len(words)), -1))
+    src, dst_, labels, of_arc = (np.array(column) for column in zip(*arcs, strict=True))
     scores = {name: np.append(column, 0.0)[of_arc] for name, column in lattice.scores.items()}
-    times = None
-    if lattice.times is not None:
-        times = np.append(lattice.times[[state for state, _ in numbers]], lattice.times[-1])
-    return build_lattice(lattice.utt_id, final + 1, src_, dst_, labels, scores, list(words), 0, final, times)
+    times = None if lattice.times is None else np.append(lattice.times[split.states], lattice.times[-1])
+    return build_lattice(lattice.utt_id, final + 1, src, dst_, labels, scores, list(words), 0, final, times)
+
+
+class _Split:
+    """The states of a token lattice, each once for every word that may be under way there.
+
+    Attributes:
+      states: the token lattice's state of each new one.
+      number: for each state of the token lattice: pieces of the word under way -> the new state.
+    """
+
+    def __init__(self, lattice: Lattice) -> None:
+        self.am = lattice.scores["am"].tolist()
+        self.states, self.forward = [0], [0.0]
+        self.number: list[dict[tuple[int, ...], int]] = [{} for _ in range(lattice.num_states)]
+        self.number[0][()] = 0
+
+    def best(self, state: int, most: int) -> list[tuple[int, ...]]:
+        """The words under way at a state, at most so many: those with the best ways from the start."""
+        found = self.number[state]
+        return sorted(found, key=lambda pending: -self.forward[found[pending]])[:most]
+
+    def extend(
+        self, state: int, pending: tuple[int, ...], arc: int, dst: int, after: tuple[int, ...]
+    ) -> tuple[int, int]:
+        """Source and destination of a new arc."""
+        source = self.number[state][pending]
+        target = self.number[dst].setdefault(after, len(self.states))
+        score = self.forward[source] + self.am[arc]
+        if target == len(self.states):
+            self.states.append(dst)
+            self.forward.append(score)
+        self.forward[target] = max(self.forward[target], score)
+        return source, target
 
 
 def _tokens(lattice: Lattice, pieces: Pieces) -> list[int]:

@@ -118,7 +118,7 @@ def test_nbest_ranks_by_the_sum_over_paths() -> None:
     model = Tiny(SIZE, "lstm", seed=9)
     encoded, lengths = model.encoded(2)
     tokens = lattice_search(model, encoded, lengths, ["a"], pieces(SIZE), beam=1e9, max_contexts=10**6)[0]
-    lattice = word_lattice(tokens, pieces(SIZE), beam=None)
+    lattice = word_lattice(tokens, pieces(SIZE), beam=None, most=10**6)
     everything = [hyp.words for hyp in exact_nbest(lattice, AM, 400).hyps]
     assert log_sum(list(sum_over_paths(lattice, everything, 1.0).values())) == pytest.approx(
         log_sum([0.0 + score for score in _path_scores(lattice)]), abs=1e-9

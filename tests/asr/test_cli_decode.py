@@ -1,0 +1,171 @@
+"""`asr decode` from manifest to result files, with small untrained models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from click.testing import CliRunner, Result
+
+from asr.cli.main import cli
+from asr.decode import DecodeOptions, Decoder, set_name
+from asr.errors import CheckpointError, ConfigError, DataError
+from asr.search import Pieces
+from lm_zoo.registry import save_folder
+from rescore.errors import RescoreError, UsageError
+from rescore.formats import read_lattices, read_nbest
+from rescore.lattice import best_path
+from rescore.types import NbestList
+from tests.asr.test_cli_transcribe import noise, small_model
+from tests.asr.test_fusion import neural
+from tests.asr.tiny import Tiny, pieces, vocabulary
+
+pytest.importorskip("lhotse")
+TEXTS = {"a-1": "THE CAT SAT", "b-2": "THE HAT", "c-3": "A MAT", "d-4": "THE CAT"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models, an LM over the same pieces, and cuts of which one has lost its audio."""
+    from lhotse import CutSet, MonoCut, Recording, SupervisionSegment
+
+    folder = tmp_path_factory.mktemp("decode")
+    small_model(folder / "stateless")
+    small_model(folder / "lstm", "lstm")
+    save_folder(folder / "mylm", neural(vocabulary()), "lstm", {})
+    cuts = []
+    for number, (utt_id, text) in enumerate(TEXTS.items()):
+        path = folder / f"{utt_id}.wav"
+        soundfile.write(path, noise(0.5 + 0.3 * number, number), 16000)
+        recording = Recording.from_file(path, recording_id=utt_id)
+        segment = SupervisionSegment(utt_id, utt_id, 0.0, recording.duration, text=text)
+        cuts.append(MonoCut(utt_id, 0.0, recording.duration, 0, recording=recording, supervisions=[segment]))
+    (folder / "c-3.wav").write_bytes(b"no audio")
+    CutSet.from_cuts(cuts).to_file(str(folder / "my_cuts_test.jsonl.gz"))
+    return folder
+
+
+def run(folder: Path, *args: object, model: str = "stateless") -> Result:
+    arguments = ["decode", *map(str, args), "--model", str(folder / model), str(folder / "my_cuts_test.jsonl.gz")]
+    return CliRunner().invoke(cli, arguments, catch_exceptions=False)
+
+
+def nbests(path: Path) -> dict[str, NbestList]:
+    return {nbest.utt_id: nbest for nbest in read_nbest(str(path))}
+
+
+def test_greedy_writes_icefalls_files(folder: Path, tmp_path: Path) -> None:
+    result = run(folder, "--decoding-method", "greedy_search", "--out", tmp_path)
+    assert result.stdout.startswith("test: %WER ") and " / 9, " in result.stdout
+    suffix = "test-stateless-greedy_search.txt"
+    recogs = (tmp_path / f"recogs-{suffix}").read_text().splitlines()
+    assert recogs[0] == "a-1:\tref=['THE', 'CAT', 'SAT']" and recogs[5] == "c-3:\thyp=[]"
+    assert (tmp_path / f"wer-summary-{suffix}").read_text().startswith("settings\tWER\ngreedy_search\t")
+    assert (tmp_path / f"errs-{suffix}").read_text().startswith("%WER = ")
+    assert "cut c-3 left out: cannot be loaded" in result.stderr
+    first = nbests(tmp_path / "nbest-test-stateless-greedy_search.jsonl.gz")
+    assert [nbest.hyps[0].words for nbest in first.values()] == [
+        tuple(part for part in line.split("hyp=")[1].strip("[]").replace("'", "").split(", ") if part)
+        for line in recogs[1::2]
+    ]
+    assert first["c-3"].hyps[0].words == () and first["c-3"].ref == ("A", "MAT")
+
+
+def test_beam_search_keeps_every_score(folder: Path, tmp_path: Path) -> None:
+    lm = f"mine={folder / 'mylm'}"
+    run(
+        folder,
+        "--beam-size",
+        6,
+        "--lm",
+        lm,
+        "--lm-scale",
+        0.3,
+        "--ilme-scale",
+        0.2,
+        "--out",
+        tmp_path,
+        "--lattices",
+        "k2",
+    )
+    stem = "test-stateless-modified_beam_search-beam-size-6-mine-lm-scale-0.3-ilme-scale-0.2"
+    found = nbests(tmp_path / f"nbest-{stem}.jsonl.gz")
+    assert list(found) == sorted(TEXTS)
+    for utt_id, nbest in found.items():
+        assert set(nbest.hyps[0].scores) == {"am", "mine", "ilm", "words"}
+        totals = [h.scores["am"] + 0.3 * h.scores["mine"] - 0.2 * h.scores["ilm"] for h in nbest.hyps]
+        assert totals == sorted(totals, reverse=True)
+        assert len(nbest.hyps) > 1 or utt_id == "c-3"
+    spec = f"k2:{tmp_path / f'lattices-{stem}.pt'}?words={tmp_path / f'lattices-{stem}.words.txt'}"
+    assert [lattice.utt_id for lattice in read_lattices(spec)] == sorted(TEXTS)
+
+
+@pytest.mark.parametrize("model", ["stateless", "lstm"])
+def test_fast_beam_search_gives_lattices_and_their_nbest(folder: Path, tmp_path: Path, model: str) -> None:
+    limits = ("--beam", 8, "--max-contexts", 4, "--max-states", 16, "--num-paths", 10, "--lattice-beam", 4)
+    fast = ("--decoding-method", "fast_beam_search", "--lattices", "slf")
+    run(folder, *fast, *limits, "--out", tmp_path, model=model)
+    stem = f"test-{model}-fast_beam_search-beam-8.0-max-contexts-4-max-states-16"
+    found = nbests(tmp_path / f"nbest-{stem}.jsonl.gz")
+    for lattice in read_lattices(f"slf:{tmp_path / f'lattices-{stem}'}"):
+        best = best_path(lattice, {"am": 1.0})
+        assert best.words == found[lattice.utt_id].hyps[0].words
+        assert best.scores["am"] == pytest.approx(found[lattice.utt_id].hyps[0].scores["am"], abs=1e-3)
+    run(folder, "--decoding-method", "fast_beam_search_nbest", *limits, "--out", tmp_path, model=model)
+    summed = nbests(
+        tmp_path
+        / f"nbest-test-{model}-fast_beam_search_nbest-{stem.split('search-')[1]}-num-paths-10-nbest-scale-0.5.jsonl.gz"
+    )
+    for utt_id, nbest in summed.items():
+        assert {hyp.words for hyp in nbest.hyps} == {hyp.words for hyp in found[utt_id].hyps}
+        best = {hyp.words: hyp.scores["am"] for hyp in found[utt_id].hyps}
+        assert all(hyp.scores["am"] >= best[hyp.words] - 1e-3 for hyp in nbest.hyps)
+
+
+def test_names_of_sets() -> None:
+    names = [
+        "librispeech_cuts_test-clean.jsonl.gz",
+        "cuts_dev.jsonl",
+        "test.jsonl.gz",
+        "dev_cuts.jsonl.gz",
+        "cuts.jsonl",
+    ]
+    assert [set_name(Path(name)) for name in names] == ["test-clean", "dev", "test", "dev", "cuts"]
+
+
+def test_options_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="give either --model FOLDER or --exp-dir"):
+        run(folder, "--exp-dir", tmp_path)
+    with pytest.raises(UsageError, match="found 1 --lm and 2 --lm-scale"):
+        run(folder, "--lm", folder / "mylm", "--lm-scale", 0.1, "--lm-scale", 0.2)
+    with pytest.raises(UsageError, match="two LMs are called 'mylm'"):
+        run(folder, "--lm", folder / "mylm", "--lm", folder / "mylm")
+    with pytest.raises(ConfigError, match="LMs take part in modified_beam_search only"):
+        run(folder, "--lm", folder / "mylm", "--decoding-method", "fast_beam_search")
+    with pytest.raises(ConfigError, match="an LG is for fast_beam_search"):
+        Decoder(Tiny(18), pieces(), DecodeOptions(), graph=(None, Path("words.txt")))
+    with pytest.raises(DataError, match="the model has 4 tokens"):
+        Decoder(Tiny(4), pieces(), DecodeOptions())
+    vocabulary(20).save(small_model(tmp_path / "other"))
+    with pytest.raises(CheckpointError, match="has 20 tokens, but the model is for 18"):
+        run(tmp_path, model="other")
+    with pytest.raises(RescoreError, match="no such file"):
+        CliRunner().invoke(
+            cli, ["decode", "--model", str(folder / "lstm"), str(tmp_path / "none.jsonl.gz")], catch_exceptions=False
+        )
+
+
+def test_the_batch_does_not_matter(folder: Path, tmp_path: Path) -> None:
+    for seconds in (2, 100):
+        run(folder, "--max-duration", seconds, "--out", tmp_path / str(seconds), model="lstm")
+    one, other = (
+        nbests(tmp_path / f"{seconds}/nbest-test-lstm-modified_beam_search-beam-size-4.jsonl.gz")
+        for seconds in (2, 100)
+    )
+    for utt_id, nbest in one.items():
+        assert [hyp.words for hyp in nbest.hyps] == [hyp.words for hyp in other[utt_id].hyps]
+        scores = [[hyp.scores["am"] for hyp in found.hyps] for found in (nbest, other[utt_id])]
+        assert np.allclose(*scores, atol=1e-3)
+    assert Pieces(vocabulary()).names == pieces().names
