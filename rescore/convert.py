@@ -21,6 +21,8 @@ _COUNTS = {
     "cut": "hypotheses left out beyond the first {n}",
     "removed_arcs": "arcs of lattices left out because they are on no path from start to end",
     "pruned_arcs": "arcs left out by the beam of the n-gram pass",
+    "widened": "times that the n-gram pass over a lattice was repeated with a wider beam: too few hypotheses were left",
+    "impossible_words": "words after a history that the n-gram LM gives a score of -inf; log p = -228 is taken",
     "unknown_words": "words of lattices (distinct ones, summed over lattices) that the n-gram LM does not know",
 }
 _USELESS = (

@@ -6,6 +6,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
@@ -47,8 +48,10 @@ def read_chunks(path: str | Path, size: int = 1 << 16) -> Iterator[str]:
 
 
 @contextmanager
-def open_binary(path: str | Path) -> Iterator[Callable[[int], bytes]]:
+def open_binary(path: str | Path, offset: int = 0) -> Iterator[Callable[[int], bytes]]:
     """Gives a function that reads at most so many of the next bytes of a file, `b""` at its end; `.gz`, `.xz` unpacked.
+
+    Reading begins at the byte `offset` (of the unpacked file).
 
     Raises:
       FormatError: as `read_lines`, here or by the function; bytes before the damage are given first.
@@ -56,6 +59,8 @@ def open_binary(path: str | Path) -> Iterator[Callable[[int], bytes]]:
     try:
         with ExitStack() as stack:
             stream: Any = stack.enter_context(_open_packed(Path(path)))
+            if offset:
+                stream.seek(offset)
 
             def read(size: int) -> bytes:
                 try:
@@ -178,6 +183,11 @@ def _temporary(path: str | Path) -> Path:
     return absolute.with_name(f".{absolute.name}.{os.getpid()}.tmp")
 
 
+def kaldi_fields(line: str) -> list[str]:
+    """The fields of a line as Kaldi splits it: at blanks of ASCII alone, so that a word may have others in it."""
+    return line.split() if line.isascii() else re.findall(r"[^ \t\r\n\v\f]+", line)
+
+
 def read_kaldi_text(path: str | Path) -> dict[str, Words]:
     """Reads Kaldi `text`: `utt-id word word ...` a line; a line with the id alone is an empty utterance.
 
@@ -186,7 +196,7 @@ def read_kaldi_text(path: str | Path) -> dict[str, Words]:
     """
     texts: dict[str, Words] = {}
     for number, line in read_lines(path):
-        fields = line.split()
+        fields = kaldi_fields(line)
         if not fields:
             raise FormatError(path, "empty line, expected 'utt-id words ...'", line=number)
         if fields[0] in texts:

@@ -8,7 +8,7 @@ from rescore.console import remark
 from rescore.errors import ReferenceError, ScoreError
 from rescore.lattice import best_path
 from rescore.types import Lattice, Words
-from rescore.wer import ErrorCounts, corpus_errors
+from rescore.wer import ErrorCounts, corpus_errors, some_names
 
 ACOUSTIC = "am"
 # What takes part in the search beside acoustics: Kaldi's graph cost, or the parts of it in other formats.
@@ -43,15 +43,22 @@ def weighted_words(lattices: Iterable[Lattice], scales: Mapping[str, float]) -> 
 def present_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> tuple[ErrorCounts, int]:
     """Errors over the utterances in both, as Kaldi's `compute-wer --mode=present`, and how many references are not.
 
+    Remarks say which are in one of them only.
+
     Raises:
       ReferenceError: they have no utterance in common.
     """
     both = [utt_id for utt_id in refs if utt_id in hyps]
     if not both:
         raise ReferenceError("references and lattices have no utterance in common")
-    absent, unknown = len(refs) - len(both), len(hyps) - len(both)
+    absent = [utt_id for utt_id in refs if utt_id not in hyps]
+    unknown = [utt_id for utt_id in hyps if utt_id not in refs]
     if absent:
-        remark(f"{absent} references without a lattice are not scored (as Kaldi's compute-wer --mode=present)")
+        remark(
+            f"{len(absent)} references without a lattice are not scored (as Kaldi's compute-wer --mode=present): "
+            f"{some_names(absent)}"
+        )
     if unknown:
-        remark(f"{unknown} lattices without a reference are not scored")
-    return corpus_errors({utt_id: refs[utt_id] for utt_id in both}, {utt_id: hyps[utt_id] for utt_id in both}), absent
+        remark(f"{len(unknown)} lattices without a reference are not scored: {some_names(unknown)}")
+    errors = corpus_errors({utt_id: refs[utt_id] for utt_id in both}, {utt_id: hyps[utt_id] for utt_id in both})
+    return errors, len(absent)

@@ -11,7 +11,7 @@ from rescore.errors import ReferenceError
 from rescore.lattice import EPSILON
 from rescore.lattice_oracle import oracle
 from rescore.types import Lattice, Words
-from rescore.wer import ErrorCounts
+from rescore.wer import ErrorCounts, some_names
 
 
 @dataclass
@@ -23,6 +23,8 @@ class LatticeInfo:
       crossing: over all frames, the number of arcs that cross each (Kaldi's lattice-depth), None as `seconds`.
       words: of the symbols, those that are on arcs of some lattice.
       oracle: errors of the best paths, None without references.
+      ref_arcs: arcs of the lattices that have a reference.
+      no_ref: lattices without a reference, where others have one.
       counts: what was left out on the way, summed.
     """
 
@@ -34,6 +36,8 @@ class LatticeInfo:
     words: set[str] = field(default_factory=set)
     scores: dict[str, int] = field(default_factory=dict)
     oracle: ErrorCounts | None = None
+    ref_arcs: int = 0
+    no_ref: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, lattice: Lattice, ref: Words | None = None) -> None:
@@ -52,6 +56,7 @@ class LatticeInfo:
             self.crossing += float((lattice.times[lattice.dst] - lattice.times[lattice.src]).sum())
         if ref is not None:
             self.oracle = (self.oracle or ErrorCounts()) + oracle(lattice, ref).counts
+            self.ref_arcs += lattice.num_arcs
 
     def lines(self) -> list[str]:
         """What a user reads."""
@@ -71,11 +76,13 @@ class LatticeInfo:
                 lines.append(f"depth            {self.crossing / self.seconds:.2f} arcs cross a frame")
         if self.oracle is not None:
             if self.oracle.ref_words:
-                lines.append(f"arcs a ref. word {arcs / self.oracle.ref_words:.2f}")
+                lines.append(f"arcs a ref. word {self.ref_arcs / self.oracle.ref_words:.2f}")
             lines.append(
                 f"oracle WER       {self.oracle.wer:.2f} [ {self.oracle.errors} / {self.oracle.ref_words}, "
                 f"{self.oracle.ins} ins, {self.oracle.dele} del, {self.oracle.sub} sub ]"
             )
+        if self.no_ref:
+            lines.append(f"no reference     {len(self.no_ref)} lattices: {some_names(self.no_ref)}")
         lines.extend(f"{name.replace('_', ' '):16} {count}" for name, count in self.counts.items() if count)
         return lines
 
@@ -89,11 +96,13 @@ def lattice_info(lattices: Iterable[Lattice], refs: Mapping[str, Words] | None =
     """The sums over `lattices`, with oracle errors where there are references.
 
     Raises:
-      ReferenceError: a lattice without a reference.
+      ReferenceError: there are references, but none of any lattice.
     """
     info = LatticeInfo()
     for lattice in lattices:
         if refs is not None and lattice.utt_id not in refs:
-            raise ReferenceError(f"lattice '{lattice.utt_id}' has no reference")
-        info.add(lattice, None if refs is None else refs[lattice.utt_id])
+            info.no_ref.append(lattice.utt_id)
+        info.add(lattice, None if refs is None else refs.get(lattice.utt_id))
+    if refs is not None and info.oracle is None:
+        raise ReferenceError("references and lattices have no utterance in common")
     return info

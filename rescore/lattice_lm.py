@@ -26,6 +26,7 @@ from rescore.lattice import (
     remove_epsilons,
     total_scores,
 )
+from rescore.log_zero import without_infinities
 from rescore.types import Lattice
 
 
@@ -63,7 +64,7 @@ class LatticeLM:
         Epsilons inside are removed first: of paths with the same words the best under the own scores counts.
 
         Raises:
-          ScoreError: a lattice has one of the new scores already, or lacks one that has a scale.
+          ScoreError: a lattice has one of the new scores already, or lacks one that has a scale; an LM gave NaN.
         """
         words = list(dict.fromkeys(word for lattice in lattices for word in lattice.symbols))
         words.insert(0, words.pop(words.index("")))
@@ -173,7 +174,7 @@ class _Search:
         self.pair_of: dict[tuple[int, int], int] = {}  # (state, context) -> number; -1 if it was pruned
         self.pair_state: list[int] = []
         self.taken: list[tuple[np.ndarray, ...]] = []  # source pair, target pair, arc, LM scores
-        self.pruned = 0
+        self.pruned = self.impossible = 0
 
     @property
     def has_end(self) -> bool:
@@ -201,10 +202,17 @@ class _Search:
             silent = np.flatnonzero((labels == EPSILON) & ends)
             if len(silent):  # the empty sentence: its end alone, scored after no word
                 scores[silent], _ = yield _Question(nodes[silent], np.zeros(len(silent), int), ends[silent])
+            self._take_out_infinities(scores)
             context = self._longer_contexts(here.context[place], labels, nodes)
             context[ends] = 0  # the end forgets
             score = here.score[place] + self.own[arc] + scores @ self.scale
             self.waiting = _Ways(lattice.dst[arc], context, score, pairs[place], arc, scores, nodes)
+
+    def _take_out_infinities(self, scores: np.ndarray) -> None:
+        """In place, of new scores `(arcs, lms)`."""
+        for place, name in enumerate(self.plan.lms):
+            scores[:, place], count = without_infinities(scores[:, place], name, f"lattice '{self.lattice.utt_id}'")
+            self.impossible += count
 
     def _arrive(self) -> tuple[_Ways, np.ndarray]:
         """Merges and prunes the ways that wait; those from which the pass goes on, and their pairs."""
@@ -283,7 +291,7 @@ class _Search:
             times,
             alignments=strings,
         )
-        made.counts = add_counts(old.counts, pruned_states=self.pruned)
+        made.counts = add_counts(old.counts, pruned_states=self.pruned, impossible_words=self.impossible)
         return made
 
 

@@ -22,6 +22,11 @@ from rescore.text import TextNormalizer
 from rescore.types import Lattice
 
 NGRAM, OLD = "ngram", "old-ngram"  # names of the n-grams' scores
+_SAID = {
+    "impossible_words": "words with an LM score of -inf (log p = -228 is taken)",
+    "unknown_words": "words that an n-gram LM does not know (distinct ones, summed over lattices)",
+    "widened": "times that a beam left nothing of a lattice and was doubled",
+}
 
 
 @dataclass
@@ -142,4 +147,4 @@ def rescore_lattices(
         total = write_lattices(target, rescored)
     remark(f"{total} lattices rescored, written to {target}")
     for name, count in sorted(work.counts.items()):
-        remark(f"{name.replace('_', ' ')}: {count}")
+        remark(f"{_SAID.get(name, name.replace('_', ' '))}: {count}")

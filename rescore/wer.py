@@ -127,13 +127,14 @@ def check_same_utterances(refs: Iterable[str], hyps: Iterable[str], hyps_name: s
         return
     problems = []
     if only_ref:
-        problems.append(f"{len(only_ref)} of {len(ref_ids)} references have no {hyps_name} ({_name(only_ref)})")
+        problems.append(f"{len(only_ref)} of {len(ref_ids)} references have no {hyps_name} ({some_names(only_ref)})")
     if only_hyp:
-        problems.append(f"{len(only_hyp)} of {len(hyp_ids)} {hyps_name} have no reference ({_name(only_hyp)})")
+        problems.append(f"{len(only_hyp)} of {len(hyp_ids)} {hyps_name} have no reference ({some_names(only_hyp)})")
     raise ReferenceError("; ".join(problems) + ": both must hold the same utterances; filter one of the files")
 
 
-def _name(utt_ids: list[str]) -> str:
+def some_names(utt_ids: list[str]) -> str:
+    """The first NAMED of them, and how many more there are."""
     more = f" and {len(utt_ids) - NAMED} more" if len(utt_ids) > NAMED else ""
     return ", ".join(utt_ids[:NAMED]) + more
 

@@ -109,10 +109,11 @@ _TABLE = (
         name="kaldi-lat",
         kind="lattice",
         module="rescore.formats.kaldi_lattice",
-        description="Kaldi's lattice archives, binary or text: a file, or a folder with lat.JOB.gz (kaldi:PATH works "
-        "too); ?words=words.txt, without which words are numbers; &frame_shift=0.01; written: &text=yes, "
-        "&graph=NAME,-NAME for the scores that are added to or taken out of the graph cost (all but am; -old-ngram)",
-        suffixes=(".ark",),
+        description="Kaldi's lattice archives, binary or text: a file, a folder with lat.JOB.gz, 'DIR/lat.*.gz', or an "
+        "index lat.scp (kaldi:PATH works too); ?words=words.txt, without which words are numbers; &frame_shift=0.01; "
+        "written: compact, &text=yes, &graph=NAME,-NAME for the scores that are added to or taken out of the graph "
+        "cost (all but am; -old-ngram)",
+        suffixes=(".ark", ".scp"),
         contents=("lat.[0-9]*",),
         options=("words", "frame_shift", "text", "graph"),
         alias="kaldi",

@@ -198,10 +198,13 @@ def _to_lattice(
     if "lm_scores" in columns.floats:
         lm = columns.floats["lm_scores"][part]
         scores = {"am": np.where(np.isfinite(total), total - lm, total), "lm": lm, **extra}
+    for name, column in scores.items():
+        if not (column < np.inf).all():
+            raise RescoreError(f"an arc has a score '{name}' of {column[~(column < np.inf)][0]}, expected a number")
     phrases = _phrases(labels, columns, part)
     numbers: dict[tuple[int, ...], int] = {(): EPSILON}
     of_arc = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in phrases])
-    finite = np.flatnonzero(np.isfinite(total))
+    finite = np.flatnonzero(np.min([*scores.values()], axis=0) > -np.inf)
     strings = Alignments.of_lengths(labels[labels != FINAL], labels != FINAL)
     lattice = build_lattice(
         utt_id,

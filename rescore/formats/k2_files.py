@@ -39,10 +39,10 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
     given = [line.split()[0] for _, line in read_lines(options["ids"]) if line.split()] if "ids" in options else None
     made = 0
     for file in lattice_files(path):
-        entries = load(file)
         try:
+            entries = load(file)
             arcs = entries["arcs"]
-            count = 1 if arcs.ndim == 2 else int(arcs[0])
+            count = 1 if arcs.ndim == 2 else int(arcs[0]) if len(arcs) else 0
             if given is not None:
                 if made + count > len(given):
                     raise RescoreError(f"more lattices than the {len(given)} ids in {options['ids']}")
@@ -56,10 +56,9 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
                 unique.add(utt_id, Place(file, utt_id=utt_id))
             made += count
             yield from to_lattices(entries, ids, table, file, on_error)
-        except FormatError:
-            raise
         except RescoreError as error:
-            raise FormatError(file, str(error)) from None
+            stops = given is not None  # without this file, whose are the ids of the next one?
+            (fail if stops else on_error)(error if isinstance(error, FormatError) else FormatError(file, str(error)))
     if given is not None and made != len(given):
         raise FormatError(options["ids"], f"{len(given)} ids for {made} lattices")
 

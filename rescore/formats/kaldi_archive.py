@@ -1,4 +1,5 @@
-"""Archives of Kaldi lattices, binary or text: one file, or a decoding folder with `lat.1.gz`, `lat.2.gz`, ...
+"""Archives of Kaldi lattices, binary or text: one file, a decoding folder with `lat.1.gz`, `lat.2.gz`, ..., a pattern
+(`lat.*.gz`), or an index, `lat.scp`, with lines `utt-id FILE:OFFSET`.
 
 A record is kept whole (see `rescore.formats.kaldi_fst`), so that copying binary archives gives the same bytes.
 """
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rescore.errors import FormatError, UsageError
-from rescore.files import atomic_binary, atomic_folder, open_binary
+from rescore.files import atomic_binary, atomic_folder, open_binary, read_lines
 from rescore.formats.common import OnError, Place, UniqueIds, fail, utterance_id
 from rescore.formats.kaldi_fst import (
     FIRST_BYTES,
@@ -26,19 +27,32 @@ from rescore.formats.kaldi_text import format_text, parse_text
 _CHUNK = 1 << 20
 _LONGEST_KEY = 4096
 _BLANK = b" \t\r\n"
+_PATTERN = re.compile(r"[*?\[]")
 _KEY = re.compile(rb"[^\x00-\x20]+")
 
 
 def archive_files(path: str | Path) -> list[Path]:
-    """The archives that `path` stands for: itself, or `lat.1.gz`, `lat.2.gz`, ... of a folder, none missing.
+    """The archives that `path` stands for: itself, `lat.1.gz`, `lat.2.gz`, ... of a folder, none missing, or a pattern.
+
+    The numbers in the names of a pattern's files count as numbers.
 
     Raises:
-      FormatError: no such file, or a job's archive is missing.
+      FormatError: no such file, a job's archive is missing, or there are two of one job.
     """
     path = Path(path)
+    if _PATTERN.search(path.name) and not path.exists():
+        files = sorted(path.parent.glob(path.name), key=_by_numbers)
+        if not files:
+            raise FormatError(path, "no file has a name of this pattern")
+        return files
     if not path.is_dir():
         return [path]
-    found = {int(match[1]): file for file in path.iterdir() if (match := re.fullmatch(r"lat\.(\d+)(\.gz)?", file.name))}
+    found: dict[int, Path] = {}
+    for file in sorted(path.iterdir()):
+        if match := re.fullmatch(r"lat\.(\d+)(\.gz)?", file.name):
+            other = found.setdefault(int(match[1]), file)
+            if other != file:
+                raise FormatError(path, f"two archives of one job: {other.name} and {file.name} (name 'lat.*.gz')")
     if not found:
         raise FormatError(path, "no lattices in this folder, expected lat.1.gz, lat.2.gz, ...")
     jobs = max(found)
@@ -51,12 +65,19 @@ def archive_files(path: str | Path) -> list[Path]:
     return [found[job] for job in sorted(found)]
 
 
-class _Archive:
-    """The bytes of one archive, read on as they are needed; `data[at:]` is what has not been used."""
+def _by_numbers(path: Path) -> list[int | str]:
+    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", path.name)]
 
-    def __init__(self, path: Path, read: Callable[[int], bytes]) -> None:
+
+class _Archive:
+    """The bytes of one archive, read on as they are needed; `data[at:]` is what has not been used.
+
+    `data` and `base` (the place of `data[0]` in the file) may be given where bytes have been read before.
+    """
+
+    def __init__(self, path: Path, read: Callable[[int], bytes], data: bytes = b"", base: int = 0) -> None:
         self.path, self._read = path, read
-        self.data, self.at, self.base = b"", 0, 0
+        self.data, self.at, self.base = data, 0, base
         self.damage: FormatError | None = None
         self._ended = False
 
@@ -86,14 +107,17 @@ class _Archive:
             if not self.more():
                 return False
 
-    def take_record(self) -> RawLattice:
-        """The record whose key begins here.  Raises FormatError; then the place is still that of the key."""
-        offset, key = self.base + self.at, "?"
+    def take_record(self, known: str | None = None) -> RawLattice:
+        """The record whose key begins here, or with its key `known`, the one whose blank behind the key is here.
+
+        Raises FormatError; then the place is still that of the key.
+        """
+        offset, key = self.base + self.at, known or "?"
         try:
             while True:
                 try:
-                    key = self._key()
-                    raw, self.at = self._parse(key, self.at + len(key.encode()))
+                    key = known or self._key()
+                    raw, self.at = self._parse(key, self.at + (0 if known else len(key.encode())))
                     return raw
                 except ShortRecord:
                     had_ended = self._ended
@@ -177,21 +201,52 @@ def read_records(path: str | Path, on_error: OnError = fail) -> Iterator[RawLatt
             on_error(archive.damage)
 
 
+def read_index(path: Path, on_error: OnError = fail) -> Iterator[tuple[Path, RawLattice]]:
+    """`(file, record)` of the lines `utt-id FILE` or `utt-id FILE:OFFSET` of an index (Kaldi's scp), in their order.
+
+    A file that is not there by its name is looked for beside the index.  The offset is that of the record behind the
+    key, as Kaldi writes it; `on_error` gets what is wrong with a line or its record.
+    """
+    for number, line in read_lines(path):
+        fields = line.split(None, 1)
+        try:
+            if len(fields) < 2 or fields[1].rstrip().endswith("|"):
+                raise FormatError(path, f"found '{line[:80]}', expected 'utt-id FILE:OFFSET'", line=number)
+            name, offset = re.fullmatch(r"(.*?)(?::(\d+))?", fields[1].rstrip()).groups("0")  # type: ignore[union-attr]
+            file = Path(name) if Path(name).exists() else path.parent / name
+            with open_binary(file, max(0, int(offset) - 1)) as read:
+                archive = _Archive(file, read, b"" if int(offset) else b" ", max(0, int(offset) - 1))
+                archive.more()
+                raw = archive.take_record(fields[0])
+        except FormatError as error:
+            on_error(error)
+            continue
+        yield file, raw
+
+
 def read_all(path: str | Path, on_error: OnError = fail) -> Iterator[tuple[Path, RawLattice]]:
-    """`(file, record)` of all archives of `archive_files(path)`; as `read_records`.
+    """`(file, record)` of all archives of `archive_files(path)`, or of an index (`.scp`); as `read_records`.
 
     Raises:
       FormatError: an utterance occurs twice, or there is no lattice at all.
     """
     unique = UniqueIds()
     empty = True
-    for file in archive_files(path):
-        for raw in read_records(file, on_error):
-            unique.add(raw.utt_id, Place(file, utt_id=raw.utt_id))
-            empty = False
-            yield file, raw
+    for file, raw in _records(Path(path), on_error):
+        unique.add(raw.utt_id, Place(file, utt_id=raw.utt_id))
+        empty = False
+        yield file, raw
     if empty:
         raise FormatError(path, "no lattice in it, expected a Kaldi archive: 'utt-id lattice' ...")
+
+
+def _records(path: Path, on_error: OnError) -> Iterator[tuple[Path, RawLattice]]:
+    if path.suffix == ".scp":
+        yield from read_index(path, on_error)
+        return
+    for file in archive_files(path):
+        for raw in read_records(file, on_error):
+            yield file, raw
 
 
 def write_records(path: Path, records: Iterable[RawLattice], options: Mapping[str, str]) -> int:

@@ -2,11 +2,12 @@
 
 An arc is `src dst word [weight]` or `src dst in out [weight]`, where `out` is the word; a final state is `state
 [weight]`; the first line's state is the start. A weight is a cost, a score `score` when it is negated; or two of them
-with a comma, as Kaldi has them, the scores `graph` and `am`.
+with a comma, as Kaldi has them, the scores `graph` and `am`; a string of transition ids may follow (`1.5,20.25,7_7_9`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -19,10 +20,11 @@ from rescore.files import atomic_text, read_lines
 from rescore.formats.common import SCORE, OnError, Place, UniqueIds, fail
 from rescore.formats.symbols import SymbolTable, table_of
 from rescore.lattice import EPSILON, build_lattice
-from rescore.types import Lattice
+from rescore.types import Alignments, Lattice
 
 EPSILONS = frozenset(("<eps>", "<epsilon>", "-"))  # and 0 where words are numbers
 _KALDI = ("graph", "am")
+_STRING = re.compile(r"(\d{1,9}(_\d{1,9})*)?")
 
 
 @dataclass
@@ -39,7 +41,7 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
     table = table_of(options["words"]) if "words" in options else None
     unique = UniqueIds()
     empty = True
-    for entry in _entries(path):
+    for entry in _entries(path, on_error):
         empty = False
         place = Place(path, entry.line, entry.utt_id)
         unique.add(entry.utt_id, place)
@@ -51,14 +53,20 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
         raise FormatError(path, "empty file, expected a line 'utt-id', arcs, and a blank line")
 
 
-def _entries(path: Path) -> Iterator[_Entry]:
+def _entries(path: Path, on_error: OnError) -> Iterator[_Entry]:
+    """The lattices' lines; where no id stands before them, `on_error` gets that, and they are passed over."""
     entry: _Entry | None = None
+    passing = False
     for number, line in chain(read_lines(path), [(-1, "")]):
         fields = line.split()
         if entry is None and fields:
-            if len(fields) != 1:
-                raise FormatError(path, f"found '{line[:60]}', expected an utterance id alone", line=number)
-            entry = _Entry(fields[0], number)
+            if len(fields) == 1 and not passing:
+                entry = _Entry(fields[0], number)
+            elif not passing:
+                on_error(FormatError(path, f"found '{line[:60]}', expected an utterance id alone", line=number))
+                passing = True
+        elif passing:
+            passing = False
         elif entry is not None and fields:
             entry.rows.append(fields)
         elif entry is not None:
@@ -93,6 +101,7 @@ def _to_lattice(entry: _Entry, table: SymbolTable | None) -> Lattice:
         symbols,
         _state(rows[0][0]),
         final,
+        alignments=_strings(weights),
     )
 
 
@@ -102,10 +111,26 @@ def _unweighted_transducer(rows: list[list[str]]) -> bool:
 
 
 def _is_weight(text: str) -> bool:
+    parts = text.split(",")
     try:
-        return all(float(part) == float(part) for part in text.split(","))
+        return len(parts) <= 3 and all(float(part) == float(part) for part in parts[:2]) and _is_string(parts[2:])
     except ValueError:
         return False
+
+
+def _is_string(rest: list[str]) -> bool:
+    """Whether what follows graph and acoustic cost is nothing or ids joined by `_`."""
+    return not rest or _STRING.fullmatch(rest[0]) is not None
+
+
+def _strings(weights: list[str]) -> Alignments | None:
+    """The transition ids in weights, None if no weight has such a part."""
+    parts = [weight.split(",") for weight in weights]
+    if not any(len(part) == 3 for part in parts):
+        return None
+    ids = [part[2].split("_") if len(part) == 3 and part[2] else [] for part in parts]
+    flat = np.array([int(number) for string in ids for number in string], dtype=np.int32)
+    return Alignments.of_lengths(flat, np.array([len(string) for string in ids], dtype=np.int64))
 
 
 def _state(text: str) -> int:

@@ -114,8 +114,11 @@ def read_lattice(path: str | Path) -> Lattice:
     scores = _scores(slf, src)
     words, first_word, last_word = _link_words(slf, src, dst, start, final)
     num_states = len(slf.nodes)
-    # The first word in HTK's dialect and the last in Sphinx's stand on no link: they get one more, without scores.
     times = _times(slf)
+    if not slf.links and start == final:  # an empty sentence: one null link, so that there is one to score
+        src, dst, words, final, num_states = np.array([start]), np.array([num_states]), [""], num_states, num_states + 1
+        times = None if times is None else np.append(times, times[start])
+    # The first word in HTK's dialect and the last in Sphinx's stand on no link: they get one more, without scores.
     if first_word not in NULL_WORDS:
         src, dst, words = np.append(src, num_states), np.append(dst, start), [*words, first_word]
         times = None if times is None else np.append(times, times[start])
@@ -237,6 +240,8 @@ def _numbered_backward(slf: _Slf) -> bool:
 
 def _scores(slf: _Slf, src: np.ndarray) -> dict[str, np.ndarray]:
     to_log = _logarithm(slf)
+    if not slf.links:
+        return {"am": np.zeros(0), "lm": np.zeros(0)}
     scores = {}
     for name in sorted({name for link in slf.links for name in link} & SCORE_NAMES.keys()):
         column = to_log(_column(slf, name))
@@ -244,7 +249,7 @@ def _scores(slf: _Slf, src: np.ndarray) -> dict[str, np.ndarray]:
             link = slf.links[int(np.flatnonzero(~np.isfinite(column))[0])]
             raise FormatError(slf.path, f"link J={link['J']} has {name}={link[name]}, expected a finite log score")
         scores[slf.names.get(name, SCORE_NAMES[name])] = column
-    if slf.by_sphinx and slf.links and "p" in slf.links[0]:
+    if slf.by_sphinx and "p" in slf.links[0]:
         scores["posterior"] = _log_conditionals(slf, _column(slf, "p"), src)
     return scores
 

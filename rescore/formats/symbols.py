@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from rescore.errors import FormatError
-from rescore.files import read_lines
+from rescore.files import kaldi_fields, read_lines
 
 EPSILON_ID = 0  # in all three
 MAX_ID = 2**31 - 1
@@ -69,7 +69,7 @@ def read_symbols(path: str | Path) -> SymbolTable:
     """
     table = SymbolTable(Path(path))
     for number, line in read_lines(path):
-        fields = line.split()
+        fields = kaldi_fields(line)
         if not fields:
             continue
         if len(fields) != 2 or not (fields[1].isascii() and fields[1].isdigit()) or int(fields[1]) > MAX_ID:

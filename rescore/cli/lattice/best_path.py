@@ -32,6 +32,9 @@ def command(
     but the acoustic one (graph, or lm and pron).  With --weights it is the path with the highest total of all weighted
     scores.  As in Kaldi, only utterances with a lattice and a reference are scored; the others are counted.
 
+    Words count as they are.  Where a recipe scores without its <UNK>, [noise] or !SIL (local/wer_ref_filter and the
+    like), pass --out and the references through that filter, and take rescore wer.
+
     \b
     Example: rescore lattice best-path kaldi:exp/tri1/decode --words words.txt --lmwt 12 --wip 0.5 --ref text
     Example: rescore lattice best-path kaldi:lat.1.gz --words words.txt --out 1best.txt

@@ -25,10 +25,14 @@ from rescore.cli.lattice.source import source_options
     help="Histories that share so many last words are merged.",
 )
 @click.option("--exact", is_flag=True, help="Merge no histories.")
-@click.option("--beam", type=float, help="Neural LMs: leave out histories that are so much worse than the best.")
+@click.option(
+    "--beam", type=click.FloatRange(min=0), help="Neural LMs: leave out histories that are so much worse than the best."
+)
 @click.option("--most", type=click.IntRange(min=1), help="Neural LMs: histories of one length a state, at most.")
 @click.option(
-    "--ngram-beam", type=float, help="Before the neural LMs: leave out what is so much worse than the best path."
+    "--ngram-beam",
+    type=click.FloatRange(min=0),
+    help="Before the neural LMs: leave out what is so much worse than the best path.",
 )
 @click.option("--in-flight", type=click.IntRange(min=1), default=16, show_default=True, help="Lattices at a time.")
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of the words.")

@@ -37,12 +37,18 @@ def policy(on_error: str) -> OnError:
 
 
 def read(source: str, words: str | None, on_error: OnError) -> Iterator[Lattice]:
-    """The lattices of `source`, with progress; at the end a remark on how many were skipped."""
+    """The lattices of `source`, with progress; at the end a remark on how many were skipped, an error if all were."""
     from rescore.console import progress
+    from rescore.errors import FormatError
     from rescore.formats import read_lattices, with_option
 
-    yield from progress(read_lattices(with_option(source, "words", words), on_error), "lattices")
+    empty = True
+    for lattice in progress(read_lattices(with_option(source, "words", words), on_error), "lattices"):
+        empty = False
+        yield lattice
     report_skipped(on_error)
+    if empty:
+        raise FormatError(source, "no lattice in it that can be read")
 
 
 def report_skipped(on_error: OnError) -> None:
