@@ -68,6 +68,8 @@ def add_counts(counts: Mapping[str, int], **more: int) -> dict[str, int]:
 
 def _topological_order(num_states: int, src: np.ndarray, dst: np.ndarray, start: int, final: int) -> np.ndarray:
     """States between `start` and `final` so that every arc goes forward; empty if `final` is not reached."""
+    if (src < dst).all():
+        return _states_between(num_states, src, dst, start, final)
     following: list[list[int]] = [[] for _ in range(num_states)]
     preceding: list[list[int]] = [[] for _ in range(num_states)]
     for source, target in zip(src.tolist(), dst.tolist(), strict=True):
@@ -89,6 +91,21 @@ def _topological_order(num_states: int, src: np.ndarray, dst: np.ndarray, start:
         raise RescoreError(f"the lattice has a cycle (at or before node {cyclic}), expected an acyclic graph")
     order.remove(final)  # no useful arc leaves the final state, so it may stand last
     return np.asarray([*order, final], dtype=np.int64)
+
+
+def _states_between(num_states: int, src: np.ndarray, dst: np.ndarray, start: int, final: int) -> np.ndarray:
+    """As `_topological_order`, for states that are numbered so already."""
+    order = np.argsort(src, kind="stable")
+    sources, targets = src[order].tolist(), dst[order].tolist()
+    after, before = bytearray(num_states), bytearray(num_states)
+    after[start] = before[final] = 1
+    for source, target in zip(sources, targets, strict=True):
+        if after[source]:
+            after[target] = 1
+    for source, target in zip(reversed(sources), reversed(targets), strict=True):
+        if before[target]:
+            before[source] = 1
+    return np.flatnonzero(np.frombuffer(after, dtype=np.uint8) & np.frombuffer(before, dtype=np.uint8))
 
 
 def _reachable(following: list[list[int]], start: int) -> set[int]:
@@ -283,13 +300,14 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float]) -> Lattice:
     stays[-1] = True
     closures = _epsilon_closures(lattice, columns, stays)
     arcs = np.flatnonzero(is_word)
-    onward = [*(closures[state] for state in lattice.dst[arcs]), closures[0]]  # the last: epsilons out of the start
-    counts = np.array([len(closure.targets) for closure in onward])
+    onward = np.append(lattice.dst[arcs], 0)  # the last: epsilons out of the start
+    counts = closures.size[onward]
+    rows = np.repeat(closures.begin[onward] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
     src = np.repeat(np.append(lattice.src[arcs], 0), counts)
-    dst = np.concatenate([closure.targets for closure in onward])
+    dst = closures.target[rows]
     labels = np.repeat(np.append(lattice.labels[arcs], EPSILON), counts)
     before = np.concatenate([columns[arcs], np.zeros((1, columns.shape[1]))])
-    gathered = np.repeat(before, counts, axis=0) + np.concatenate([closure.gained for closure in onward])
+    gathered = np.repeat(before, counts, axis=0) + closures.gained[rows]
     best = best_of_parallel(src, dst, labels, gathered[:, 0])
     best = best[src[best] != dst[best]]  # the start reaches itself
     scores = {name: gathered[best, 1 + index] for index, name in enumerate(names)}
@@ -305,65 +323,89 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float]) -> Lattice:
         start=0,
         final=lattice.num_states - 1,
         times=lattice.times,
-        alignments=_joined_strings(lattice, closures, np.repeat(np.append(arcs, -1), counts)[best], dst[best]),
+        alignments=_joined_strings(lattice, closures, np.repeat(np.append(arcs, -1), counts)[best], rows[best]),
     )
     result.counts = dict(lattice.counts)
     return result
 
 
-class _Closure(NamedTuple):
-    """States that epsilons reach from one state (itself too), an entry a state, with the best way to each.
+class _Closures(NamedTuple):
+    """States that epsilons reach from each state (itself too) with the best way to each, a row a way.
 
     Attributes:
-      targets: int64 `(targets,)`, ascending.
-      gained:  float64 `(targets, 1 + scores)`, total and scores by name of the way.
-      first:   int64 `(targets,)`, the way's first arc, -1 for the state itself.
+      begin, size: int64 `(states,)`, the ways from state s are rows `begin[s]` to `begin[s] + size[s] - 1`.
+      target: int64 `(rows,)`, the state that the way reaches.
+      first:  int64 `(rows,)`, the way's first arc, -1 for the state itself.
+      rest:   int64 `(rows,)`, the row that goes on after that arc, -1 for the state itself.
+      gained: float64 `(rows, 1 + scores)`, total and scores by name of the way.
     """
 
-    targets: np.ndarray
-    gained: np.ndarray
+    begin: np.ndarray
+    size: np.ndarray
+    target: np.ndarray
     first: np.ndarray
+    rest: np.ndarray
+    gained: np.ndarray
 
 
-def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray) -> list[_Closure]:
+def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray) -> _Closures:
     """The closure of each state, of states marked in `stays`; `columns`: float64 `(arcs, 1 + scores)`, total first."""
-    ranges = arc_ranges(lattice)
-    nowhere, none = np.empty(0, np.int64), np.zeros((1, columns.shape[1]))
-    closures = [_Closure(nowhere, none[:0], nowhere)] * lattice.num_states
+    silent = np.flatnonzero(lattice.labels == EPSILON)
+    ranges = np.searchsorted(lattice.src[silent], np.arange(lattice.num_states + 1)).tolist()
+    arcs, onto, gains = silent.tolist(), lattice.dst[silent].tolist(), columns[silent, 0].tolist()
+    begin, size, kept = [0] * lattice.num_states, [0] * lattice.num_states, stays.tolist()
+    target: list[int] = []
+    totals: list[float] = []
+    first: list[int] = []
+    rest: list[int] = []
+    depth: list[int] = []
     for state in range(lattice.num_states - 1, -1, -1):
-        arcs = np.arange(ranges[state], ranges[state + 1])
-        arcs = arcs[lattice.labels[arcs] == EPSILON]
-        parts = []
-        for arc, dst in zip(arcs.tolist(), lattice.dst[arcs].tolist(), strict=True):
-            targets, gained, first = closures[dst]
-            parts.append(_Closure(targets, gained + columns[arc], np.full_like(first, arc)))
-        if stays[state]:
-            parts.append(_Closure(np.array([state]), none, np.array([-1])))
-        if len(parts) > 1:
-            merged = _Closure(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-            best = best_of_parallel(merged.targets, merged.gained[:, 0])
-            closures[state] = _Closure(*(column[best] for column in merged))
-        elif parts:
-            closures[state] = parts[0]
-    return closures
+        found: dict[int, tuple[float, int, int]] = {}
+        for place in range(ranges[state], ranges[state + 1]):
+            low = begin[onto[place]]
+            for row in range(low, low + size[onto[place]]):
+                total, old = gains[place] + totals[row], found.get(target[row])
+                if old is None or total > old[0]:
+                    found[target[row]] = (total, arcs[place], row)
+        if kept[state]:
+            found[state] = (0.0, -1, -1)
+        begin[state], size[state] = len(target), len(found)
+        for reached, (total, arc, row) in found.items():
+            target.append(reached)
+            totals.append(total)
+            first.append(arc)
+            rest.append(row)
+            depth.append(depth[row] + 1 if row >= 0 else 0)
+    starts, sizes, targets, firsts, rests = (
+        np.array(column, dtype=np.int64) for column in (begin, size, target, first, rest)
+    )
+    return _Closures(starts, sizes, targets, firsts, rests, _gained(columns, firsts, rests, np.array(depth)))
 
 
-def _joined_strings(
-    lattice: Lattice, closures: list[_Closure], arcs: np.ndarray, targets: np.ndarray
-) -> Alignments | None:
-    """The strings along `arcs` `(n,)` (-1: none, from the start) and the best epsilons behind them to `targets`."""
+def _gained(columns: np.ndarray, first: np.ndarray, rest: np.ndarray, depth: np.ndarray) -> np.ndarray:
+    """Scores along the ways, float64 `(rows, 1 + scores)`; `depth` `(rows,)` is the number of arcs of each."""
+    gained = np.zeros((len(first), columns.shape[1]))
+    order = np.argsort(depth, kind="stable")
+    bounds = np.searchsorted(depth[order], np.arange(1, depth.max(initial=0) + 2))
+    for low, high in pairwise(bounds.tolist()):
+        rows = order[low:high]
+        gained[rows] = columns[first[rows]] + gained[rest[rows]]
+    return gained
+
+
+def _joined_strings(lattice: Lattice, closures: _Closures, arcs: np.ndarray, rows: np.ndarray) -> Alignments | None:
+    """The strings along `arcs` `(n,)` (-1: none, from the start) and the ways `rows` `(n,)` behind them."""
     if lattice.alignments is None:
         return None
     ways: list[int] = []
     bounds = [0]
-    for arc, target in zip(arcs.tolist(), targets.tolist(), strict=True):
-        state = 0
+    first, rest = closures.first.tolist(), closures.rest.tolist()
+    for arc, row in zip(arcs.tolist(), rows.tolist(), strict=True):
         if arc >= 0:
             ways.append(arc)
-            state = int(lattice.dst[arc])
-        while state != target:
-            ways.append(int(closures[state].first[np.searchsorted(closures[state].targets, target)]))
-            state = int(lattice.dst[ways[-1]])
+        while first[row] >= 0:
+            ways.append(first[row])
+            row = rest[row]
         bounds.append(len(ways))
     return lattice.alignments.join(np.array(ways, dtype=np.int64), np.array(bounds))
 
