@@ -20,7 +20,7 @@ ZOO_ALL = ("rescore/cli/", "rescore/perplexity.py")
 
 # Packages that are imported inside functions only, and where.
 LAZY = {
-    "k2": ("rescore/formats/k2.py", "asr/"),
+    "k2": ("rescore/formats/k2.py", "rescore/k2_rescoring.py", "asr/"),
     "kenlm": ("lm_zoo/ngram.py",),
     "lhotse": ("asr/",),
     "kaldiio": ("rescore/formats/", "asr/"),
