@@ -21,7 +21,7 @@ EXTRAS = {
     "ngram": ["kenlm>=0.2"],
     "train": ["tensorboard>=2.10"],
     "hf": ["transformers>=5"],
-    "asr": ["lhotse>=1.32", "soundfile>=0.12", "kaldi-native-fbank>=1.20", "kaldiio>=2.18"],
+    "asr": ["lhotse>=1.32", "lilcom>=1.7", "urllib3", "soundfile>=0.12", "kaldi-native-fbank>=1.20", "kaldiio>=2.18"],
     "demo": ["pocketsphinx>=5.0.3", "ttspico>=0.3", "espeakng-loader>=0.2"],
     "dev": ["pytest>=7", "hypothesis>=6", "ruff", "mypy"],
 }

@@ -39,8 +39,8 @@ class Missing:
             remark(f"{where}: {len(ids)} utterances left out, {reason} ({names})")
 
 
-def load_cuts(path: str | Path) -> CutSet:
-    """The cuts of a `.jsonl` or `.jsonl.gz` file, of a folder with `cuts.jsonl.gz`, or of a lhotse Shar folder (lazy).
+def load_cuts(*paths: str | Path) -> CutSet:
+    """The cuts of `.jsonl` or `.jsonl.gz` files or folders with `cuts.jsonl.gz`, or of one lhotse Shar folder (lazy).
 
     Paths of audio and features that are relative and lie beside the manifest are taken from there, others from the
     current folder.
@@ -50,15 +50,20 @@ def load_cuts(path: str | Path) -> CutSet:
     """
     from lhotse import CutSet
 
-    path = Path(path)
-    if path.is_dir():
-        if list(path.glob("cuts.*.jsonl*")):
-            return CutSet.from_shar(in_dir=str(path))
-        found = [path / name for name in ("cuts.jsonl.gz", "cuts.jsonl") if (path / name).exists()]
-        if not found:
-            raise DataError(f"{path}: no cuts.jsonl.gz and no Shar files in it; give a manifest of cuts")
-        path = found[0]
-    return CutSet.from_cuts(_read_cuts(path))
+    files = [_cuts_file(Path(path)) for path in paths]
+    if len(files) == 1 and files[0].is_dir():
+        return CutSet.from_shar(in_dir=str(files[0]))
+    return CutSet.from_cuts(cut for file in files for cut in _read_cuts(file))
+
+
+def _cuts_file(path: Path) -> Path:
+    """A file of cuts, or the folder itself if it is lhotse's Shar."""
+    if not path.is_dir() or list(path.glob("cuts.*.jsonl*")):
+        return path
+    for name in ("cuts.jsonl.gz", "cuts.jsonl"):
+        if (path / name).exists():
+            return path / name
+    raise DataError(f"{path}: no cuts.jsonl.gz and no Shar files in it; give a manifest of cuts")
 
 
 def _read_cuts(path: Path) -> Iterator[Cut]:

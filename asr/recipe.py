@@ -185,18 +185,10 @@ def make_batches(recipe: Recipe, settings: TrainConfig) -> tuple[Batches, Batche
         world_size=int(os.environ.get("WORLD_SIZE", "1")),
     )
     noise = load_cuts(recipe.musan_cuts) if recipe.musan_cuts else None
-    batches = make_loader(_join(recipe.train_cuts), training, noise)
+    batches = make_loader(load_cuts(*recipe.train_cuts), training, noise)
     if not recipe.valid_cuts:
         return batches, None
-    return batches, make_loader(_join(recipe.valid_cuts), replace(options, shuffle=False))
-
-
-def _join(paths: tuple[Path, ...]) -> Any:
-    """The cuts of all files, one after the other."""
-    from asr.manifests import load_cuts
-
-    first, *others = (load_cuts(path) for path in paths)
-    return sum(others, first)
+    return batches, make_loader(load_cuts(*recipe.valid_cuts), replace(options, shuffle=False))
 
 
 def print_record(record: dict[str, Any]) -> None:

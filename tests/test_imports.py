@@ -48,9 +48,10 @@ def imports(file: Path, top_level_only: bool = False) -> Iterator[tuple[str, int
 
 
 def top_level(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes that run when the module is imported: those in no function."""
+    """All nodes that run when the module is imported: those in no function and not for the type checker alone."""
     for node in ast.iter_child_nodes(tree):
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        checker = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        if not checker and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             yield node
             yield from top_level(node)
 

@@ -236,7 +236,17 @@ def test_a_moved_folder_is_found(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "set" / "cuts.jsonl.gz", "wt") as stream:
         stream.write(json.dumps(cut) + "\n")
     shutil.move(tmp_path / "set", tmp_path / "moved")
-    assert len(load_samples(next(iter(load_cuts(tmp_path / "moved"))))) == 16000
+    cuts = load_cuts(tmp_path / "moved")
+    assert len(load_samples(next(iter(cuts)))) == 16000
+    assert not cuts.is_lazy
+
+
+def test_several_files_are_one_set_in_memory(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_audio(tmp_path / name / f"{name}.wav", 1.0)
+        prepare(tmp_path / "data", "--audio", tmp_path / name)
+    cuts = load_cuts(*(tmp_path / "data" / f"audio_cuts_{name}.jsonl.gz" for name in ("a", "b")))
+    assert [cut.id for cut in cuts] == ["a", "b"] and not cuts.is_lazy
 
 
 def test_what_is_no_manifest(tmp_path: Path) -> None:
