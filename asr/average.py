@@ -71,9 +71,7 @@ def choose(exp_dir: Path, epoch: int | None, iteration: int | None, count: int, 
         first = epoch - count
         numbers = [epoch, first] if use_averaged else list(range(epoch, first, -1))
         if first < 0:
-            raise CheckpointError(
-                f"{exp_dir}: found --epoch {epoch} with --avg {count}, expected --avg {epoch} or less"
-            )
+            raise CheckpointError(f"{exp_dir}: found --epoch {epoch} --avg {count}, expected --avg {epoch} or less")
         return [exp_dir / f"epoch-{number}.pt" for number in numbers if number > 0]
     assert iteration is not None
     found = [path for path in find_checkpoints(exp_dir) if int(path.stem.split("-")[1]) <= iteration]
