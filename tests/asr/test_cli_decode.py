@@ -9,6 +9,7 @@ import pytest
 import soundfile
 from click.testing import CliRunner, Result
 
+from asr.checkpoint import load_model, write_checkpoint
 from asr.cli.main import cli
 from asr.decode import DecodeOptions, Decoder, set_name
 from asr.errors import CheckpointError, ConfigError, DataError
@@ -122,6 +123,28 @@ def test_fast_beam_search_gives_lattices_and_their_nbest(folder: Path, tmp_path:
         assert {hyp.words for hyp in nbest.hyps} == {hyp.words for hyp in found[utt_id].hyps}
         best = {hyp.words: hyp.scores["am"] for hyp in found[utt_id].hyps}
         assert all(hyp.scores["am"] >= best[hyp.words] - 1e-3 for hyp in nbest.hyps)
+
+
+def test_checkpoints_of_a_run_are_averaged_first(folder: Path, tmp_path: Path) -> None:
+    network, vocab = load_model(folder / "lstm")
+    vocab.save(tmp_path)
+    for epoch in (1, 2):
+        contents = {
+            "model": network.state_dict(),
+            "batch_idx_train": 10 * epoch,
+            "model_config": network.config.to_dict(),
+        }
+        write_checkpoint(tmp_path / f"epoch-{epoch}.pt", contents)
+    arguments = ["decode", "--exp-dir", tmp_path, "--epoch", 2, "--avg", 2, "--max-seconds", 1.2]
+    cuts = folder / "my_cuts_test.jsonl.gz"
+    result = CliRunner().invoke(cli, [str(argument) for argument in (*arguments, cuts)], catch_exceptions=False)
+    assert "cut d-4 left out: too long" in result.stderr
+    name = "nbest-test-epoch-2-avg-2-modified_beam_search-beam-size-4.jsonl.gz"
+    averaged = nbests(tmp_path / "modified_beam_search" / name)
+    run(folder, "--out", tmp_path / "direct", model="lstm")
+    direct = nbests(tmp_path / "direct/nbest-test-lstm-modified_beam_search-beam-size-4.jsonl.gz")
+    assert averaged["d-4"].hyps[0].words == () and list(averaged) == list(direct)
+    assert averaged["b-2"].hyps[0].words == direct["b-2"].hyps[0].words
 
 
 def test_names_of_sets() -> None:
