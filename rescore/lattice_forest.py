@@ -7,6 +7,7 @@ that level after level can be worked off at once in all lattices, from the ends 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -141,7 +142,7 @@ def _levels(lattice: Lattice) -> np.ndarray:
     level = np.zeros(lattice.num_states, dtype=np.int64)
     ranges = arc_ranges(lattice)
     bounds = independent_blocks(lattice, ranges)
-    for low, high in reversed(list(zip(bounds[:-1], bounds[1:], strict=True))):
+    for low, high in reversed(list(pairwise(bounds))):
         begin, end = ranges[low], ranges[high]
         level[low:high] = 1 + np.maximum.reduceat(level[lattice.dst[begin:end]], ranges[low:high] - begin)
     return level
