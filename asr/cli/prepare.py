@@ -21,6 +21,7 @@ PATH = click.Path(path_type=Path)
 @click.option("--kaldi-feats", is_flag=True, help="Take its feats.scp (80 bins), not its audio.")
 @click.option("--audio", type=PATH, help="Folder of audio files.")
 @click.option("--text", type=PATH, help="Kaldi text of --audio; ids are the file names without suffix.")
+@click.option("--cuts", type=PATH, multiple=True, help="Cuts, or a folder with cuts.jsonl.gz (asr synthesise).")
 @click.option("--fbank", is_flag=True, help="Compute and store features.")
 @click.option("--perturb-speed", is_flag=True, help="Store them at 0.9 and 1.1 times the speed as well.")
 @click.option("--storage", type=click.Choice(["lilcom", "numpy"]), default="lilcom", show_default=True)
@@ -34,6 +35,7 @@ def command(
     kaldi_feats: bool,
     audio: Path | None,
     text: Path | None,
+    cuts: tuple[Path, ...],
     fbank: bool,
     perturb_speed: bool,
     storage: str,
@@ -48,11 +50,12 @@ def command(
     \b
     Example: asr prepare data --librispeech LibriSpeech --bpe-text books.txt.xz --vocab-size 500
     Example: asr prepare data --kaldi kaldi/data/train --kaldi kaldi/data/test --fbank
+    Example: asr prepare data --cuts synthetic/train --fbank
     """
     from rescore.console import remark
 
-    if not (librispeech or kaldi or audio or bpe_text):
-        raise click.UsageError("nothing to prepare; give --librispeech, --kaldi, --audio or --bpe-text")
+    if not (librispeech or kaldi or audio or cuts or bpe_text):
+        raise click.UsageError("nothing to prepare; give --librispeech, --kaldi, --audio, --cuts or --bpe-text")
     for needs, given, other in (
         (split, librispeech, "--split needs --librispeech"),
         (text, audio, "--text needs --audio"),
@@ -62,20 +65,21 @@ def command(
     if perturb_speed and not fbank:
         raise click.UsageError("--perturb-speed needs --fbank; without stored features, asr train perturbs by itself")
     sets = _read(out_dir, librispeech, split, kaldi, kaldi_feats, audio, text, storage)
+    sets |= _named_cuts(cuts)
     vocab = None
     if bpe_text:
         from asr.lang import write_lang
 
         vocab = write_lang(out_dir / f"lang_bpe_{vocab_size}", bpe_text, vocab_size)
         click.echo(f"{out_dir / f'lang_bpe_{vocab_size}'}: {len(vocab)} tokens")
-    for (kind, part), cuts in sets.items():
+    for (kind, part), found in sets.items():
         if fbank and not (kind == "kaldi" and kaldi_feats):
-            cuts = _with_fbank(cuts, out_dir / "feats", f"{kind}_{part}", storage, perturb_speed)
-        _write(out_dir, kind, part, cuts)
+            found = _with_fbank(found, out_dir / "feats", f"{kind}_{part}", storage, perturb_speed)
+        _write(out_dir, kind, part, found)
         if vocab is not None:
             from asr.lang import unspellable
 
-            names = unspellable(cuts, vocab)
+            names = unspellable(found, vocab)
             if names:
                 remark(f"{part}: {len(names)} transcripts have symbols that the tokens lack (the first: {names[0]})")
 
@@ -109,6 +113,19 @@ def _read(
         sets["kaldi", folder.name] = cuts
     if audio:
         sets["audio", audio.resolve().name] = manifests.audio_and_text(audio, text)
+    return sets
+
+
+def _named_cuts(paths: tuple[Path, ...]) -> dict[tuple[str, str], list[MonoCut]]:
+    """The cuts of files and folders, which give the parts their names."""
+    from asr.manifests import load_cuts
+
+    sets: dict[tuple[str, str], list[MonoCut]] = {}
+    for path in paths:
+        part = path.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
+        if ("speech", part) in sets:
+            raise click.UsageError(f"two --cuts are named {part}; prepare them into different OUT_DIRs")
+        sets["speech", part] = list(load_cuts(path))
     return sets
 
 

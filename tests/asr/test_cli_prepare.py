@@ -290,3 +290,15 @@ def test_real_mp3_has_the_length_that_its_manifest_says() -> None:
         recording = read_recording(path, path.stem)
         assert recording is not None and recording.load_audio().shape == (1, recording.num_samples)
         assert len(soundfile.read(path)[0]) == recording.num_samples
+
+
+def test_features_of_cuts_that_are_there(librispeech: Path, tmp_path: Path) -> None:
+    """As for a set of `asr synthesise`; two sets of one name would overwrite each other."""
+    prepare(tmp_path / "data", "--librispeech", librispeech)
+    source = tmp_path / "data" / "librispeech_cuts_dev-clean.jsonl.gz"
+    result = prepare(tmp_path / "more", "--cuts", source, "--fbank")
+    made = tmp_path / "more" / "speech_cuts_librispeech_cuts_dev-clean.jsonl.gz"
+    assert f"{made}: 3 utterances" in result.stdout
+    for cut in load_cuts(made):
+        assert np.abs(cut.load_features() - fbank(load_samples(cut))).max() < 0.1  # lilcom is lossy
+    assert "two --cuts are named" in prepare(tmp_path / "x", "--cuts", source, "--cuts", source, ok=False).stderr
