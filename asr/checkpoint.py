@@ -29,9 +29,7 @@ from lm_zoo.torch_file import read_torch_file
 CONFIG, WEIGHTS, PIECES, TOKENS = "config.json", "model.safetensors", "bpe.model", "tokens.txt"
 
 
-def save_model(
-    folder: Path, model: nn.Module, vocab: PieceVocabulary, info: dict[str, Any], half: bool = False
-) -> None:
+def save_model(folder: Path, model: Any, vocab: PieceVocabulary, info: dict[str, Any], half: bool = False) -> None:
     """Writes a model folder; each file is replaced atomically, `config.json` last.
 
     Args:

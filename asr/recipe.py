@@ -14,6 +14,7 @@ from asr.config import TransducerConfig, load_config
 from asr.errors import AsrError, ConfigError
 from asr.train import Batches, TrainConfig, train
 from lm_zoo.base import PieceVocabulary, text_case
+from lm_zoo.errors import LMError
 from rescore.console import remark
 from rescore.errors import RescoreError
 
@@ -86,7 +87,7 @@ def _process(rank: int, recipe: Recipe, settings: TrainConfig) -> None:
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(recipe.master_port)}
     try:
         run_here(recipe, settings)
-    except RescoreError as error:
+    except (RescoreError, LMError) as error:
         remark(f"asr: process {rank}: {error}")
         os._exit(2)
 
@@ -111,6 +112,7 @@ def run_here(recipe: Recipe, settings: TrainConfig) -> None:
         remark=remark,
         device=device,
         start=start_from(recipe),
+        anew=recipe.start_epoch == 1,
     )
 
 
@@ -150,17 +152,11 @@ def make_model(recipe: Recipe) -> tuple[Any, PieceVocabulary]:
 
 
 def start_from(recipe: Recipe) -> Path | None:
-    """The checkpoint that the options ask for; None: the newest, if there is one.
-
-    A run that starts anew forgets which checkpoint was the newest.
-    """
+    """The checkpoint that the options ask for; None: the newest, if there is one."""
     if recipe.start_batch is not None:
         return recipe.exp_dir / f"checkpoint-{recipe.start_batch}.pt"
     if recipe.start_epoch is not None and recipe.start_epoch > 1:
         return recipe.exp_dir / f"epoch-{recipe.start_epoch - 1}.pt"
-    if recipe.start_epoch is not None and int(os.environ.get("RANK", "0")) == 0:
-        for name in ("last-checkpoint", "log.jsonl"):
-            (recipe.exp_dir / name).unlink(missing_ok=True)
     return None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -11,13 +11,13 @@ from asr.errors import ConfigError
 from lm_zoo.optimizers import adamw, muon
 
 if TYPE_CHECKING:
-    from asr.train import Progress, TrainConfig
+    from asr.train_config import Progress, TrainConfig
 
 OPTIMIZERS = ("adamw", "muon")
 WARM_SHARE = 0.1  # of a budget, at most, goes into the warm-up
 
 
-def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
+def make_optimizers(model: Any, config: TrainConfig) -> list[torch.optim.Optimizer]:
     """The optimisers of a run; each parameter group keeps its highest learning rate as `base_lr`.
 
     "adamw" with weight decay on matrices only, or "muon": Muon (Jordan et al. 2024) for the matrices of the layers,
@@ -41,13 +41,13 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
     return optimizers
 
 
-def inner_matrices(model: nn.Module) -> list[nn.Parameter]:
+def inner_matrices(model: Any) -> list[nn.Parameter]:
     """The weights of linear layers and LSTMs that map hidden vectors to hidden vectors, in the model's order."""
     vocab_size = model.config.vocab_size
-    found = []
+    found: list[nn.Parameter] = []
     for module in model.modules():
         if isinstance(module, nn.Linear) and module.out_features != vocab_size:
-            found.append(module.weight)
+            found += [p for name, p in module.named_parameters() if name == "weight"]
         elif isinstance(module, nn.LSTM):
             found += [p for p in module.parameters() if p.dim() == 2]
     return [p for p in found if p.requires_grad]

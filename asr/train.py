@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +22,23 @@ import torch
 from torch import nn
 
 from asr import checkpoint
-from asr.errors import AsrError, CheckpointError, ConfigError, DataError
+from asr.errors import AsrError, CheckpointError, DataError
 from asr.schedule import budget_used, make_optimizers, rate_factor, set_learning_rates, warm_share
-from asr.training_step import Batch, Inputs, LossModule, Skipped, autocast, noisy, prepare, total_loss
+from asr.train_config import Progress, TrainConfig
+from asr.training_step import (
+    Batch,
+    Inputs,
+    LossModule,
+    Skipped,
+    autocast,
+    grad_scaler,
+    loss_options,
+    noisy,
+    prepare,
+    summary_writer,
+    total_loss,
+    update_average,
+)
 from lm_zoo.base import PieceVocabulary
 from lm_zoo.ranks import Ranks
 
@@ -33,64 +47,6 @@ Batches = Callable[[int, int], Iterable[Batch]]
 Reporter = Callable[[dict[str, Any]], None]
 PATIENCE = 20  # batches on end that may give nothing before the run stops
 LAST = "last-checkpoint"
-
-
-@dataclass(frozen=True)
-class TrainConfig:
-    """Settings of a training run; the names of icefall where it has them."""
-
-    num_epochs: int = 30  # without a budget
-    max_steps: int | None = None  # a budget: the learning rate is zero at its end
-    max_minutes: float | None = None
-    optimizer: str = "adamw"  # or "muon" (torch 2.9 or newer)
-    base_lr: float = 1e-3
-    muon_lr: float = 0.02  # of the layers' matrices, with "muon"
-    lr_batches: float = 5000.0
-    lr_epochs: float = 6.0
-    warm_step: int = 500  # of the learning rate and of the pruned loss
-    weight_decay: float = 0.01
-    clip: float = 5.0  # norm of the gradient of the loss a frame
-    dtype: str = "float32"  # or "bfloat16", "float16": autocast
-    prune_range: int = 5
-    lm_scale: float = 0.25
-    am_scale: float = 0.0
-    simple_loss_scale: float = 0.5
-    ctc_scale: float = 0.0
-    variational_noise: float = 0.0  # standard deviation, on the prediction network's weights, after the warm-up
-    save_every_n: int = 1000  # batches
-    keep_last_k: int = 30
-    average_period: int = 100  # batches
-    valid_every: int = 1000  # batches, and at the end of epochs where there is no budget
-    log_every: int = 50
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        low = {"num_epochs": 1, "warm_step": 0, "prune_range": 2, "keep_last_k": 1, "average_period": 1}
-        low |= {"save_every_n": 1, "valid_every": 1, "log_every": 1, "ctc_scale": 0, "variational_noise": 0}
-        for name, least in low.items():
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name} is {getattr(self, name)}, expected {least} or more")
-        for name in ("max_steps", "max_minutes", "base_lr", "muon_lr", "lr_batches", "lr_epochs", "clip"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{name} is {value}, expected more than 0")
-
-
-@dataclass
-class Progress:
-    """Where a run stands; saved with every checkpoint."""
-
-    epoch: int = 1
-    batch: int = 0  # batches of this epoch already used (by each rank)
-    step: int = 0  # batches used in all: icefall's batch_idx_train
-    seconds: float = 0.0
-    sums: dict[str, float] = field(default_factory=dict)  # losses and frames since the last log record
-    epoch_loss: float = 0.0
-    epoch_frames: float = 0.0
-    best_train_loss: float = math.inf
-    best_valid_loss: float = math.inf
-    last_valid_step: int = -1
-    finished: bool = False
 
 
 def train(
@@ -105,6 +61,7 @@ def train(
     remark: Callable[[str], None] = lambda line: None,
     device: str = "cpu",
     start: Path | None = None,
+    anew: bool = False,
 ) -> Progress:
     """Trains a Transducer, or continues the run that `out` holds.  Under torchrun every rank calls this.
 
@@ -115,6 +72,7 @@ def train(
       report: gets every log record; losses are natural logs, a frame of 40 ms.
       remark: gets lines for the user (utterances not used).
       start: checkpoint to continue from; None: the newest of the run, if there is one.
+      anew:  do not continue, whatever `out` holds.
     Returns:
       where the run stands at its end.
     Raises:
@@ -124,7 +82,7 @@ def train(
     ranks = Ranks.start(device)
     run = _Run(model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark)
     try:
-        run.restore(start)
+        run.restore(start, anew)
         return run.loop(train_batches, valid_batches)
     finally:
         run.close()
@@ -170,12 +128,14 @@ class _Run:
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 
-    def restore(self, start: Path | None) -> None:
-        """Continues from `start`, or from the newest checkpoint of the folder if there is one."""
+    def restore(self, start: Path | None, anew: bool) -> None:
+        """Continues from `start`, or, unless `anew`, from the newest checkpoint of the folder if there is one."""
         marker = self.out / LAST
-        if start is None and marker.exists():
+        if start is None and marker.exists() and not anew:
             start = self.out / marker.read_text(encoding="utf-8").strip()
         if start is None:
+            if self.ranks.rank == 0:
+                self._cut_log()
             torch.manual_seed(self.config.seed + self.ranks.rank)
             return
         contents = checkpoint.read_checkpoint(start)
@@ -295,7 +255,7 @@ class _Run:
         while not progress.finished:
             batch = next(source, None)
             inputs = prepare(batch, self.vocab, self.skipped, ranks.device) if batch is not None else None
-            frames = inputs.frames if inputs else 0
+            frames = float(inputs.frames) if inputs else 0.0
             elapsed, self.clock = time.monotonic() - self.clock, time.monotonic()
             short, empty, frames, elapsed = ranks.sum(batch is None, inputs is None, frames, elapsed / ranks.size)
             progress.seconds += elapsed
@@ -393,7 +353,11 @@ class _Run:
             progress.best_valid_loss = loss
             self.save("best-valid-loss.pt", newest=False)
         if self.ranks.rank == 0:
-            made = {"steps": progress.step, "epochs": progress.epoch, "minutes": round(progress.seconds / 60.0, 1)}
+            made: dict[str, Any] = {
+                "steps": progress.step,
+                "epochs": progress.epoch,
+                "minutes": round(progress.seconds / 60.0, 1),
+            }
             made |= {"valid_loss": loss, "seed": self.config.seed}
             checkpoint.save_model(self.out / "model", self.model, self.vocab, {**self.info, "trained": made})
 
@@ -418,39 +382,3 @@ class _Run:
         if not frames:
             raise DataError("the validation data has no usable utterance; see the utterances left out")
         return {name: value / frames for name, value in totals.items()}
-
-
-def loss_options(config: TrainConfig) -> Any:
-    """The loss's options among the settings of a run."""
-    from asr.transducer import LossOptions
-
-    names = {item.name for item in fields(LossOptions)} & {item.name for item in fields(TrainConfig)}
-    return LossOptions(**{name: getattr(config, name) for name in names})
-
-
-@torch.no_grad()
-def update_average(average: nn.Module, model: nn.Module, weight: float) -> None:
-    """`average = (1 - weight) * average + weight * model`, integers copied: with weight period/step, icefall's
-    running average of the models since the start, in float64."""
-    current = model.state_dict()
-    for name, tensor in average.state_dict().items():
-        if tensor.is_floating_point():
-            tensor.mul_(1.0 - weight).add_(current[name].to(tensor), alpha=weight)
-        else:
-            tensor.copy_(current[name])
-
-
-def grad_scaler(enabled: bool) -> Any:
-    """float16's loss scaling; passes everything through if not enabled."""
-    if hasattr(torch.amp, "GradScaler"):
-        return torch.amp.GradScaler("cuda", enabled=enabled)
-    return torch.cuda.amp.GradScaler(enabled=enabled)
-
-
-def summary_writer(folder: Path) -> Any:
-    """A tensorboard writer; None where tensorboard is not installed."""
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,7 +17,7 @@ from asr.s4former import subsampled
 from lm_zoo.base import PieceVocabulary
 
 if TYPE_CHECKING:
-    from asr.train import TrainConfig
+    from asr.train_config import TrainConfig
 
 Batch = dict[str, Any]
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -89,9 +90,9 @@ def prepare(batch: Batch, vocab: PieceVocabulary, skipped: Skipped, device: torc
 class LossModule(nn.Module):
     """`Transducer.loss` as a forward, which is what DistributedDataParallel wraps."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
-        self.model = model
+        self.model: Any = model
 
     def forward(
         self, features: Tensor, lengths: Tensor, tokens: list[list[int]], options: Any
@@ -139,3 +140,39 @@ def noisy(parameters: list[nn.Parameter], deviation: float) -> Iterator[None]:
         with torch.no_grad():
             for p, before in zip(parameters, clean, strict=True):
                 p.copy_(before)
+
+
+def loss_options(config: TrainConfig) -> Any:
+    """The loss's options among the settings of a run."""
+    from asr.transducer import LossOptions
+
+    names = {item.name for item in fields(LossOptions)} & {item.name for item in fields(config)}
+    return LossOptions(**{name: getattr(config, name) for name in names})
+
+
+@torch.no_grad()
+def update_average(average: nn.Module, model: nn.Module, weight: float) -> None:
+    """`average = (1 - weight) * average + weight * model`, integers copied: with weight period/step, icefall's
+    running average of the models since the start, in float64."""
+    current = model.state_dict()
+    for name, tensor in average.state_dict().items():
+        if tensor.is_floating_point():
+            tensor.mul_(1.0 - weight).add_(current[name].to(tensor), alpha=weight)
+        else:
+            tensor.copy_(current[name])
+
+
+def grad_scaler(enabled: bool) -> Any:
+    """float16's loss scaling; passes everything through if not enabled."""
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler("cuda", enabled=enabled)
+    return torch.cuda.amp.GradScaler(enabled=enabled)
+
+
+def summary_writer(folder: Path) -> Any:
+    """A tensorboard writer; None where tensorboard is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder))

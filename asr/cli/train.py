@@ -54,7 +54,7 @@ def settings(command: Any) -> Any:
 @click.option("--bucketing-sampler", type=bool, default=True, show_default=True, help="Batches of similar lengths.")
 @click.option("--num-workers", default=0, show_default=True, help="Processes that load data.")
 @click.option("--enable-spec-aug", type=bool, default=True, show_default=True, help="SpecAugment.")
-@click.option("--enable-musan", type=bool, default=True, show_default=True, help="Mix the cuts of --musan-cuts in.")
+@click.option("--enable-musan", type=bool, help="Mix the cuts of --musan-cuts in; true where they are given.")
 @click.option("--musan-cuts", type=_PATH, help="Lhotse cuts of noise.")
 @click.option("--speed-perturb", type=bool, default=False, show_default=True, help="Speeds 0.9, 1 and 1.1.")
 @click.option("--on-the-fly-feats", "on_the_fly", type=bool, default=True, show_default=True, help="Else: stored ones.")
@@ -66,7 +66,7 @@ def settings(command: Any) -> Any:
 @click.option("--master-port", default=12354, show_default=True, help="Port at which the processes meet.")
 @click.option("--device", help="cpu or cuda.  [cuda where there is one]")
 @settings
-def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan: bool, **values: Any) -> None:
+def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan: bool | None, **values: Any) -> None:
     """Train an RNN-T, or continue the run that EXP_DIR holds.
 
     EXP_DIR gets icefall's files (epoch-N.pt, checkpoint-BATCH.pt, best-valid-loss.pt, tensorboard) and the best model
@@ -85,7 +85,9 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
         raise ConfigError("--num-epochs, --lr-batches and --lr-epochs are for runs without --max-steps, --max-minutes")
     if use_fp16 and use_bf16:
         raise ConfigError("found --use-fp16 and --use-bf16, expected one of them")
-    if not enable_musan:
+    if enable_musan and values["musan_cuts"] is None:
+        raise ConfigError("--enable-musan needs the noise: --musan-cuts FILE")
+    if enable_musan is False:
         values["musan_cuts"] = None
     dtype = "float16" if use_fp16 else "bfloat16" if use_bf16 else "float32"
     run(Recipe(spec_aug=enable_spec_aug, **values), TrainConfig(dtype=dtype, **given))

@@ -22,7 +22,7 @@ from asr.checkpoint import (
 )
 from asr.config import EncoderConfig, TransducerConfig
 from asr.errors import CheckpointError
-from asr.train import update_average
+from asr.training_step import update_average
 from asr.transducer import Transducer
 from lm_zoo.base import PieceVocabulary
 from lm_zoo.tokenizer import build_pieces

@@ -135,6 +135,7 @@ def test_options_that_do_not_fit_each_other(data: Path, tmp_path: Path) -> None:
     cases: list[tuple[list[object], type[AsrError], str]] = [
         (["--max-steps", 5, "--lr-epochs", 3], ConfigError, "are for runs without --max-steps"),
         (["--use-fp16", 1, "--use-bf16", 1], ConfigError, "expected one of them"),
+        (["--enable-musan", 1], ConfigError, "needs the noise: --musan-cuts"),
         (["--use-fp16", 1], ConfigError, "float16 needs a GPU"),
         (["--prune-range", 1], ConfigError, "prune_range is 1"),
         (["--init", data], AsrError, "not a model folder"),
