@@ -1,6 +1,6 @@
 # make venv   the environment .venv (CPython 3.10, torch 1.13.1, k2 1.23.4)
-# make test   all tests;  make test311  those of lm_zoo and rescore on CPython 3.11;  make lint  ruff and mypy
-# make demo   from a recogniser's lattices to a WER table; fewer utterances: make demo DEMO_UTTS=40
+# make test   all tests;  make test311  those that need no k2 on CPython 3.11;  make lint  ruff and mypy
+# make demo   from speech to a WER table; fewer utterances: make demo DEMO_UTTS=40; also DEMO_RECOGNISER=pocketsphinx
 # make clean  removes the demo's work and caches, not the environments
 
 VENV := .venv
@@ -8,6 +8,7 @@ PYTHON := $(VENV)/bin/python
 VENV311 := .venv311
 PYTHON311 := python3.11
 DEMO_UTTS := 220
+DEMO_RECOGNISER := s4former
 
 .PHONY: help venv venv311 test test311 lint demo clean
 
@@ -28,14 +29,14 @@ test: venv
 	$(PYTHON) -m pytest
 
 test311: venv311
-	$(VENV311)/bin/python -m pytest tests/lm_zoo tests/rescore tests/test_imports.py
+	$(VENV311)/bin/python -m pytest tests/lm_zoo tests/rescore tests/asr tests/test_imports.py
 
 lint: venv
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 
 demo: venv
-	$(PYTHON) demo/run.py --utterances $(DEMO_UTTS)
+	$(PYTHON) demo/run.py --utterances $(DEMO_UTTS) --recogniser $(DEMO_RECOGNISER)
 
 clean:
 	rm -rf demo/work demo/results.json build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

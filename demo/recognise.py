@@ -1,9 +1,9 @@
-"""The recogniser of the demo: PocketSphinx with the US English model that its package carries.
+"""PocketSphinx as the recogniser of the demo, with the US English model that its package carries.
 
-Any other recogniser can take its place: it has to turn a folder of `UTT.wav` into a folder of lattices and a file of
-its own 1-best in Kaldi text.  Here the lattices are HTK SLF (`UTT.slf.gz`).
+Any other recogniser can take its place: it has to turn recordings into a folder of lattices and a file of its own
+1-best in Kaldi text.  Here the lattices are HTK SLF (`UTT.slf.gz`).
 
-Example: python demo/recognise.py --wav work/wav --lattices work/lattices --text work/recogniser.txt
+Example: python demo/recognise.py --cuts work/speech/cuts.jsonl.gz --out work/decoded
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import gzip
 import multiprocessing
 import os
 import tempfile
-import wave
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +33,11 @@ def _start() -> None:
     _decoder = Decoder(loglevel="FATAL", ds=2, maxhmmpf=3000)
 
 
-def recognise(wav: Path, lattice: Path) -> str:
-    """Decodes one file from a fresh state, writes its lattice, returns the recogniser's words."""
-    with wave.open(str(wav), "rb") as audio:
-        samples = audio.readframes(audio.getnframes())
+def recognise(audio: Path, lattice: Path) -> str:
+    """Decodes one file (16 kHz) from a fresh state, writes its lattice, returns the recogniser's words."""
+    import soundfile
+
+    samples = soundfile.read(str(audio), dtype="int16")[0].tobytes()
     _decoder.reinit_feat()  # forgets the means of the utterances before, so that their order does not matter
     _decoder.start_utt()
     _decoder.process_raw(samples, full_utt=True)
@@ -49,25 +49,28 @@ def recognise(wav: Path, lattice: Path) -> str:
     return found.hypstr if found else ""
 
 
-def _job(paths: tuple[Path, Path]) -> tuple[str, str]:
-    return paths[0].stem, recognise(*paths)
+def _job(item: tuple[str, Path, Path]) -> tuple[str, str]:
+    utt_id, audio, lattice = item
+    return utt_id, recognise(audio, lattice)
 
 
 @click.command()
-@click.option("--wav", required=True, type=click.Path(path_type=Path, exists=True), help="Folder of UTT.wav.")
-@click.option("--lattices", required=True, type=click.Path(path_type=Path), help="Folder for UTT.slf.gz.")
-@click.option("--text", required=True, type=click.Path(path_type=Path), help="The recogniser's 1-best, Kaldi text.")
+@click.option("--cuts", required=True, type=click.Path(path_type=Path, exists=True), help="lhotse cuts.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for lattices/ and first.txt.")
 @click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Processes.")
-def main(wav: Path, lattices: Path, text: Path, jobs: int) -> None:
-    """Recognise a folder of wav files with PocketSphinx."""
+def main(cuts: Path, out: Path, jobs: int) -> None:
+    """Recognise the recordings of cuts with PocketSphinx."""
+    from asr.manifests import load_cuts
+
+    lattices = out / "lattices"
     lattices.mkdir(parents=True, exist_ok=True)
-    files = sorted(wav.glob("*.wav"))
     for old in lattices.glob("*.slf.gz"):
         old.unlink()
-    todo = [(path, lattices / f"{path.stem}.slf.gz") for path in files]
+    audio = {cut.id: Path(cut.recording.sources[0].source) for cut in load_cuts(cuts)}
+    todo = [(utt_id, path, lattices / f"{utt_id}.slf.gz") for utt_id, path in sorted(audio.items())]
     with multiprocessing.get_context("spawn").Pool(jobs, _start) as pool:
         words = dict(progress(pool.imap(_job, todo), "recognising", len(todo)))
-    write_kaldi_text(text, {utt_id: NORMALIZER.words(line.split()) for utt_id, line in words.items()})
+    write_kaldi_text(out / "first.txt", {utt_id: NORMALIZER.words(line.split()) for utt_id, line in words.items()})
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """The demo: a book is read aloud, recognised, rescored with the zoo's LMs, and WERs are compared.
 
-Every command that it runs is printed, so that it can be used on other lattices and N-best lists.
+Every command that it runs is printed, so that it can be used on other speech, lattices and N-best lists.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
@@ -14,7 +15,6 @@ import click
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-import speak  # noqa: E402
 import text  # noqa: E402
 from steps import Steps, command  # noqa: E402
 
@@ -26,89 +26,191 @@ BOOK_SHA256 = "f00b287e63f5ae3442dc5b9c4bf18650adaf3b7f5034f7be5460089b934a0752"
 BOOK_ARCHIVE = ["wordcloud", "wordcloud-1.9.6.tar.gz", "wordcloud-1.9.6/examples/alice.txt"]
 SETS = {"dev": range(1, 7), "test": range(7, 13)}  # chapters
 SEED = 1865
-LM, NGRAM = "transfornn", "ngram"  # names in the zoo, and of the scores
-NORMALISE = ["--case", "upper", "--delete", ".", "--split", "-"]  # PocketSphinx's words to those of the LMs
-POSTERIOR = "posterior"  # PocketSphinx's own mixture of acoustics and bigram
-SYSTEMS = {  # name -> scores held at 0
-    "n-gram": [LM, POSTERIOR],
-    "TransfoRNN": [NGRAM, POSTERIOR],
-    "n-gram and TransfoRNN": [POSTERIOR],
+NGRAM = "ngram"  # name in the zoo, and of the score
+LMS = ("transfornn", "transformer", "bayesian", "lookup", "lstm")
+BEST = "transfornn"
+
+
+@dataclass(frozen=True)
+class Recogniser:
+    """How the speech is made for it, how it is called, and what its scores are worth.
+
+    Attributes:
+      speech: options of `asr synthesise`.
+      lattices: format and place of its lattices, for a folder of results.
+      first: place of its own 1-best.
+      held: scores that are left out.
+      scales: of the n-gram pass; those of the pass of the neural LM over lattices.
+    """
+
+    speech: list[str]
+    lattices: str
+    first: str
+    scales: dict[str, float]
+    lattice_scales: dict[str, float]
+    beams: list[str]
+    held: list[str] = field(default_factory=list)
+    normalise: list[str] = field(default_factory=list)
+
+    def command(self, cuts: str, out: Path) -> list[str]:
+        raise NotImplementedError
+
+
+class S4former(Recogniser):
+    """The recogniser that ships with the package; lattices of `fast_beam_search` in k2."""
+
+    def command(self, cuts: str, out: Path) -> list[str]:
+        words = ["asr", "decode", "--model", "asr/pretrained/small", "--decoding-method", "fast_beam_search"]
+        return [*words, "--lattices", "k2", "--out", str(out), cuts]
+
+
+class PocketSphinx(Recogniser):
+    """PocketSphinx 5.1.1 with its own US English model."""
+
+    def command(self, cuts: str, out: Path) -> list[str]:
+        return ["python", "demo/recognise.py", "--cuts", cuts, "--out", str(out)]
+
+
+SUFFIX = "speech-small-fast_beam_search-beam-20.0-max-contexts-8-max-states-64"
+RECOGNISERS = {
+    "s4former": S4former(
+        speech=["--held-out"],
+        lattices=f"k2:{{}}/lattices-{SUFFIX}",
+        first=f"{{}}/nbest-{SUFFIX}.jsonl.gz",
+        scales={NGRAM: 0.4, "words": 0.5},
+        lattice_scales={NGRAM: 0.2, BEST: 0.3, "words": 0.5},
+        beams=["--ngram-beam", "12", "--beam", "8"],
+    ),
+    "pocketsphinx": PocketSphinx(
+        speech=["--held-out", "--pico", "1", "--snr", "30", "40"],
+        lattices="slf:{}/lattices",
+        first="{}/first.txt",
+        scales={NGRAM: 8, "words": 10},
+        lattice_scales={NGRAM: 4, BEST: 6, "words": -8},
+        beams=["--ngram-beam", "60", "--beam", "60"],
+        held=["posterior"],
+        normalise=["--case", "upper", "--delete", ".", "--split", "-"],
+    ),
 }
 
 
-def fetch_book(steps: Steps, book: Path) -> None:
-    words = ["python", "tools/fetch.py", *BOOK_ARCHIVE, str(book), BOOK_SHA256]
-    steps.run("book", "Fetching the book", [], book, words)
+def options(scales: dict[str, float]) -> list[str]:
+    return [word for name, scale in scales.items() for word in ("--scale", f"{name}={scale:g}")]
 
 
-def speak_set(steps: Steps, book: Path, name: str, count: int) -> None:
-    """Writes `WORK/name/{wav/,ref.txt}`."""
-    folder = WORK / name
+class Demo:
+    """The demo with one recogniser; what it makes lies in `WORK/RECOGNISER`."""
 
-    def action() -> None:
-        chosen = text.choose(text.read_book(book), SETS[name], count, "alice")
-        for old in (folder / "wav").glob("*.wav"):
-            old.unlink()
-        speak.speak_all({utt: text.spoken(s) for utt, s in chosen.items()}, folder / "wav", SEED)
-        write_kaldi_text(folder / "ref.txt", {utt: tuple(text.reference(s).split()) for utt, s in chosen.items()})
+    def __init__(self, name: str, utterances: int) -> None:
+        self.work, self.by, self.utterances = WORK / name, RECOGNISERS[name], utterances
+        self.steps, self.book = Steps(self.work / "done", 3 + 11 + 2 * (2 + len(LMS)) + 2), WORK / "alice.txt"
+        zoo = ROOT / "lm_zoo" / "pretrained"
+        self.models = [path for path in (zoo / name for name in (*LMS, NGRAM)) if path.exists()]
 
-    made_from = [book, HERE / "text.py", HERE / "speak.py"]
-    title = f"Reading {count} sentences aloud ({name})"
-    steps.run(f"speak-{name}", title, made_from, folder / "ref.txt", action, setting=f"{count} {SEED}")
+    def fetch_book(self) -> None:
+        words = ["python", "tools/fetch.py", *BOOK_ARCHIVE, str(self.book), BOOK_SHA256]
+        self.steps.run("book", "Fetching the book", [], self.book, words)
 
+    def speak(self, name: str) -> None:
+        """Writes `name/ref.txt` and the speech, `name/speech/`."""
+        folder, count = self.work / name, self.utterances // 2
 
-def recognise_set(steps: Steps, name: str) -> None:
-    """Writes `WORK/name/{lattices/,recogniser.txt}`."""
-    folder = WORK / name
-    words = ["python", "demo/recognise.py", "--wav", f"{folder}/wav", "--lattices", f"{folder}/lattices"]
-    words += ["--text", f"{folder}/recogniser.txt"]
-    seconds = sum(map(speak.duration, (folder / "wav").glob("*.wav")))
-    title = f"Recognising {seconds / 60:.1f} minutes of speech ({name})"
-    made_from = [folder / "wav", HERE / "recognise.py"]
-    steps.run(f"recognise-{name}", title, made_from, folder / "recogniser.txt", words)
+        def choose() -> None:
+            chosen = text.choose(text.read_book(self.book), SETS[name], count, "alice")
+            write_kaldi_text(folder / "ref.txt", {utt: tuple(text.reference(s).split()) for utt, s in chosen.items()})
 
+        folder.mkdir(parents=True, exist_ok=True)
+        made_from = [self.book, HERE / "text.py"]
+        self.steps.run(f"text-{name}", f"Text ({name})", made_from, folder / "ref.txt", choose, setting=f"{count}")
+        words = ["asr", "synthesise", f"{folder}/ref.txt", f"{folder}/speech", "--ids", *self.by.speech]
+        words += ["--seed", f"{SEED}"]
+        title = f"Reading {count} sentences aloud ({name})"
+        self.steps.run(f"speak-{name}", title, [folder / "ref.txt"], folder / "speech" / "cuts.jsonl.gz", words)
 
-def score_set(steps: Steps, name: str, models: list[Path]) -> None:
-    """Writes `WORK/name/nbest.jsonl.gz` and `WORK/name/scores/`."""
-    folder = WORK / name
-    nbest = folder / "nbest.jsonl.gz"
-    words = ["rescore", "convert", f"slf:{folder}/lattices", str(nbest), "--ngram", NGRAM, "-n", "100", *NORMALISE]
-    steps.run(f"nbest-{name}", f"100-best lists of the lattices ({name})", [folder / "lattices", *models], nbest, words)
-    words = ["rescore", "nbest", "--nbest", str(nbest), "--lm", LM, "--out", f"{folder}/scores"]
-    scores = folder / "scores" / "scores.jsonl.gz"
-    steps.run(f"score-{name}", f"Scoring with the neural LM ({name})", [nbest, *models], scores, words)
+    def recognise(self, name: str) -> None:
+        """Writes `name/decoded/`."""
+        folder = self.work / name
+        words = self.by.command(f"{folder}/speech/cuts.jsonl.gz", folder / "decoded")
+        made_from = [folder / "speech", HERE / "recognise.py", ROOT / "asr" / "pretrained"]
+        self.steps.run(f"recognise-{name}", f"Recognising it ({name})", made_from, folder / "decoded", words)
 
+    def lattices(self, name: str) -> str:
+        return self.by.lattices.format(self.work / name / "decoded")
 
-def tune_and_combine(steps: Steps, system: str, held: list[str]) -> Path:
-    """Scales from dev, applied to test; gives the folder of the result."""
-    short = system.replace(" ", "-")
-    weights, out = WORK / "dev" / f"{short}.json", WORK / "test" / short
-    words = ["rescore", "tune", "--scores", f"{WORK}/dev/scores", "--ref", f"{WORK}/dev/ref.txt", "--out", str(weights)]
-    words += [word for score in held for word in ("--fix", f"{score}=0")]
-    made_from = [WORK / "dev" / "scores" / "scores.jsonl.gz", WORK / "dev" / "ref.txt"]
-    steps.run(f"tune-{short}", f"Tuning on dev: {system}", made_from, weights, words)
-    words = ["rescore", "combine", "--scores", f"{WORK}/test/scores", "--weights", str(weights), "--out", str(out)]
-    made_from = [WORK / "test" / "scores" / "scores.jsonl.gz", weights]
-    steps.run(f"combine-{short}", f"Applying to test: {system}", made_from, out / "nbest.jsonl.gz", words)
-    return out
+    def score(self, name: str) -> None:
+        """Writes `name/nbest.jsonl.gz`, `name/scores/` and `name/rescored/`."""
+        folder, made_from = self.work / name, [self.work / name / "decoded", *self.models]
+        nbest = folder / "nbest.jsonl.gz"
+        words = ["rescore", "convert", self.lattices(name), str(nbest), "--ngram", NGRAM, "-n", "100"]
+        words += [*options(self.by.scales), *self.by.normalise]
+        self.steps.run(f"nbest-{name}", f"100-best lists of the lattices ({name})", made_from, nbest, words)
+        words = ["rescore", "nbest", "--nbest", str(nbest), "--out", f"{folder}/scores"]
+        words += [word for lm in LMS for word in ("--lm", lm)]
+        scores = folder / "scores" / "scores.jsonl.gz"
+        self.steps.run(f"score-{name}", f"Scoring with the neural LMs ({name})", [nbest, *self.models], scores, words)
+        words = ["rescore", "lattice", "rescore", self.lattices(name), f"slf:{folder}/rescored", "--ngram", NGRAM]
+        words += ["--lm", BEST, *options(self.by.lattice_scales), *self.by.beams, *self.by.normalise]
+        title = f"The best of them over whole lattices ({name})"
+        self.steps.run(f"lattices-{name}", title, made_from, folder / "rescored", words)
+
+    def tune(self, system: str, used: list[str]) -> str:
+        """Scales of the scores `used` from dev, applied to test; gives the result."""
+        held = [score for score in (NGRAM, *LMS, *self.by.held) if score not in used]
+        weights, out = self.work / "dev" / f"{system}.json", self.work / "test" / system
+        made_from = [self.work / "dev" / "scores" / "scores.jsonl.gz", self.work / "dev" / "ref.txt"]
+        words = ["rescore", "tune", "--scores", f"{self.work}/dev/scores", "--ref", f"{self.work}/dev/ref.txt"]
+        words += ["--out", str(weights), *(word for score in held for word in ("--fix", f"{score}=0"))]
+        self.steps.run(f"tune-{system}", f"Tuning on dev: {system}", made_from, weights, words)
+        made_from = [self.work / "test" / "scores" / "scores.jsonl.gz", weights]
+        words = ["rescore", "combine", "--scores", f"{self.work}/test/scores", "--weights", str(weights)]
+        words += ["--out", str(out)]
+        self.steps.run(f"combine-{system}", f"Applying to test: {system}", made_from, out / "nbest.jsonl.gz", words)
+        return str(out)
+
+    def tune_lattices(self) -> str:
+        """As `tune`, over all paths of the lattices."""
+        dev, test, weights = self.work / "dev", self.work / "test", self.work / "dev" / "lattice.json"
+        words = ["rescore", "tune", "--lattices", f"slf:{dev}/rescored", "--ref", f"{dev}/ref.txt", "--folds", "0"]
+        words += ["--out", str(weights), *(word for score in self.by.held for word in ("--fix", f"{score}=0"))]
+        made_from = [dev / "rescored", dev / "ref.txt"]
+        self.steps.run("tune-lattice", "Tuning on dev, over lattices", made_from, weights, words)
+        out = test / "lattice.txt"
+        words = [
+            "rescore",
+            "lattice",
+            "best-path",
+            f"slf:{test}/rescored",
+            "--weights",
+            str(weights),
+            "--out",
+            str(out),
+        ]
+        self.steps.run("best-lattice", "Best paths of test", [test / "rescored", weights], out, words)
+        return str(out)
+
+    def run(self) -> None:
+        self.fetch_book()
+        for name in SETS:
+            self.speak(name)
+            self.recognise(name)
+            self.score(name)
+        results = {"n-gram": self.tune(NGRAM, [NGRAM])}
+        results |= {lm: self.tune(lm, [NGRAM, lm]) for lm in LMS}
+        results["all"] = self.tune("all", [NGRAM, *LMS])
+        results[f"{BEST}, lattice"] = self.tune_lattices()
+        first = self.by.first.format(self.work / "test" / "decoded")
+        words = ["rescore", "compare", "--ref", f"{self.work}/test/ref.txt", f"recogniser={first}"]
+        words += [f"+ {system}={out}" for system, out in results.items()]
+        command([*words, "--against", "recogniser", "--against", "+ n-gram", "--json", "demo/results.json"])
 
 
 @click.command()
 @click.option("--utterances", default=220, show_default=True, type=click.IntRange(min=10), help="Of dev and test.")
-def main(utterances: int) -> None:
+@click.option("--recogniser", type=click.Choice(list(RECOGNISERS)), default="s4former", show_default=True)
+def main(utterances: int, recogniser: str) -> None:
     """Run the demo; what it makes goes to demo/work, the table also to demo/results.json."""
     os.chdir(ROOT)
-    steps, book = Steps(WORK / "done", 15), WORK / "alice.txt"
-    models = [path for path in (ROOT / "lm_zoo" / "pretrained" / name for name in (LM, NGRAM)) if path.exists()]
-    fetch_book(steps, book)
-    for name in SETS:
-        speak_set(steps, book, name, utterances // 2)
-        recognise_set(steps, name)
-        score_set(steps, name, models)
-    results = {system: tune_and_combine(steps, system, held) for system, held in SYSTEMS.items()}
-    words = ["rescore", "compare", "--ref", f"{WORK}/test/ref.txt", f"recogniser={WORK}/test/recogniser.txt"]
-    words += [f"+ {system}={out}" for system, out in results.items()]
-    command([*words, "--against", "recogniser", "--against", "+ n-gram", "--json", "demo/results.json"])
+    Demo(recogniser, utterances).run()
 
 
 if __name__ == "__main__":

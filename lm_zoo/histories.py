@@ -42,6 +42,7 @@ class Histories:
         self.batch, self.row = [-1], [0]  # where a node's state is; batch -1: nowhere
         self.scores: list[np.ndarray | None] = [None]  # log p(used token | prefix), once evaluated
         self.states: dict[int, Any] = {-1: lm.initial_state()}
+        self.held = 0  # bytes of the states
         self.batches = 0
 
     @torch.no_grad()
@@ -114,6 +115,7 @@ class Histories:
         state, log_probs = self.lm.step(state, torch.arange(len(nodes)), tokens)
         kept = log_probs[:, self.used.to(log_probs.device)].float().cpu().numpy()
         self.states[self.batches] = state
+        self.held += _size(state)
         for row, place in enumerate(order):
             node = nodes[place]
             self.batch[node], self.row[node], self.scores[node] = self.batches, row, kept[row]
@@ -127,7 +129,14 @@ class Histories:
             live.add(self.batch[node])
             live.add(self.batch[self.parent[node]] if self.parent[node] >= 0 else -1)
         for batch in [batch for batch in self.states if batch not in live]:
-            del self.states[batch]
+            self.held -= _size(self.states.pop(batch))
+
+
+def _size(state: Any) -> int:
+    """Bytes of the tensors of a state."""
+    if isinstance(state, State):
+        return sum(column.numel() * column.element_size() for column in state.memory)
+    return sum(map(_size, state)) if isinstance(state, tuple) else 0
 
 
 def _grouped(places: list[tuple[int, int]]) -> tuple[list[int], list[tuple[int, list[int]]]]:

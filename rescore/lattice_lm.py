@@ -1,16 +1,17 @@
 """LMs of the zoo over whole lattices: states are split by LM histories, arcs get the score of every LM by name.
 
-The lattices of a group go forward together, word by word; what each asks of an LM is answered in one batch, and equal
-histories of all of them are evaluated once (`lm_zoo.histories`).  Histories that end in the same `context` words share
-a state, and are scored as the first of them, the best of those with the fewest words; with `context=None` all are kept
-apart, which is exact.  What is still to come after a state is estimated from the lattice's own scores, so that the beam
-can be small.  A lattice whose end the beam cuts off is gone through again with a beam twice as wide.
+The lattices of a group go forward together, from states to later states; what each asks of an LM is answered in one
+batch, and equal histories of all of them are evaluated once (`lm_zoo.histories`).  Histories that end in the same
+`context` words share a state, and go on as the best path into it, so that the scores of the best path are exact, those
+of others nearly; with `context=None` all are kept apart, which is exact.  What is still to come after a state is
+estimated from the lattice's own scores, so that the beam can be small.  The best of all ways under way always goes on,
+so that no beam leaves nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,8 @@ from rescore.lattice import (
 )
 from rescore.log_zero import without_infinities
 from rescore.types import Lattice
+
+HELD = 1 << 30  # bytes of an LM's states; beyond, those that no way waits for are given back
 
 
 @dataclass
@@ -77,18 +80,11 @@ class LatticeLM:
             answers = _answer(histories, [question for _, _, question in asked if question is not None])
             asked = [(s, run, _send(run, answer)) for (s, run, _), answer in zip(asked, answers, strict=True)]
             for place, lm in enumerate(histories):
+                if lm.held <= HELD:
+                    continue
                 lm.keep(np.concatenate([np.zeros(1, int), *(search.live_nodes(place) for search in searches)]))
         self.evaluations += sum(lm.evaluations for lm in histories)
-        return [search.result() if search.has_end else self._again(search.lattice) for search in searches]
-
-    def _again(self, lattice: Lattice) -> Lattice:
-        """The pass over one lattice with wider limits, which `counts["widened"]` counts."""
-        beam = None if self.beam is None else 2 * self.beam + 1.0
-        wider = replace(self, beam=beam, most=None if self.most is None else 2 * self.most)
-        (result,) = wider([lattice])
-        self.evaluations += wider.evaluations
-        result.counts = add_counts(result.counts, widened=1)
-        return result
+        return [search.result() for search in searches]
 
 
 class _Question(NamedTuple):
@@ -162,36 +158,35 @@ class _Search:
             ahead = total_scores(
                 lattice, {**own_scales, plan.proxy: own_scales.get(plan.proxy, 0.0) + self.scale.sum()}
             )
-        self.to_come = backward_scores(lattice, ahead)
+        self.ahead, self.to_come = ahead, backward_scores(lattice, ahead)
         self.word = np.array([number[word] for word in lattice.symbols])
         self.contexts: dict[Any, int] = {}
         self.context_words: list[Any] = []
         none, count = np.zeros(1, dtype=int), len(plan.lms)
         begin = np.array([self._context_number(())])
-        self.waiting = _Ways(
-            none, begin, np.zeros(1), none - 1, none - 1, np.zeros((1, count)), np.full((1, count), ROOT)
-        )
-        self.pair_of: dict[tuple[int, int], int] = {}  # (state, context) -> number; -1 if it was pruned
+        start = _Ways(none, begin, np.zeros(1), none - 1, none - 1, np.zeros((1, count)), np.full((1, count), ROOT))
+        self.level = _levels(lattice)
+        self.waiting: dict[int, list[_Ways]] = {0: [start]}  # by the level of the state that they lead to
+        self.best: dict[int, float] = {0: -np.inf}  # estimate of the best path through each level's ways
         self.pair_state: list[int] = []
+        self.end = -1  # the pair at the end of the lattice
         self.taken: list[tuple[np.ndarray, ...]] = []  # source pair, target pair, arc, LM scores
-        self.pruned = self.impossible = 0
-
-    @property
-    def has_end(self) -> bool:
-        """Whether the pass has come to the end of the lattice."""
-        return (self.lattice.num_states - 1, 0) in self.pair_of
+        self.pruned = self.passed_by = self.impossible = 0
 
     def live_nodes(self, place: int) -> np.ndarray:
         """The histories of one LM that the pass may go on from."""
-        return self.waiting.nodes[:, place]
+        nodes = [ways.nodes[:, place] for level in self.waiting.values() for ways in level]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *nodes])
 
     def run(self) -> Generator[_Question, _Answer, None]:
-        """Asks for the scores of words after histories until no history can be made longer."""
+        """Asks for the scores of words after histories, level by level of the lattice."""
         lattice, ranges = self.lattice, arc_ranges(self.lattice)
         final = lattice.num_states - 1
-        while len(self.waiting.state):
-            here, pairs = self._arrive()
-            place, arc = _departures(here.state, ranges)
+        while self.waiting:
+            here, pairs = self._arrive(min(self.waiting))
+            place, arc = self._worth_asking(here, *_departures(here.state, ranges))
+            if not len(arc):
+                continue
             labels = lattice.labels[arc]
             asking = np.flatnonzero(labels != EPSILON)
             ends = lattice.dst[arc] == final
@@ -206,7 +201,26 @@ class _Search:
             context = self._longer_contexts(here.context[place], labels, nodes)
             context[ends] = 0  # the end forgets
             score = here.score[place] + self.own[arc] + scores @ self.scale
-            self.waiting = _Ways(lattice.dst[arc], context, score, pairs[place], arc, scores, nodes)
+            self._wait(_Ways(lattice.dst[arc], context, score, pairs[place], arc, scores, nodes))
+
+    def _worth_asking(self, here: _Ways, place: np.ndarray, arc: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of the arcs `arc` out of `here.state[place]` those that the beam keeps before an LM has seen them."""
+        if self.plan.beam is None or not len(arc):
+            return place, arc
+        estimate = here.score[place] + self.ahead[arc] + self.to_come[self.lattice.dst[arc]]
+        best = max([float(estimate.max()), *self.best.values()])
+        good = estimate >= best - self.plan.beam
+        self.passed_by += int((~good).sum())
+        return place[good], arc[good]
+
+    def _wait(self, ways: _Ways) -> None:
+        """Keeps ways until all ways into their states are there."""
+        levels = self.level[ways.state]
+        estimate = ways.score + self.to_come[ways.state]
+        for level in np.unique(levels).tolist():
+            rows = np.flatnonzero(levels == level)
+            self.waiting.setdefault(level, []).append(ways.pick(rows))
+            self.best[level] = max(self.best.get(level, -np.inf), float(estimate[rows].max()))
 
     def _take_out_infinities(self, scores: np.ndarray) -> None:
         """In place, of new scores `(arcs, lms)`."""
@@ -214,29 +228,26 @@ class _Search:
             scores[:, place], count = without_infinities(scores[:, place], name, f"lattice '{self.lattice.utt_id}'")
             self.impossible += count
 
-    def _arrive(self) -> tuple[_Ways, np.ndarray]:
-        """Merges and prunes the ways that wait; those from which the pass goes on, and their pairs."""
-        ways = self.waiting
-        estimate = ways.score + self.to_come[ways.state]
+    def _arrive(self, level: int) -> tuple[_Ways, np.ndarray]:
+        """Merges and prunes all ways into the states of a level; those from which the pass goes on, and their pairs."""
+        ways = _Ways(*(np.concatenate(column) for column in zip(*self.waiting.pop(level), strict=True)))
+        best = max(self.best.values())  # of all ways that wait, here or further on
+        del self.best[level]
         order = np.lexsort((-ways.score, ways.context, ways.state))
         first = np.ones(len(order), dtype=bool)
         first[1:] = (np.diff(ways.state[order]) != 0) | (np.diff(ways.context[order]) != 0)
         heads = order[first]
-        stays = self._stays(ways.state[heads], estimate[heads], estimate.max())
-        number, fresh = np.empty(len(heads), dtype=np.int64), np.zeros(len(heads), dtype=bool)
-        keys = zip(ways.state[heads].tolist(), ways.context[heads].tolist(), stays.tolist(), strict=True)
-        for place, (state, context, stay) in enumerate(keys):
-            known = self.pair_of.get((state, context), -1)
-            if known < 0 and stay:
-                known = self.pair_of[state, context] = len(self.pair_state)
-                self.pair_state.append(state)
-                fresh[place] = True
-            number[place] = known
-            self.pruned += known < 0
+        state = ways.state[heads]
+        stays = self._stays(state, ways.score[heads] + self.to_come[state], best)
+        number = np.where(stays, len(self.pair_state) + np.cumsum(stays) - 1, -1)
+        self.pair_state.extend(state[stays].tolist())
+        self.pruned += int((~stays).sum())
+        if level == self.level[-1] and stays.any():
+            self.end = int(number[stays][0])
         target = np.empty(len(order), dtype=np.int64)
         target[order] = number[np.cumsum(first) - 1]
         self.taken.append((ways.source, target, ways.arc, ways.lm))
-        return ways.pick(heads[fresh]), number[fresh]
+        return ways.pick(heads[stays]), number[stays]
 
     def _stays(self, state: np.ndarray, estimate: np.ndarray, best: float) -> np.ndarray:
         """Which pairs the beam and the limit a state keep; `state` does not fall."""
@@ -273,7 +284,6 @@ class _Search:
         kept = np.flatnonzero((source >= 0) & (target >= 0))
         source, target, arc, scores = source[kept], target[kept], arc[kept], scores[kept]
         old, states = self.lattice, np.array(self.pair_state)
-        end = self.pair_of[old.num_states - 1, 0]
         columns = {name: column[arc] for name, column in old.scores.items()}
         columns |= {name: scores[:, place] for place, name in enumerate(self.plan.lms)}
         times = None if old.times is None else old.times[states]
@@ -287,12 +297,22 @@ class _Search:
             columns,
             old.symbols,
             0,
-            end,
+            self.end,
             times,
             alignments=strings,
         )
-        made.counts = add_counts(old.counts, pruned_states=self.pruned, impossible_words=self.impossible)
+        made.counts = add_counts(
+            old.counts, pruned_states=self.pruned, pruned_arcs=self.passed_by, impossible_words=self.impossible
+        )
         return made
+
+
+def _levels(lattice: Lattice) -> np.ndarray:
+    """Arcs on the longest way from the start to each state, int64 `(states,)`: ways lead to higher levels only."""
+    level = np.zeros(lattice.num_states, dtype=np.int64)
+    for src, dst in zip(lattice.src.tolist(), lattice.dst.tolist(), strict=True):
+        level[dst] = max(level[dst], level[src] + 1)
+    return level
 
 
 def _departures(states: np.ndarray, ranges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

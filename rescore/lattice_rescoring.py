@@ -25,7 +25,6 @@ NGRAM, OLD = "ngram", "old-ngram"  # names of the n-grams' scores
 _SAID = {
     "impossible_words": "words with an LM score of -inf (log p = -228 is taken)",
     "unknown_words": "words that an n-gram LM does not know (distinct ones, summed over lattices)",
-    "widened": "times that a beam left nothing of a lattice and was doubled",
 }
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From PocketSphinx's lattices to a table of WERs: own 4-gram, every LM of the zoo, both, all.  Tuned on dev, reported
-# on test.
+# From PocketSphinx's lattices to a table of WERs: own 4-gram, every LM of the zoo, both, all; over 100-best lists and
+# over whole lattices.  Tuned on dev, reported on test.
 #
 # Usage: run.sh [--stage N] [--stop-stage M]
 set -eou pipefail
@@ -10,13 +10,14 @@ root=$(cd ../.. && pwd)
 PATH=$root/.venv/bin:$PATH
 
 stage=0
-stop_stage=5
+stop_stage=7
 data=${data:-$root/../shared/data}      # books/, librispeech/text/, slf_pocketsphinx/{lat/*.slf.gz,dev.text,test.text}
 audio=${audio:-$data/librispeech/LibriSpeech/train-clean-100}  # the recordings of the lattices
 exp=${exp:-exp}
 lms=${lms:-transfornn transformer bayesian lookup lstm}  # names of the zoo, or model folders
 ngram=${ngram:-$exp/4gram.arpa}
 num_paths=${num_paths:-100}
+mbr=${mbr:-0.15}  # the posterior scale of minimum Bayes risk
 
 log() { echo "$(date '+%Y-%m-%d %H:%M:%S') $*" >&2; }
 
@@ -100,4 +101,38 @@ if in_stage 5; then
   for name in "${names[@]}"; do systems+=("+ 4-gram and $name=$exp/test/4gram+$name"); done
   rescore compare --ref "$data/slf_pocketsphinx/test.text" "${systems[@]}" "+ all=$exp/test/all" \
     --against recogniser --against "+ 4-gram" --json "$exp/results.json" --markdown | tee "$exp/results.md"
+fi
+
+if in_stage 6; then
+  log "Stage 6: whole lattices: the 4-gram exactly, then each LM; scales from dev, applied to test"
+  for name in 4gram "${names[@]}"; do
+    options=(--ngram "$ngram" --scale words=-8 --ngram-beam 60)
+    if [ "$name" = 4gram ]; then
+      options+=(--scale ngram=9)
+    else
+      options+=(--scale ngram=4 --lm "$name" --scale "$name=6" --beam 60)
+    fi
+    for set in dev test; do
+      ( time rescore lattice rescore "slf:$exp/$set/lat" "slf:$exp/$set/lattices/$name" "${options[@]}" \
+          "${normalise[@]}" ) 2>&1 | tee "$exp/$set/lattices.$name.log"
+    done
+    rescore tune --lattices "slf:$exp/dev/lattices/$name" --ref "$data/slf_pocketsphinx/dev.text" --fix posterior=0 \
+      --out "$exp/lattices.$name.json"
+    rescore lattice best-path "slf:$exp/test/lattices/$name" --weights "$exp/lattices.$name.json" \
+      --out "$exp/test/lattices.$name.txt"
+    rescore lattice mbr "slf:$exp/test/lattices/$name" --weights "$exp/lattices.$name.json" --posterior-scale "$mbr" \
+      --out "$exp/test/mbr.$name.txt"
+  done
+fi
+
+if in_stage 7; then
+  log "Stage 7: the table of test, lists against lattices"
+  systems=("4-gram, 100-best=$exp/test/4gram" "4-gram, lattice=$exp/test/lattices.4gram.txt")
+  systems+=("4-gram, lattice, MBR=$exp/test/mbr.4gram.txt")
+  for name in "${names[@]}"; do
+    systems+=("+ $name, 100-best=$exp/test/4gram+$name" "+ $name, lattice=$exp/test/lattices.$name.txt")
+    systems+=("+ $name, lattice, MBR=$exp/test/mbr.$name.txt")
+  done
+  rescore compare --ref "$data/slf_pocketsphinx/test.text" "${systems[@]}" --against "+ ${names[0]}, 100-best" \
+    --json "$exp/lattices.json" --markdown | tee "$exp/lattices.md"
 fi

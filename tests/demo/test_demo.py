@@ -5,11 +5,9 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-import wave
 from pathlib import Path
 from types import ModuleType
 
-import numpy as np
 import pytest
 
 DEMO = Path(__file__).resolve().parents[2] / "demo"
@@ -39,7 +37,7 @@ THE END
 @pytest.fixture
 def demo(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     monkeypatch.syspath_prepend(str(DEMO))
-    names = ("text", "speak", "steps")
+    names = ("text", "steps")
     for name in names:
         sys.modules.pop(name, None)
     modules = {name: importlib.import_module(name) for name in names}
@@ -78,23 +76,6 @@ def test_choice_is_usable_even_and_repeatable(demo: dict[str, ModuleType]) -> No
         demo["text"].choose(book, range(1, 3), 100, "garden")
 
 
-def test_speech_does_not_depend_on_the_other_utterances(demo: dict[str, ModuleType], tmp_path: Path) -> None:
-    pytest.importorskip("ttspico")
-    demo["speak"].speak_all({"a": "Two words here.", "b": "And two more there."}, tmp_path / "two", seed=1)
-    demo["speak"].speak_all({"b": "And two more there."}, tmp_path / "one", seed=1)
-    assert (tmp_path / "two" / "b.wav").read_bytes() == (tmp_path / "one" / "b.wav").read_bytes()
-    with wave.open(str(tmp_path / "one" / "b.wav")) as wav:
-        assert (wav.getframerate(), wav.getnchannels(), wav.getsampwidth()) == (16000, 1, 2)
-    assert 0.5 < demo["speak"].duration(tmp_path / "one" / "b.wav") < 10
-
-
-def test_noise_is_light_and_clipped(demo: dict[str, ModuleType]) -> None:
-    clean = np.array([0] * 10000 + [32767, -32768], dtype=np.int16)
-    noisy = np.frombuffer(demo["speak"].add_noise(clean.tobytes(), np.random.default_rng(0)), dtype=np.int16)
-    assert abs(noisy[:10000].std() - 30) < 1
-    assert noisy[-2] > 32000 and noisy[-1] < -32000
-
-
 def test_a_step_is_done_once_and_again_when_its_inputs_change(demo: dict[str, ModuleType], tmp_path: Path) -> None:
     source, output, calls = tmp_path / "in", tmp_path / "out", []
     source.write_text("one")
@@ -126,22 +107,34 @@ def test_a_step_that_fails_is_not_taken_for_done(demo: dict[str, ModuleType], tm
 
 
 def test_recogniser_writes_lattices_and_text(tmp_path: Path, demo: dict[str, ModuleType]) -> None:
-    pytest.importorskip("pocketsphinx")
-    pytest.importorskip("ttspico")
+    for package in ("pocketsphinx", "ttspico", "lhotse"):
+        pytest.importorskip(package)
     from click.testing import CliRunner
 
+    from asr.cli.main import cli
     from rescore.files import read_kaldi_text
     from rescore.formats import read_lattices
 
-    demo["speak"].speak_all({"utt": "Nobody answered when they knocked at the door."}, tmp_path / "wav", seed=3)
+    (tmp_path / "ref.txt").write_text("utt NOBODY ANSWERED WHEN THEY KNOCKED AT THE DOOR\n")
+    words = ["synthesise", str(tmp_path / "ref.txt"), str(tmp_path / "speech"), "--ids", "--pico", "1"]
+    assert CliRunner().invoke(cli, words, catch_exceptions=False).exit_code == 0
     sys.path.insert(0, str(DEMO))
     try:
         recognise = importlib.import_module("recognise")
     finally:
         sys.path.remove(str(DEMO))
-    words = ["--wav", str(tmp_path / "wav"), "--lattices", str(tmp_path / "lat"), "--text", str(tmp_path / "text")]
-    done = CliRunner().invoke(recognise.main, [*words, "--jobs", "1"], catch_exceptions=False)
-    assert done.exit_code == 0
-    assert set(read_kaldi_text(tmp_path / "text")) == {"utt"}
-    (lattice,) = read_lattices(f"slf:{tmp_path / 'lat'}")
+    words = ["--cuts", str(tmp_path / "speech" / "cuts.jsonl.gz"), "--out", str(tmp_path / "out"), "--jobs", "1"]
+    assert CliRunner().invoke(recognise.main, words, catch_exceptions=False).exit_code == 0
+    assert set(read_kaldi_text(tmp_path / "out" / "first.txt")) == {"utt"}
+    (lattice,) = read_lattices(f"slf:{tmp_path / 'out' / 'lattices'}")
     assert lattice.utt_id == "utt" and lattice.num_arcs > 100
+
+
+def test_every_system_of_the_demo_has_its_scores(demo: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scales given for a recogniser are those of scores that the demo makes."""
+    monkeypatch.syspath_prepend(str(DEMO))
+    run = importlib.import_module("run")
+    for recogniser in run.RECOGNISERS.values():
+        assert set(recogniser.scales) == {run.NGRAM, "words"}
+        assert set(recogniser.lattice_scales) == {run.NGRAM, run.BEST, "words"}
+    monkeypatch.delitem(sys.modules, "run")

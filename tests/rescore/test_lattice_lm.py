@@ -59,15 +59,17 @@ def test_without_merging_and_beam_every_path_gets_the_sentence_scores(group: lis
 
 @settings(max_examples=40, deadline=None)
 @given(lattices(SYMBOLS), st.integers(0, 2))
-def test_with_merging_the_best_path_is_real_and_not_above_the_exact_one(lattice: Lattice, context: int) -> None:
-    """A merged history is scored as the best of those that it stands for; the answer's own score is then exact."""
+def test_with_merging_the_best_path_has_its_exact_scores(lattice: Lattice, context: int) -> None:
+    """A merged history goes on as the best path into it, so that the best path's own history is never replaced."""
     lms = {"one": LMS["one"]}
     scales = {name: scale for name, scale in NEW.items() if name != "two"}
     (merged,) = LatticeLM(lms, scales, context=context)([lattice])
     assert_well_formed(merged)
     exact = full_totals(lattice, lms)
     best = best_path(merged, scales)
-    assert sum(scales[name] * value for name, value in best.scores.items()) <= max(exact.values()) + 1e-3
+    assert best.scores["one"] == pytest.approx(sentence_scores(lms["one"], [best.words])[best.words], abs=1e-4)
+    total = sum(scales[name] * value for name, value in best.scores.items())
+    assert total == pytest.approx(exact[best.words], abs=1e-3) and total <= max(exact.values()) + 1e-3
     assert set(best_by_words(merged, scales)) == set(exact)
 
 
