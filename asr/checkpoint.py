@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from asr.config import TransducerConfig
@@ -42,7 +42,7 @@ def save_model(folder: Path, model: Any, vocab: PieceVocabulary, info: dict[str,
     for name, tensor in model.state_dict().items():
         small = half and tensor.is_floating_point()
         weights[name] = (tensor.half() if small else tensor).detach().cpu().clone().contiguous()
-    save_file(weights, str(folder / f".{WEIGHTS}"))
+    (folder / f".{WEIGHTS}").write_bytes(save(weights))
     os.replace(folder / f".{WEIGHTS}", folder / WEIGHTS)
     vocab.save(folder)
     pieces = (f"{vocab.processor.id_to_piece(index)} {index}\n" for index in range(len(vocab)))

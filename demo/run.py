@@ -71,11 +71,11 @@ class PocketSphinx(Recogniser):
         return ["python", "demo/recognise.py", "--cuts", cuts, "--out", str(out)]
 
 
-SUFFIX = "speech-small-fast_beam_search-beam-20.0-max-contexts-8-max-states-64"
+SUFFIX = "cuts-small-fast_beam_search-beam-20.0-max-contexts-8-max-states-64"
 RECOGNISERS = {
     "s4former": S4former(
         speech=["--held-out"],
-        lattices=f"k2:{{}}/lattices-{SUFFIX}",
+        lattices=f"k2:{{0}}/lattices-{SUFFIX}.pt?words={{0}}/lattices-{SUFFIX}.words.txt",
         first=f"{{}}/nbest-{SUFFIX}.jsonl.gz",
         scales={NGRAM: 0.4, "words": 0.5},
         lattice_scales={NGRAM: 0.2, BEST: 0.3, "words": 0.5},

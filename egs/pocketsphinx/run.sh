@@ -106,11 +106,11 @@ fi
 if in_stage 6; then
   log "Stage 6: whole lattices: the 4-gram exactly, then each LM; scales from dev, applied to test"
   for name in 4gram "${names[@]}"; do
-    options=(--ngram "$ngram" --scale words=-8 --ngram-beam 60)
+    options=(--ngram "$ngram" --scale words=-10 --ngram-beam 60)
     if [ "$name" = 4gram ]; then
       options+=(--scale ngram=9)
     else
-      options+=(--scale ngram=4 --lm "$name" --scale "$name=6" --beam 60)
+      options+=(--scale ngram=5 --lm "$name" --scale "$name=4" --beam 60)
     fi
     for set in dev test; do
       ( time rescore lattice rescore "slf:$exp/$set/lat" "slf:$exp/$set/lattices/$name" "${options[@]}" \
