@@ -36,6 +36,7 @@ class Recogniser:
     """How the speech is made for it, how it is called, and what its scores are worth.
 
     Attributes:
+      program: its command, with places for the cuts and for the folder of results.
       speech: options of `asr synthesise`.
       lattices: format and place of its lattices, for a folder of results.
       first: place of its own 1-best.
@@ -43,6 +44,7 @@ class Recogniser:
       scales: of the n-gram pass; those of the pass of the neural LM over lattices.
     """
 
+    program: str
     speech: list[str]
     lattices: str
     first: str
@@ -52,28 +54,12 @@ class Recogniser:
     held: list[str] = field(default_factory=list)
     normalise: list[str] = field(default_factory=list)
 
-    def command(self, cuts: str, out: Path) -> list[str]:
-        raise NotImplementedError
-
-
-class S4former(Recogniser):
-    """The recogniser that ships with the package; lattices of `fast_beam_search` in k2."""
-
-    def command(self, cuts: str, out: Path) -> list[str]:
-        words = ["asr", "decode", "--model", "asr/pretrained/small", "--decoding-method", "fast_beam_search"]
-        return [*words, "--lattices", "k2", "--out", str(out), cuts]
-
-
-class PocketSphinx(Recogniser):
-    """PocketSphinx 5.1.1 with its own US English model."""
-
-    def command(self, cuts: str, out: Path) -> list[str]:
-        return ["python", "demo/recognise.py", "--cuts", cuts, "--out", str(out)]
-
 
 SUFFIX = "cuts-small-fast_beam_search-beam-20.0-max-contexts-8-max-states-64"
 RECOGNISERS = {
-    "s4former": S4former(
+    "s4former": Recogniser(  # the one that ships with the package; lattices of `fast_beam_search` in k2
+        program="asr decode --model asr/pretrained/small --decoding-method fast_beam_search --lattices k2 "
+        "--out {1} {0}",
         speech=["--held-out"],
         lattices=f"k2:{{0}}/lattices-{SUFFIX}.pt?words={{0}}/lattices-{SUFFIX}.words.txt",
         first=f"{{}}/nbest-{SUFFIX}.jsonl.gz",
@@ -81,7 +67,8 @@ RECOGNISERS = {
         lattice_scales={NGRAM: 0.2, BEST: 0.3, "words": 0.5},
         beams=["--ngram-beam", "8", "--beam", "6"],
     ),
-    "pocketsphinx": PocketSphinx(
+    "pocketsphinx": Recogniser(  # PocketSphinx 5.1.1 with its own US English model
+        program="python demo/recognise.py --cuts {0} --out {1}",
         speech=["--held-out", "--pico", "1", "--snr", "30", "40"],
         lattices="slf:{}/lattices",
         first="{}/first.txt",
@@ -130,7 +117,7 @@ class Demo:
     def recognise(self, name: str) -> None:
         """Writes `name/decoded/`."""
         folder = self.work / name
-        words = self.by.command(f"{folder}/speech/cuts.jsonl.gz", folder / "decoded")
+        words = self.by.program.format(f"{folder}/speech/cuts.jsonl.gz", folder / "decoded").split()
         made_from = [folder / "speech", HERE / "recognise.py", ROOT / "asr" / "pretrained"]
         self.steps.run(f"recognise-{name}", f"Recognising it ({name})", made_from, folder / "decoded", words)
 

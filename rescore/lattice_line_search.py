@@ -174,7 +174,7 @@ def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words]) -> Lat
         columns = _columns(lattice, names)
         utterances[lattice.utt_id] = LatticeUtterance(lattice, columns, refs.get(lattice.utt_id, ()))
     check_same_utterances(refs, list(utterances), "lattices")
-    check_same_case(refs.values(), [first_words(utterance.lattice) for utterance in utterances.values()])
+    check_same_case(refs.values(), [_words_of(utterance.lattice) for utterance in utterances.values()])
     table = LatticeTable(names, list(utterances.values()))
     table.count_all(_random_scales(names))
     return table
@@ -196,7 +196,7 @@ def _columns(lattice: Lattice, names: list[str]) -> np.ndarray:
     return np.stack(columns)
 
 
-def first_words(lattice: Lattice) -> Words:
+def _words_of(lattice: Lattice) -> Words:
     """The words that the lattice holds."""
     return tuple(lattice.symbols[label] for label in np.unique(lattice.labels) if label != EPSILON)
 

@@ -42,7 +42,7 @@ class LatticeLM:
       scales: scales of the lattice's scores, of `words` and of the new ones.
       context: words of history by which states are told apart; None for all of them.
       beam: histories that are this much worse than the best one under way are left out (None: none are).
-      most: at most so many histories of one length a lattice state (None: no limit).
+      most: at most so many histories a lattice state (None: no limit).
       proxy: score of the lattice that stands for the new ones in the estimate of what is still to come.
     """
 
@@ -80,9 +80,8 @@ class LatticeLM:
             answers = _answer(histories, [question for _, _, question in asked if question is not None])
             asked = [(s, run, _send(run, answer)) for (s, run, _), answer in zip(asked, answers, strict=True)]
             for place, lm in enumerate(histories):
-                if lm.held <= HELD:
-                    continue
-                lm.keep(np.concatenate([np.zeros(1, int), *(search.live_nodes(place) for search in searches)]))
+                if lm.held > HELD:
+                    lm.keep(np.concatenate([search.live_nodes(place) for search in searches]))
         self.evaluations += sum(lm.evaluations for lm in histories)
         return [search.result() for search in searches]
 

@@ -28,7 +28,7 @@ from rescore.cli.lattice.source import source_options
 @click.option(
     "--beam", type=click.FloatRange(min=0), help="Neural LMs: leave out histories that are so much worse than the best."
 )
-@click.option("--most", type=click.IntRange(min=1), help="Neural LMs: histories of one length a state, at most.")
+@click.option("--most", type=click.IntRange(min=1), help="Neural LMs: histories a state, at most.")
 @click.option(
     "--ngram-beam",
     type=click.FloatRange(min=0),
