@@ -53,6 +53,7 @@ setup(
         "kaldialign>=0.7",
         "numpy>=1.22,<2; python_version < '3.11'",
         "numpy>=1.22; python_version >= '3.11'",
+        "pyyaml>=6",
         "rich>=12",
         "safetensors>=0.3",
         "sentencepiece>=0.1.97",

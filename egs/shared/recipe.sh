@@ -1,0 +1,71 @@
+# What the scripts of all recipes share.  A script sets its options as variables, sources this file, and calls its stages:
+#
+#   set -eou pipefail
+#   cd "$(dirname "$0")"
+#   stage=0
+#   stop_stage=1
+#   exp_dir=exp
+#   . ../../shared/recipe.sh
+#   speak() { asr synthesise ...; }
+#   run_stage 0 "Speech (6 minutes, 1.5 GB)" speak "$exp_dir/speech"
+#
+# `--exp-dir DIR` then sets exp_dir, and so on for every variable that was set; `--help` prints the comment at the head.
+
+log() { echo "$(date '+%Y-%m-%d %H:%M:%S') ${0##*/}: $*" >&2; }
+
+fail() {
+  log "$*"
+  exit 2
+}
+
+parse_options() {
+  local name
+  while [ $# -gt 0 ]; do
+    case $1 in
+      -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+      --*) name=${1#--}; name=${name//-/_} ;;
+      *) fail "found '$1', expected options such as --stage 1; see --help" ;;
+    esac
+    [[ $name =~ ^[a-z][a-z0-9_]*$ && -n ${!name+set} ]] || fail "there is no option $1; see --help"
+    [ $# -ge 2 ] || fail "$1 needs a value"
+    printf -v "$name" %s "$2"
+    shift 2
+  done
+}
+
+in_stage() { [ "$stage" -le "$1" ] && [ "$stop_stage" -ge "$1" ]; }
+
+run_stage() {  # run_stage NUMBER TITLE FUNCTION [OUTPUT...]: says at the end how long it took and how large OUTPUT is
+  local number=$1 title=$2 function=$3 began=$SECONDS size=
+  shift 3
+  if ! in_stage "$number"; then return; fi
+  log "Stage $number: $title"
+  "$function"
+  if [ $# -gt 0 ]; then size=$(du -shc "$@" 2>/dev/null | tail -n 1 | cut -f 1); fi
+  log "Stage $number took $((SECONDS - began)) s${size:+, $size in $*}"
+}
+
+once() {  # once MARK.done COMMAND...: runs it unless it was run to its end before
+  local mark=$1
+  shift
+  if [ -e "$mark" ]; then
+    log "already done: $mark"
+    return
+  fi
+  "$@"
+  mkdir -p "$(dirname "$mark")"
+  touch "$mark"
+}
+
+need() {  # need PATH HOW: ends, saying how to get it, where PATH is not there
+  [ -e "$1" ] || fail "$1 is not there: $2"
+}
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+parse_options "$@"
+for folder in "${venv:-}" "$root/.venv311" "$root/.venv"; do  # where no environment is active
+  if [ -n "$folder" ] && { [ "$folder" = "${venv:-}" ] || ! command -v rescore > /dev/null; }; then
+    PATH=$folder/bin:$PATH
+  fi
+done
+command -v rescore > /dev/null || fail "the command rescore is not on the PATH: install the package (README.md)"

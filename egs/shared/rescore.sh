@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# From lattices of dev and test to a table of WERs: the recogniser, + n-gram, + each neural LM, + all of them, over N-best
+# lists and over whole lattices.  Scales come from dev alone.
+#
+#   rescore.sh --dev LATTICES --test LATTICES --dev-ref TEXT --test-ref TEXT --out DIR [--first TEST_1BEST] ...
+#
+# Stages: 0 exact N-best lists after a pass of the n-gram, 1 scores of all LMs, 2 scales and results, 3 whole lattices,
+# 4 the tables, OUT/lists.md and OUT/lattices.md (with JSON beside them).
+set -eou pipefail
+
+stage=0
+stop_stage=4
+dev=                     # lattices, as FORMAT:PATH
+test=
+dev_ref=                 # Kaldi text
+test_ref=
+first=                   # the recogniser's own 1-best of test; left out where it is not given
+out=exp/rescored
+ngram=ngram              # an n-gram LM: ARPA, KenLM binary, or the one of the zoo
+lms="transfornn transformer bayesian lookup lstm"  # names of the zoo, or model folders
+num_paths=100
+ngram_scale=0.4          # of the pass over lattices that gives the lists
+words_scale=0.5          # reward of each word
+ngram_lattice_scale=0.2  # of the passes over whole lattices
+lm_scale=0.3
+ngram_beam=8             # what is so much worse than the best path is left out; in units of the total score
+beam=6
+held=                    # scores of the lattices that are not used
+normalise=               # options for the words, such as "--case upper"
+mbr=0.15                 # posterior scale of minimum Bayes risk; empty: none
+. "$(dirname "$0")/recipe.sh"
+
+for name in dev test dev_ref test_ref; do
+  [ -n "${!name}" ] || fail "--${name//_/-} is missing; see --help"
+done
+read -ra normalise <<< "$normalise"
+names=()
+for lm in $lms; do names+=("$(basename "$lm")"); done
+declare -A lattices=([dev]=$dev [test]=$test)
+fixed=()
+for score in $held; do fixed+=(--fix "$score=0"); done
+
+lists() {
+  local set
+  for set in dev test; do
+    mkdir -p "$out/$set"
+    rescore convert "${lattices[$set]}" "$out/$set/nbest.jsonl.gz" -n "$num_paths" --ngram "$ngram" \
+      --scale "ngram=$ngram_scale" --scale "words=$words_scale" "${normalise[@]}"
+  done
+}
+
+scores() {
+  local options=() set lm
+  for lm in $lms; do options+=(--lm "$lm"); done
+  for set in dev test; do
+    rescore nbest --nbest "$out/$set/nbest.jsonl.gz" "${options[@]}" --out "$out/$set/scores"
+  done
+}
+
+tune_lists() {  # tune_lists NAME SCORE...: with these scores of LMs and no others
+  local name=$1 off=("${fixed[@]}") score
+  shift
+  for score in ngram "${names[@]}"; do
+    [[ " $* " == *" $score "* ]] || off+=(--fix "$score=0")
+  done
+  rescore tune --scores "$out/dev/scores" --ref "$dev_ref" --out "$out/$name.json" "${off[@]}"
+  rescore combine --scores "$out/test/scores" --weights "$out/$name.json" --out "$out/test/$name"
+}
+
+tune() {
+  local name
+  tune_lists ngram ngram
+  for name in "${names[@]}"; do
+    tune_lists "$name" "$name"
+    tune_lists "ngram+$name" ngram "$name"
+  done
+  tune_lists all ngram "${names[@]}"
+}
+
+lattice_pass() {  # lattice_pass NAME LM: of the n-gram alone where LM is empty
+  local name=$1 lm=$2 set options=(--ngram "$ngram" --scale "words=$words_scale" --ngram-beam "$ngram_beam")
+  if [ -z "$lm" ]; then
+    options+=(--scale "ngram=$ngram_scale")
+  else
+    options+=(--scale "ngram=$ngram_lattice_scale" --lm "$name=$lm" --scale "$name=$lm_scale" --beam "$beam")
+  fi
+  for set in dev test; do
+    rescore lattice rescore "${lattices[$set]}" "slf:$out/$set/lattices/$name" "${options[@]}" "${normalise[@]}"
+  done
+  rescore tune --lattices "slf:$out/dev/lattices/$name" --ref "$dev_ref" --out "$out/lattices.$name.json" "${fixed[@]}"
+  rescore lattice best-path "slf:$out/test/lattices/$name" --weights "$out/lattices.$name.json" \
+    --out "$out/test/lattices.$name.txt"
+  if [ -n "$mbr" ]; then
+    rescore lattice mbr "slf:$out/test/lattices/$name" --weights "$out/lattices.$name.json" --posterior-scale "$mbr" \
+      --out "$out/test/mbr.$name.txt"
+  fi
+}
+
+whole_lattices() {
+  local lm
+  lattice_pass ngram ""
+  for lm in $lms; do lattice_pass "$(basename "$lm")" "$lm"; done
+}
+
+tables() {
+  local systems=() name
+  if [ -n "$first" ]; then systems+=("recogniser=$first"); fi
+  systems+=("+ n-gram=$out/test/ngram")
+  for name in "${names[@]}"; do systems+=("+ $name=$out/test/$name"); done
+  for name in "${names[@]}"; do systems+=("+ n-gram and $name=$out/test/ngram+$name"); done
+  rescore compare --ref "$test_ref" "${systems[@]}" "+ all=$out/test/all" --against "+ n-gram" \
+    --json "$out/lists.json" --markdown | tee "$out/lists.md"
+  [ -e "$out/test/lattices.ngram.txt" ] || return 0
+  systems=()
+  for name in ngram "${names[@]}"; do
+    local lists=$out/test/ngram+$name shown="+ n-gram and $name"
+    if [ "$name" = ngram ]; then lists=$out/test/ngram shown="+ n-gram"; fi
+    systems+=("$shown, $num_paths-best=$lists" "$shown, lattice=$out/test/lattices.$name.txt")
+    if [ -n "$mbr" ]; then systems+=("$shown, lattice, MBR=$out/test/mbr.$name.txt"); fi
+  done
+  rescore compare --ref "$test_ref" "${systems[@]}" --json "$out/lattices.json" --markdown | tee "$out/lattices.md"
+}
+
+run_stage 0 "exact $num_paths-best lists after a pass of the n-gram over the lattices" lists
+run_stage 1 "scores of $lms" scores
+run_stage 2 "scales from dev, applied to test" tune
+run_stage 3 "whole lattices" whole_lattices
+run_stage 4 "the tables of test" tables

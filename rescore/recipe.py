@@ -1,0 +1,77 @@
+"""The Python entries of recipes: a command of `rescore` or `asr` with the defaults of a YAML file.
+
+A whole `train.py` of a recipe is
+
+    from asr.cli.train import command
+    from rescore.recipe import main
+
+    if __name__ == "__main__":
+        main(command, "conf/train.yaml")
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lm_zoo.errors import LMError
+from rescore.errors import RescoreError, UsageError
+
+
+def main(command: click.Command, conf: str) -> None:
+    """Runs the command with the defaults of `conf`, a YAML file beside the script, or of `--conf FILE`.
+
+    User errors become one line and exit code 2.
+    """
+    script, arguments = Path(sys.argv[0]), sys.argv[1:]
+    path = script.parent / conf
+    try:
+        if arguments[:1] == ["--conf"]:
+            if len(arguments) < 2:
+                raise UsageError("--conf needs a YAML file")
+            path, arguments = Path(arguments[1]), arguments[2:]
+        defaults = read_defaults(path, command)
+        if {"-h", "--help"} & set(arguments):
+            click.echo(f"Defaults: {path}; take another file by --conf FILE, as the first option.\n")
+        command.main(arguments, prog_name=script.name, default_map=defaults, help_option_names=["-h", "--help"])
+    except (RescoreError, LMError) as error:
+        click.echo(f"{script.name}: {error}", err=True)
+        sys.exit(2)
+
+
+def read_defaults(path: Path, command: click.Command) -> dict[str, Any]:
+    """Option values from YAML `option-name: value`; names as on the command line, without the dashes before them.
+
+    An option that may be repeated has a list, or, where it takes NAME=VALUE, a mapping.
+
+    Raises:
+      UsageError: no such file, not YAML, or a name that the command has not.
+    """
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"{path}: expected a YAML file of options ({' '.join(str(error).split())})") from None
+    if not isinstance(values, dict):
+        raise UsageError(f"{path}: found a {type(values).__name__}, expected lines such as 'max-duration: 200'")
+    names = {name.lstrip("-"): item for item in command.params for name in item.opts}
+    defaults: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in names:
+            known = ", ".join(sorted(names))
+            raise UsageError(f"{path}: there is no option '{name}'; there are: {known}")
+        item = names[name]
+        if isinstance(value, dict):
+            value = [f"{key}={_text(part)}" for key, part in value.items()]
+        elif isinstance(item, click.Option) and item.multiple and not isinstance(value, list):
+            value = [value]
+        defaults[item.name or name] = value
+    return defaults
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
