@@ -57,6 +57,19 @@ once() {  # once MARK.done COMMAND...: runs it unless it was run to its end befo
   touch "$mark"
 }
 
+fetch() {  # fetch FOLDER COMMAND...: a download that makes FOLDER; a FOLDER that was there before is taken as it is
+  local folder=$1
+  shift
+  if [ -e "$folder" ] && [ ! -e "$folder.begun" ]; then
+    log "already there: $folder"
+    return
+  fi
+  mkdir -p "$(dirname "$folder")"
+  touch "$folder.begun"  # what it leaves when it is killed is no whole folder
+  "$@"
+  rm "$folder.begun"
+}
+
 need() {  # need PATH HOW: ends, saying how to get it, where PATH is not there
   [ -e "$1" ] || fail "$1 is not there: $2"
 }

@@ -4,6 +4,8 @@
 #
 #   rescore.sh --dev LATTICES --test LATTICES --dev-ref TEXT --test-ref TEXT --out DIR [--first TEST_1BEST] ...
 #
+# Texts are Kaldi's, or N-best lists (--first).
+#
 # Stages: 0 exact N-best lists after a pass of the n-gram, 1 scores of all LMs, 2 scales and results, 3 whole lattices,
 # 4 the tables, OUT/lists.md and OUT/lattices.md (with JSON beside them).
 set -eou pipefail
@@ -21,7 +23,8 @@ lms="transfornn transformer bayesian lookup lstm"  # names of the zoo, or model 
 num_paths=100
 ngram_scale=0.4          # of the pass over lattices that gives the lists
 words_scale=0.5          # reward of each word
-ngram_lattice_scale=0.2  # of the passes over whole lattices
+ngram_alone_scale=0.4    # of the n-gram's own pass over whole lattices
+ngram_lattice_scale=0.2  # of the n-gram, and of the LM, in the passes with an LM over whole lattices
 lm_scale=0.3
 ngram_beam=8             # what is so much worse than the best path is left out; in units of the total score
 beam=6
@@ -77,15 +80,22 @@ tune() {
   tune_lists all ngram "${names[@]}"
 }
 
+timed() {  # timed LOG COMMAND...: what it says and the seconds that it takes, in LOG too
+  local log=$1
+  shift
+  { time "$@"; } 2>&1 | tee "$log" >&2
+}
+
 lattice_pass() {  # lattice_pass NAME LM: of the n-gram alone where LM is empty
   local name=$1 lm=$2 set options=(--ngram "$ngram" --scale "words=$words_scale" --ngram-beam "$ngram_beam")
   if [ -z "$lm" ]; then
-    options+=(--scale "ngram=$ngram_scale")
+    options+=(--scale "ngram=$ngram_alone_scale")
   else
     options+=(--scale "ngram=$ngram_lattice_scale" --lm "$name=$lm" --scale "$name=$lm_scale" --beam "$beam")
   fi
   for set in dev test; do
-    rescore lattice rescore "${lattices[$set]}" "slf:$out/$set/lattices/$name" "${options[@]}" "${normalise[@]}"
+    timed "$out/$set/lattices.$name.log" \
+      rescore lattice rescore "${lattices[$set]}" "slf:$out/$set/lattices/$name" "${options[@]}" "${normalise[@]}"
   done
   rescore tune --lattices "slf:$out/dev/lattices/$name" --ref "$dev_ref" --out "$out/lattices.$name.json" "${fixed[@]}"
   rescore lattice best-path "slf:$out/test/lattices/$name" --weights "$out/lattices.$name.json" \
@@ -112,13 +122,16 @@ tables() {
     --json "$out/lists.json" --markdown | tee "$out/lists.md"
   [ -e "$out/test/lattices.ngram.txt" ] || return 0
   systems=()
+  local against=()
+  if [ ${#names[@]} -gt 0 ]; then against=(--against "+ n-gram and ${names[0]}, $num_paths-best"); fi
   for name in ngram "${names[@]}"; do
     local lists=$out/test/ngram+$name shown="+ n-gram and $name"
     if [ "$name" = ngram ]; then lists=$out/test/ngram shown="+ n-gram"; fi
     systems+=("$shown, $num_paths-best=$lists" "$shown, lattice=$out/test/lattices.$name.txt")
     if [ -n "$mbr" ]; then systems+=("$shown, lattice, MBR=$out/test/mbr.$name.txt"); fi
   done
-  rescore compare --ref "$test_ref" "${systems[@]}" --json "$out/lattices.json" --markdown | tee "$out/lattices.md"
+  rescore compare --ref "$test_ref" "${systems[@]}" "${against[@]}" --json "$out/lattices.json" --markdown \
+    | tee "$out/lattices.md"
 }
 
 run_stage 0 "exact $num_paths-best lists after a pass of the n-gram over the lattices" lists

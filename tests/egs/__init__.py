@@ -1,0 +1,1 @@
+"""Recipes, run end to end on tiny data."""

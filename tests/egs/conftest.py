@@ -1,0 +1,67 @@
+"""Recipes in a folder of their own, with commands that start at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.egs import forking
+
+ROOT = Path(__file__).resolve().parents[2]
+LEFT = shutil.ignore_patterns("exp*", "data", "download*", "__pycache__")
+
+
+class Recipes:
+    """A copy of `egs`, so that data and models of a test do not lie in the repository.
+
+    Attributes:
+      folder: the copy, `egs`.
+    """
+
+    def __init__(self, folder: Path, commands: Path) -> None:
+        self.folder, self._commands = folder / "egs", commands
+        shutil.copytree(ROOT / "egs", self.folder, ignore=LEFT)
+
+    def run(self, script: str, *arguments: object, code: int = 0) -> str:
+        """Runs `egs/SCRIPT`; gives all that it prints, and fails with that where its exit code is not `code`."""
+        path = self.folder / script
+        done = subprocess.run(
+            ["bash", str(path), *map(str, arguments)],
+            env=os.environ | {"PATH": f"{self._commands}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
+            cwd=path.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert done.returncode == code, f"{script}: exit code {done.returncode}\n{done.stdout}"
+        return done.stdout
+
+
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the commands that recipes call."""
+    folder = tmp_path_factory.mktemp("bin")
+    address = folder / "socket"
+    forking.stubs(folder, address)
+    command = [sys.executable, forking.__file__, str(address)]
+    path = f"{ROOT}:{os.environ.get('PYTHONPATH', '')}".rstrip(":")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=os.environ | {"PYTHONPATH": path}) as server:
+        while not address.exists():
+            assert server.poll() is None, "the server of commands ended"
+            time.sleep(0.05)
+        yield folder
+        assert server.stdin is not None
+        server.stdin.close()
+
+
+@pytest.fixture
+def recipes(tmp_path: Path, commands: Path) -> Recipes:
+    return Recipes(tmp_path / "repository", commands)

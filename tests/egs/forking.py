@@ -1,0 +1,119 @@
+"""The commands that recipes call, forked from one process that has imported the heavy packages already.
+
+    python forking.py SOCKET        serves until its standard input ends
+    stubs(FOLDER, SOCKET)           writes `rescore`, `asr`, `lhotse`, `python3` and so on, which are run by the server
+
+A recipe runs dozens of commands, each of which would import torch for seconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+NAMES = ("rescore", "asr", "lhotse", "python", "python3")
+FIRST = (
+    "torch",
+    "torch.utils.tensorboard",
+    "lhotse.bin",
+    "lhotse.dataset",
+    "sentencepiece",
+    "asr.recipe",
+    "asr.decode_run",
+)
+MORE = ("rescore.lattice_rescoring", "rescore.tune", "rescore.report", "lm_zoo.recipe", "asr.train", "rich.table")
+NO_ANSWER = 70
+
+CLIENT = """#!{python} -SE
+import json, os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+message = json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:], os.getcwd()])
+socket.send_fds(server, [message.encode()], [0, 1, 2])
+sys.exit(int(server.recv(16) or {no_answer}))
+"""
+
+
+def stubs(folder: Path, address: Path) -> None:
+    """Writes the commands NAMES into a folder that is to stand first in PATH."""
+    for name in NAMES:
+        path = folder / name
+        path.write_text(CLIENT.format(python=sys.executable, address=str(address), no_answer=NO_ANSWER))
+        path.chmod(0o755)
+
+
+def serve(address: str) -> None:
+    """Answers until standard input ends."""
+    for name in (*FIRST, *MORE):
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(address)
+    server.listen()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    if os.fork() == 0:
+        sys.stdin.read()
+        os.kill(os.getppid(), signal.SIGTERM)
+        os._exit(0)
+    while True:
+        client, _ = server.accept()
+        if os.fork() == 0:
+            server.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            answer(client)
+        client.close()
+
+
+def answer(client: socket.socket) -> None:
+    """Runs one command with the streams of the client, and sends its exit code."""
+    message, streams, _, _ = socket.recv_fds(client, 1 << 20, 3)
+    for place, stream in enumerate(streams):
+        os.dup2(stream, place)
+        os.close(stream)
+    name, *arguments, folder = json.loads(message)
+    os.chdir(folder)
+    code = exit_code(name, arguments)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    client.send(str(code).encode())
+    os._exit(0)
+
+
+def exit_code(name: str, arguments: list[str]) -> int:
+    try:
+        sys.argv = [name, *arguments]
+        entry(name, arguments)()
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def entry(name: str, arguments: list[str]) -> Callable[[], Any]:
+    """What the command NAME does."""
+    if name in ("rescore", "asr"):
+        return importlib.import_module(f"{name}.cli.main").main  # type: ignore[no-any-return]
+    if name == "lhotse":
+        return importlib.import_module("lhotse.bin").cli  # type: ignore[no-any-return]
+    sys.argv = arguments
+    sys.path[0] = str(Path(arguments[0]).resolve().parent)
+    return lambda: runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

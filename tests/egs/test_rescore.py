@@ -1,0 +1,116 @@
+"""From lattices to tables: egs/shared/rescore.sh and the recipe of PocketSphinx on lattices whose errors are known."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.egs.conftest import Recipes
+
+SENTENCES = ["the cat sat on a mat", "a dog ate the bone", "the u.s. man ran", "a cat sat on the bone", "the dog ran"]
+NORMALISED = [sentence.upper().replace(".", "") for sentence in SENTENCES]
+CONFUSED = {"cat": "hat", "dog": "dock", "man": "mine"}  # what the acoustics like better, once a sentence
+FORMATS = {"lists": ["+ n-gram", "+ tiny", "+ n-gram and tiny", "+ all"]}
+FORMATS["lattices"] = [
+    f"{system}, {how}" for system in ("+ n-gram", "+ n-gram and tiny") for how in ("4-best", "lattice", "lattice, MBR")
+]
+
+
+def lattice(sentence: str) -> str:
+    """PocketSphinx's kind of lattice: words on nodes, ids backward in time, `p=`; the confused word is 1.5 better."""
+    slots = [["!SENT_START"], *([word, CONFUSED.get(word, "um")] for word in sentence.split()), ["!SENT_END"]]
+    numbers = iter(range(sum(map(len, slots)) - 1, -1, -1))
+    nodes = [[(next(numbers), word) for word in slot] for slot in slots]
+    lines = [f"I={node}\tt={place / 10}\tW={word}\tv=1" for place, slot in enumerate(nodes) for node, word in slot]
+    links = []
+    for slot, after in pairwise(nodes):
+        for start, word in slot:
+            score = {"um": -25.0, **dict.fromkeys(CONFUSED, -11.5)}.get(word, -10.0)
+            links += [f"S={start}\tE={end}\ta={score}\tp=0.5" for end, _ in after]
+    head = f"VERSION=1.0\nstart={nodes[0][0][0]}\nend=0\nN={len(lines)}\tL={len(links)}\n"
+    return head + "\n".join(lines + [f"J={number}\t{link}" for number, link in enumerate(links)]) + "\n"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Lattices, references, an n-gram and an LM; the n-gram knows the right words, not the wrong ones."""
+    from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
+    from lm_zoo.registry import build, save_folder
+
+    folder = tmp_path / "data"
+    (folder / "slf_pocketsphinx" / "lat").mkdir(parents=True)
+    for name in ("dev", "test"):
+        refs = {f"{name}{number}": sentence for number, sentence in enumerate(SENTENCES)}
+        for utt_id, sentence in refs.items():
+            (folder / "slf_pocketsphinx" / "lat" / f"{utt_id}.slf.gz").write_bytes(compressed(lattice(sentence)))
+        lines = (f"{utt_id} {text}\n" for utt_id, text in zip(refs, NORMALISED, strict=True))
+        (folder / "slf_pocketsphinx" / f"{name}.text").write_text("".join(lines))
+    words = sorted({word for sentence in NORMALISED for word in sentence.split()})
+    (folder / "ngram.arpa").write_text(arpa(words))
+    lm = build("lstm", WordVocabulary([SOS_EOS, UNK, *words], "upper"), {"dim": 8})
+    (folder / "tiny").mkdir()
+    save_folder(folder / "tiny", lm, "lstm", {})
+    return folder
+
+
+def compressed(text: str) -> bytes:
+    import gzip
+
+    return gzip.compress(text.encode())
+
+
+def arpa(words: list[str]) -> str:
+    """An LM that gives a tenth to each word that it knows and a hundredth to all others; KenLM wants a bigram."""
+    lines = ["-2.0\t<unk>\t0", "-99\t<s>\t0", "-1.0\t</s>", *(f"-1.0\t{word}\t0" for word in words)]
+    heads = f"\\data\\\nngram 1={len(lines)}\nngram 2=1\n\n\\1-grams:\n", "\n\n\\2-grams:\n-1.0\t<s> THE\n\n\\end\\\n"
+    return "\n".join(lines).join(heads)
+
+
+def rows(path: Path) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in json.loads(path.read_text())["rows"]}
+
+
+def test_pocketsphinx_from_lattices_to_tables(recipes: Recipes, data: Path, tmp_path: Path) -> None:
+    exp = tmp_path / "exp"
+    (exp / "test").mkdir(parents=True)
+    (exp / "dev").mkdir()
+    for name in ("dev", "test"):  # without PocketSphinx, stage 1 has been there before
+        (exp / name / ".recogniser.done").touch()
+    confused = [" ".join(CONFUSED.get(word, word) for word in sentence.split()).upper() for sentence in SENTENCES]
+    lines = (f"test{number} {text.replace('.', '')}\n" for number, text in enumerate(confused))
+    (exp / "test" / "recogniser.txt").write_text("".join(lines))
+    options = ["--data", data, "--exp", exp, "--lms", data / "tiny", "--ngram", data / "ngram.arpa", "--num-paths", 4]
+    said = recipes.run("pocketsphinx/run.sh", *options)
+    assert "already done" in said and "Stage 4: the tables of test" in said and "Stage 3 took" in said
+    lists, lattices = rows(exp / "lists.json"), rows(exp / "lattices.json")
+    assert list(lists) == ["recogniser", *FORMATS["lists"]] and list(lattices) == FORMATS["lattices"]
+    assert lists["recogniser"]["errors"] == len(SENTENCES) and lists["recogniser"]["words"] == 24
+    for table in (lists, lattices):
+        for name, row in table.items():
+            assert row["errors"] == 0 or name in ("recogniser", "+ tiny"), (name, row)
+    assert lists["+ n-gram"]["oracle_wer"] == 0.0
+    assert set(lists["+ tiny"]["p_values"]) == {"recogniser", "+ n-gram"}
+    assert set(lattices["+ n-gram, lattice"]["p_values"]) == {"+ n-gram, 4-best", "+ n-gram and tiny, 4-best"}
+    for weights in ("ngram", "tiny", "ngram+tiny", "all", "lattices.ngram", "lattices.tiny"):
+        scales = json.loads((exp / f"{weights}.json").read_text())["scales"]
+        assert scales["posterior"] == 0.0, weights
+    assert "| + all | 0.00 |" in (exp / "lists.md").read_text()
+    assert "user" in (exp / "dev" / "lattices.tiny.log").read_text()
+
+    (exp / "lists.md").unlink()
+    said = recipes.run("pocketsphinx/run.sh", *options, "--stage", 6)
+    assert "Stage 3" not in said and (exp / "lists.md").exists()
+
+
+def test_what_is_missing_is_told(recipes: Recipes, tmp_path: Path) -> None:
+    said = recipes.run("shared/rescore.sh", "--dev", "slf:lat", code=2)
+    assert "--test is missing; see --help" in said
+    assert "there is no option --nonsense" in recipes.run("shared/rescore.sh", "--nonsense", 1, code=2)
+    assert "--stage needs a value" in recipes.run("shared/rescore.sh", "--stage", code=2)
+    said = recipes.run("pocketsphinx/run.sh", "--data", tmp_path / "nothing", code=2)
+    assert "slf_pocketsphinx/lat is not there: give --data" in said
+    assert "Usage: ./run.sh" in recipes.run("pocketsphinx/run.sh", "--help")
