@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asr.masks import window
+from asr.remembering import Remembering
 
 
 @lru_cache(maxsize=8)  # all layers ask for the same
@@ -22,7 +23,7 @@ def sinusoids(first: int, last: int, dim: int, dtype: torch.dtype, device: torch
         return torch.cat([angle.sin(), angle.cos()], dim=1)[:, :dim].to(dtype)
 
 
-class RelativeAttention(nn.Module):
+class RelativeAttention(Remembering):
     """LN and attention; score of query i and key j: (q_i + u) k_j + (q_i + v) r_{i-j}, divided by sqrt(d)."""
 
     def __init__(self, dim: int, heads: int, causal: bool, left_context: int | None) -> None:
@@ -43,28 +44,30 @@ class RelativeAttention(nn.Module):
             return self.attend_in_blocks(query, key, value, self.left_context)
         return self.attend(query, key, value, self.allowed(inside))
 
-    def step(
-        self, x: Tensor, lengths: Tensor, held: Tensor, size: int, cache: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def step(self, x: Tensor, lengths: Tensor, allowed: Tensor, size: int, cache: Tensor) -> tuple[Tensor, Tensor]:
         """The causal model on some more frames.
 
         Args:
           x: `(B, C, dim)` of which the first `lengths` `(B,)` count.
-          held: how many frames of the cache count, `(B,)`: its last ones.
+          allowed: of `allowed_behind`.
           size: frames that the next cache is to have.
-          cache: keys and values `(B, M, dim)` of the frames before.
+          cache: key, then value `(B, M, 2 * dim)` of the frames before.
 
         Returns:
           `(B, C, dim)` and the next cache.
         """
-        query, *new = self.project(x)
-        key, value = (torch.cat([old, recent.to(old.dtype)], dim=1) for old, recent in zip(cache, new, strict=True))
-        past, frames = cache[0].shape[1], x.shape[1]
-        place = torch.arange(past + frames, device=x.device)
-        near = self.near(place[past:].unsqueeze(1) - place)  # (C, M + C)
-        allowed = near & (place >= past - held.unsqueeze(1))[:, None, :]
+        dim = x.shape[2]
+        query, new = self.qkv(self.norm(x)).split([dim, 2 * dim], dim=-1)
+        joined = torch.cat([cache, new.to(cache.dtype)], dim=1)
+        key, value = joined.chunk(2, dim=-1)
         y = self.attend(query.to(key.dtype), key, value, allowed)
-        return y, (window(key, past + lengths - size, size), window(value, past + lengths - size, size))
+        return y, window(joined, cache.shape[1] + lengths - size, size)
+
+    def allowed_behind(self, held: Tensor, past: int, frames: int) -> Tensor:
+        """bool `(B, frames, past + frames)`: the keys of each query of `step`; of the past, the last `held` `(B,)`."""
+        place = torch.arange(past + frames, device=held.device)
+        near = self.near(place[past:].unsqueeze(1) - place)
+        return near & (place >= past - held.unsqueeze(1))[:, None, :]
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """`(B, T, dim)` -> query, key, value, each `(B, T, dim)`."""
@@ -129,8 +132,13 @@ class RelativeAttention(nn.Module):
         heads, batch, queries, size = query.shape
         weight = self.position.weight
         table = sinusoids(keys - 1, -1 if self.causal else -queries, heads * size, weight.dtype, weight.device)
-        distances = self.position(table).view(-1, heads, size).permute(1, 2, 0)
+        distances = self.remembered("distances", (len(table), keys), lambda: self.project_positions(table))
         products = (query.reshape(heads, batch * queries, size) @ distances).view(heads, batch, -1)
         row = len(table) - 1
         shifted = products[..., queries - 1 : queries - 1 + queries * row]
         return shifted.view(heads, batch, queries, row)[..., :keys]
+
+    def project_positions(self, table: Tensor) -> Tensor:
+        """Embeddings of P distances `(P, dim)` -> r `(heads, size, P)`, in their dtype whatever autocast says."""
+        with torch.autocast(table.device.type, enabled=False):
+            return self.position(table).view(-1, self.heads, self.size).permute(1, 2, 0)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from asr.config import EncoderConfig
 from asr.masks import window
+from asr.remembering import Remembering
 from asr.s4 import S4D
 
 State = tuple[Tensor, ...]  # what a component remembers of the frames before, batch first
@@ -117,17 +116,16 @@ class Combination(Component):
         return y, (past, memory)
 
 
-class Reparameterisation(Component):
+class Reparameterisation(Remembering, Component):
     """`rep`: a convolution to the left whose kernel is the first L steps of an S4 (Eq. 3), with D on the newest frame.
 
-    In evaluation the kernel is made once; training and loading drop it.
+    In evaluation the kernel is made once.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.length = config.kernel
         self.s4 = S4D(config.dim, config.s4_dim, config.s4_init)
-        self._cached: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
@@ -143,33 +141,18 @@ class Reparameterisation(Component):
 
     def weight(self) -> Tensor:
         """`(H, 1, L)`, the newest frame last."""
-        keep = not self.training and not torch.is_grad_enabled()
-        if keep and self._cached is not None:
-            return self._cached
+        return self.remembered("weight", None, self._weight)
+
+    def _weight(self) -> Tensor:
         kernel = self.s4.kernel(self.length)
         kernel = torch.cat([kernel[:, :1] + self.s4.skip.unsqueeze(1), kernel[:, 1:]], dim=1)
-        kernel = kernel.flip(1).unsqueeze(1)
-        if keep:
-            self._cached = kernel
-        return kernel
-
-    def train(self, mode: bool = True) -> Reparameterisation:
-        self._cached = None
-        return super().train(mode)
-
-    def _apply(self, fn: Any, *args: Any) -> Reparameterisation:
-        self._cached = None
-        return super()._apply(fn, *args)
-
-    def _load_from_state_dict(self, *args: Any) -> None:
-        self._cached = None
-        super()._load_from_state_dict(*args)
+        return kernel.flip(1).unsqueeze(1)
 
 
 COMPONENTS = {"conv": Convolution, "dir": DropIn, "com": Combination, "rep": Reparameterisation}
 
 
-class MaskedBatchNorm(nn.BatchNorm1d):
+class MaskedBatchNorm(Remembering, nn.BatchNorm1d):
     """Batch normalisation over the frames that are no padding."""
 
     weight: nn.Parameter
@@ -191,8 +174,12 @@ class MaskedBatchNorm(nn.BatchNorm1d):
 
     def running(self, x: Tensor) -> Tensor:
         """x `(..., H)`, normalised by the running mean and variance, float32."""
+        scale, shift = self.remembered("line", None, self._line)
+        return x.to(scale.dtype) * scale + shift
+
+    def _line(self) -> tuple[Tensor, Tensor]:
         scale = self.weight * torch.rsqrt(self.running_var + self.eps)
-        return x.to(scale.dtype) * scale + (self.bias - self.running_mean * scale)
+        return scale, self.bias - self.running_mean * scale
 
 
 class ConvolutionModule(nn.Module):

@@ -14,10 +14,12 @@ import math
 import torch
 from torch import Tensor, nn
 
+from asr.remembering import Remembering
+
 STEP_RANGE = (0.001, 0.1)  # of the initial step sizes, log-uniform (Gu et al. 2022, Sec. 4.3)
 
 
-class S4D(nn.Module):
+class S4D(Remembering):
     """H one-dimensional S4s of N states each.
 
     Trained: A (N, tied over the series), C (H, N), D (H) and the step sizes (H); at H = 512, N = 4 that makes 3,076 for
@@ -47,15 +49,23 @@ class S4D(nn.Module):
             u = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
             length = u.shape[1]
             size = _fft_size(2 * length - 1)
-            spectrum = torch.fft.rfft(u.transpose(1, 2), n=size) * torch.fft.rfft(self.kernel(length), n=size)
+            kernel = self.remembered("spectrum", length, lambda: torch.fft.rfft(self.kernel(length), n=size))
+            spectrum = torch.fft.rfft(u.transpose(1, 2), n=size) * kernel
             y = torch.fft.irfft(spectrum, n=size)[..., :length].transpose(1, 2)
             return y + u * self.skip
 
     def kernel(self, length: int) -> Tensor:
-        """K of Eq. 2 and 3 `(H, length)`, D not in it."""
+        """K of Eq. 2 and 3 `(H, length)`, D not in it.
+
+        Of k = a S + b, exp(A dt k) is the product of the powers a S and b: two short tables in place of all `length`.
+        """
         rate, weight = self._rates(), self._weights()
-        times = torch.arange(length, device=rate.device, dtype=self.log_step.dtype)
-        return self._real(torch.einsum("hn,hnl->hl", weight, torch.exp(rate.unsqueeze(-1) * times)))
+        size = math.isqrt(max(length - 1, 0)) + 1
+        times = torch.arange(size, device=rate.device, dtype=self.log_step.dtype)
+        fine = torch.exp(rate.unsqueeze(-1) * times)  # (H, N, S)
+        coarse = torch.exp(rate.unsqueeze(-1) * (size * times[: -(-length // size)]))
+        powers = (weight.unsqueeze(-1) * coarse).transpose(1, 2) @ fine
+        return self._real(powers).flatten(1)[:, :length]
 
     def initial(self, batch: int) -> Tensor:
         """The state before the first frame, zeros `(B, H, N)`."""
@@ -84,14 +94,20 @@ class S4D(nn.Module):
         """
         with torch.autocast(inputs.device.type, enabled=False):
             u = inputs.to(self.log_step.dtype)
-            rate = self._rates()
-            times = torch.arange(u.shape[1], device=u.device, dtype=u.dtype)
-            carried = torch.exp(rate.unsqueeze(-1) * (times + 1))  # (H, N, T)
-            y = self.forward(u) + self._real(torch.einsum("hn,bhn,hnt->bth", self._readout(), x, carried))
-            ago = lengths.unsqueeze(1).to(u.dtype) - 1 - times  # (B, T): frames that follow within the chunk
-            decay = torch.exp(rate * ago.clamp(min=0)[..., None, None]) * (ago >= 0)[..., None, None]  # (B, T, H, N)
-            new = (decay * (self._inputs(rate) * u.unsqueeze(-1))).sum(1)
-            return y, torch.exp(rate * lengths[:, None, None].to(u.dtype)) * x + new
+            frames = u.shape[1]
+            powers, readout, weight = self.remembered("powers", frames, lambda: self._powers(frames))
+            y = self.forward(u) + self._real((x.unsqueeze(1) * readout).sum(-1))
+            ago = lengths.unsqueeze(1) - 1 - torch.arange(frames, device=u.device)  # (B, T): that follow in the chunk
+            u = u * (ago >= 0).unsqueeze(-1)
+            new = (powers[ago.clamp(min=0)] * (weight * u.unsqueeze(-1))).sum(1)
+            return y, powers[lengths] * x + new
+
+    def _powers(self, frames: int) -> tuple[Tensor, Tensor, Tensor]:
+        """exp(A dt)^t for t of 0 to `frames` `(frames + 1, H, N)`, C times those from t = 1, and the discrete B."""
+        rate = self._rates()
+        times = torch.arange(frames + 1, device=rate.device, dtype=self.log_step.dtype)
+        powers = torch.exp(rate * times[:, None, None])
+        return powers, self._readout() * powers[1:], self._inputs(rate)
 
     def _rates(self) -> Tensor:
         """A dt `(H, N)`; its real part is negative by -exp."""

@@ -46,17 +46,17 @@ class Layer(nn.Module):
 
     def initial(self, batch: int) -> State:
         """What `step` remembers before the first frame: an empty cache, then the convolution module's state."""
-        empty = self.norm.weight.new_zeros(batch, 0, len(self.norm.weight))
-        return (empty, empty, *self.convolution.component.initial(batch))
+        empty = self.norm.weight.new_zeros(batch, 0, 2 * len(self.norm.weight))
+        return (empty, *self.convolution.component.initial(batch))
 
-    def step(self, x: Tensor, lengths: Tensor, held: Tensor, size: int, state: State) -> tuple[Tensor, State]:
+    def step(self, x: Tensor, lengths: Tensor, allowed: Tensor, size: int, state: State) -> tuple[Tensor, State]:
         """Some frames more `(B, C, dim)`; `state` is the attention's cache, then the convolution module's state."""
         x = x + 0.5 * self.feedforward1(x)
-        y, cache = self.attention.step(x, lengths, held, size, (state[0], state[1]))
+        y, cache = self.attention.step(x, lengths, allowed, size, state[0])
         x = x + y
-        y, memory = self.convolution.step(x, lengths, state[2:])
+        y, memory = self.convolution.step(x, lengths, state[1:])
         x = x + y
-        return self.norm(x + 0.5 * self.feedforward2(x)), cache + memory
+        return self.norm(x + 0.5 * self.feedforward2(x)), (cache, *memory)
 
 
 class S4former(nn.Module):

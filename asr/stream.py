@@ -22,7 +22,7 @@ class StreamState:
       seen: frames at 100 Hz that came so far, int64 `(B,)`.
       held: frames at 25 Hz in the attention's cache that count, int64 `(B,)`: the last ones.
       past: the last two inputs of both subsampling convolutions, `(B, 2, channels, features)`.
-      layers: of each layer keys and values `(B, M, dim)`, then the state of its convolution component.
+      layers: of each layer keys and values `(B, M, 2 * dim)`, then the state of its convolution component.
     """
 
     seen: Tensor
@@ -35,9 +35,8 @@ class StreamState:
         held = self.held[indices]
         unused = self.layers[0][0].shape[1] - (int(held.max()) if len(held) else 0)
         layers = []
-        for keys, values, *memory in self.layers:
-            cache = (keys[indices, unused:], values[indices, unused:])
-            layers.append((*cache, *(tensor[indices] for tensor in memory)))
+        for cache, *memory in self.layers:
+            layers.append((cache[indices, unused:], *(tensor[indices] for tensor in memory)))
         return StreamState(self.seen[indices], held, (self.past[0][indices], self.past[1][indices]), layers)
 
     @classmethod
@@ -46,7 +45,7 @@ class StreamState:
         size = max(state.layers[0][0].shape[1] for state in states)
         layers = []
         for parts in zip(*(state.layers for state in states), strict=True):
-            padded = [(_pad(part[0], size), _pad(part[1], size), *part[2:]) for part in parts]
+            padded = [(_pad(part[0], size), *part[1:]) for part in parts]
             layers.append(tuple(torch.cat(tensors) for tensors in zip(*padded, strict=True)))
         seen, held = (torch.cat([getattr(state, name) for state in states]) for name in ("seen", "held"))
         first, second = (torch.cat([state.past[place] for state in states]) for place in (0, 1))
@@ -54,7 +53,7 @@ class StreamState:
 
 
 def _pad(cache: Tensor, size: int) -> Tensor:
-    """Free places before the cache `(B, M, dim)`, to `size`."""
+    """Free places before the cache `(B, M, 2 * dim)`, to `size`."""
     return torch.cat([cache.new_zeros(len(cache), size - cache.shape[1], cache.shape[2]), cache], dim=1)
 
 
@@ -104,8 +103,9 @@ class StreamingEncoder:
             bound = self.encoder.config.left_context
             held = held + made if bound is None else (held + made).clamp(max=bound)
             size = int(held.max())
+            allowed = self.blocks[0].attention.allowed_behind(state.held, state.layers[0][0].shape[1], x.shape[1])
             layers = []
             for layer, memory in zip(self.blocks, state.layers, strict=True):
-                x, memory = layer.step(x, made, state.held, size, memory)
+                x, memory = layer.step(x, made, allowed, size, memory)
                 layers.append(memory)
         return x * inside(made, x.shape[1]).unsqueeze(-1), made, StreamState(state.seen + lengths, held, past, layers)
