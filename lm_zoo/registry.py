@@ -26,7 +26,8 @@ KINDS = {
 HUGGING_FACE = {"hf": ("lm_zoo.hf", "HFCausalLM"), "hf-mlm": ("lm_zoo.hf_masked", "HFMaskedLM")}
 PRETRAINED = Path(__file__).parent / "pretrained"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
-NGRAM_FILES = (".arpa", ".arpa.gz", ".bin", ".binary", ".klm", ".mmap")
+GRAMMAR = ".fst"  # Kaldi's G.fst
+NGRAM_FILES = (".arpa", ".arpa.gz", ".bin", ".binary", ".klm", ".mmap", GRAMMAR)
 
 
 def model_class(kind: str) -> Any:
@@ -134,11 +135,18 @@ def load(name: str) -> Any:
     if mark and config["kind"] != "bayesian":
         raise ModelError(f"'{name}' is a {config['kind']}, which has no options; found '?{query}'")
     if path.is_file():
-        return model_class("ngram")(path)
+        return load_grammar(path) if path.name.endswith(GRAMMAR) else model_class("ngram")(path)
     if config["kind"] == "ngram":
         return model_class("ngram").load(path)
     lm = load_folder(path, config)
     return _averaged(lm, name, query) if mark else lm
+
+
+def load_grammar(path: Path, phi: bool = False) -> Any:
+    """The LM of Kaldi's `G.fst`; `phi` as in `lm_zoo.grammar.GrammarLM`."""
+    from lm_zoo.grammar import GrammarLM
+
+    return GrammarLM(path, phi)
 
 
 def _averaged(lm: Any, name: str, query: str) -> Any:

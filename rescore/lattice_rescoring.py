@@ -93,7 +93,7 @@ class LatticeRescoring:
 
     def _proxy(self, group: list[Lattice]) -> str | None:
         """The score that stands for the neural LMs where they have not been yet."""
-        return next((name for name in (NGRAM, "lm") if name in group[0].scores), None)
+        return next((name for name in (NGRAM, "lm", OLD) if name in group[0].scores), None)
 
     def prepare(self, lattice: Lattice) -> Lattice:
         """The passes of the n-grams, with the neural LMs' scales lent to the new one while it stands for them."""

@@ -158,11 +158,16 @@ def exact_nbest(lattice: Lattice, scales: Mapping[str, float], n: int) -> NbestL
       ScoreError: `scales` names a score that the lattice does not have, or leads to totals that are not finite.
       ValueError: `n` is below 1.
     """
+    lattice, paths = exact_paths(lattice, scales, n)
+    return NbestList(lattice.utt_id, [path_hypothesis(lattice, path) for path in paths])
+
+
+def exact_paths(lattice: Lattice, scales: Mapping[str, float], n: int) -> tuple[Lattice, list[list[int]]]:
+    """As `exact_nbest`: the lattice without inner epsilons, and the arcs in it of each path, best first."""
     if n < 1:
         raise ValueError(f"n = {n}, expected at least 1")
     lattice = remove_epsilons(lattice, scales)
-    paths = islice(_Search(lattice, scales, n).run(), n)
-    return NbestList(lattice.utt_id, [path_hypothesis(lattice, path) for path in paths])
+    return lattice, list(islice(_Search(lattice, scales, n).run(), n))
 
 
 def normalize_nbest(nbest: NbestList, normalizer: TextNormalizer) -> tuple[NbestList, int]:

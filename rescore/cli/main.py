@@ -21,6 +21,7 @@ COMMANDS = {
     "count": "count the words and bigrams of a training text, for --tail",
     "convert": "N-best lists and lattices from one format to another",
     "lattice": "inspect, cut, rescore and write lattices",
+    "kaldi": "N-best rescoring in Kaldi's files",
     "lms": "the LMs of the zoo",
     "train-lm": "train a neural LM of the zoo",
     "convert-lm": "turn a trained LM into one of another kind (Bayesian, lookup)",

@@ -112,10 +112,10 @@ _TABLE = (
         description="Kaldi's lattice archives, binary or text: a file, a folder with lat.JOB.gz, 'DIR/lat.*.gz', or an "
         "index lat.scp (kaldi:PATH works too); ?words=words.txt, without which words are numbers; &frame_shift=0.01; "
         "written: compact, &text=yes, &graph=NAME,-NAME for the scores that are added to or taken out of the graph "
-        "cost (all but am; -old-ngram)",
+        "cost (all but am; -old-ngram), or &weights=FILE of rescore tune",
         suffixes=(".ark", ".scp"),
         contents=("lat.[0-9]*",),
-        options=("words", "frame_shift", "text", "graph"),
+        options=("words", "frame_shift", "text", "graph", "weights"),
         alias="kaldi",
     ),
     Format(
@@ -244,7 +244,11 @@ def copy_lattices(source: str, target: str, on_error: OnError = fail) -> int:
       The number of lattices; raises as `read_lattices` and `write_lattices`.
     """
     (one, path, _), (other, out, options) = _parse(source, "lattice"), _parse(target, "lattice")
-    copy = getattr(_module(one), "copy_lattices", None) if one is other and "graph" not in options else None
+    copy = (
+        getattr(_module(one), "copy_lattices", None)
+        if one is other and not {"graph", "weights"} & options.keys()
+        else None
+    )
     if copy is None:
         return write_lattices(target, read_lattices(source, on_error))
     count: int = copy(path, out, options, on_error)

@@ -5,21 +5,23 @@ A `Lattice` made of a record has its costs negated as scores `graph` and `am`, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from rescore.combine import load_weights
 from rescore.console import remark
-from rescore.errors import FormatError, RescoreError, ScoreError, UsageError
+from rescore.errors import FormatError, RescoreError, ScoreError, UsageError, WeightsError
 from rescore.formats.common import OnError, Place, fail
 from rescore.formats.kaldi_archive import read_all, write_records
 from rescore.formats.kaldi_fst import COMPACT, RawLattice
 from rescore.formats.symbols import SymbolTable, table_of
-from rescore.lattice import EPSILON, build_lattice
+from rescore.lattice import EPSILON, build_lattice, total_scores
 from rescore.types import Alignments, Lattice
 
 OLD_LM = "old-ngram"  # the score of the LM in `graph` that another one replaces (`rescore lattice rescore`)
+WORDS = "words"  # the number of words, a score of every lattice
 FRAME_SHIFT = 0.01  # seconds; of Kaldi's features
 
 
@@ -111,23 +113,22 @@ def _times(lattice: Lattice, frame_shift: float) -> np.ndarray | None:
     return found * frame_shift
 
 
-def from_lattice(lattice: Lattice, table: SymbolTable, graph: Sequence[str] | None = None) -> RawLattice:
+def from_lattice(lattice: Lattice, table: SymbolTable, graph: Mapping[str, float] | None = None) -> RawLattice:
     """The lattice as a compact one: acoustic cost from `am` (0 without it), graph cost from all other scores.
 
     Epsilon arcs into the final state become final weights again if that is all that leads there.
 
     Args:
-      graph: the scores that make up the graph cost, as `graph_names` gives them; None for its default.
+      graph: the scores that make up the graph cost, with their factors; None for the default, that of `graph_names`.
     Raises:
       ScoreError: a score in `graph` that the lattice does not have, or a cost that is not finite.
       RescoreError: a word that `table` does not have.
     """
-    total = np.zeros(lattice.num_arcs)
-    for signed in graph_names(lattice) if graph is None else graph:
-        name = signed.removeprefix("-")
-        if name not in lattice.scores:
+    graph = signed_factors(graph_names(lattice)) if graph is None else graph
+    for name in graph:
+        if name not in (*lattice.scores, WORDS):
             raise ScoreError(f"no score '{name}' for the graph cost; it has: {', '.join(lattice.scores) or 'none'}")
-        total += lattice.scores[name] if signed == name else -lattice.scores[name]
+    total = total_scores(lattice, graph)
     none = np.zeros(lattice.num_arcs)
     costs = (0.0 - np.stack([total, lattice.scores.get("am", none)], axis=1)).astype(np.float32)
     if not np.isfinite(costs).all():
@@ -168,6 +169,33 @@ def graph_names(lattice: Lattice) -> list[str]:
     return [f"-{name}" if name == OLD_LM else name for name in names]
 
 
+def signed_factors(names: Iterable[str]) -> dict[str, float]:
+    """1 for each name, -1 for those with `-` before them."""
+    return {name.removeprefix("-"): -1.0 if name.startswith("-") else 1.0 for name in names}
+
+
+def graph_factors(options: Mapping[str, str]) -> dict[str, float] | None:
+    """What options say of the graph cost: `graph=NAME,-NAME` or `weights=FILE`; None if nothing.
+
+    By weights (`rescore tune`), it is the sum of all weighted scores but `am`, in units of the scale of `graph`, so
+    that Kaldi's best path at the LM weight scale(graph) / scale(am) is the one that the weights choose.
+
+    Raises:
+      UsageError: both of them.
+      WeightsError: weights whose scale of `graph` is 0 or not there.
+    """
+    if "weights" not in options:
+        return signed_factors(options["graph"].split(",")) if "graph" in options else None
+    if "graph" in options:
+        raise UsageError("give either graph=NAME,-NAME or weights=FILE, not both")
+    scales = load_weights(options["weights"]).scales
+    if not scales.get("graph"):
+        raise WeightsError(
+            f"{options['weights']}: no scale for 'graph' (or 0), which Kaldi's graph cost is measured by"
+        )
+    return {name: scale / scales["graph"] for name, scale in scales.items() if name != "am"}
+
+
 def _split_final(lattice: Lattice) -> tuple[int, np.ndarray, np.ndarray]:
     """Number of states to write, the arcs that stay arcs, and those that become final weights."""
     last = lattice.num_states - 1
@@ -179,20 +207,22 @@ def _split_final(lattice: Lattice) -> tuple[int, np.ndarray, np.ndarray]:
 
 
 def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str, str]) -> int:
-    """Writes lattices as compact ones; options: `words`, `graph` (names of scores), `text=yes`.  Returns their number.
+    """Writes lattices as compact ones; options: `words`, `graph` or `weights` (see `graph_factors`), `text=yes`.
+
+    Returns their number.
 
     A path without a suffix is a folder, with `lat.1.gz` and `num_jobs`.
     """
     table = table_of(options.get("words"))
-    names = options["graph"].split(",") if "graph" in options else None
+    graph = graph_factors(options)
 
     def records() -> Iterator[RawLattice]:
         for number, lattice in enumerate(lattices):
             parts = graph_names(lattice)
-            if names is None and number == 0 and len(parts) > 1:
+            if graph is None and number == 0 and len(parts) > 1:
                 remark(f"{path}: graph cost made of {', '.join(parts)} (else: PATH?graph=NAME,-NAME)")
             try:
-                yield from_lattice(lattice, table, names)
+                yield from_lattice(lattice, table, graph)
             except RescoreError as error:
                 raise Place(path, utt_id=lattice.utt_id).format_error(str(error)) from None
 

@@ -1,0 +1,34 @@
+"""`rescore kaldi score`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--lm", "name", metavar="NAME|DIR", help="The LM: writes lmwt.nn and lmwt.nn.sum.")
+@click.option("--weight", type=float, metavar="W", help="Its interpolation weight: writes lmwt.interp.W.")
+@click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words, for the LM alone.")
+@click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words, for the LM alone.")
+@click.option("--split", default="", metavar="CHARS", help="Split words at these characters, for the LM alone.")
+def command(folder: Path, name: str | None, weight: float | None, case: str | None, delete: str, split: str) -> None:
+    """Score the hypotheses of FOLDER, an archives.JOB, with an LM, and interpolate with the old LM's costs.
+
+    \b
+    Example: rescore kaldi score exp/decode_nn/archives.1 --lm exp/lstm --weight 0.8
+    """
+    from rescore.errors import UsageError
+    from rescore.kaldi_nbest import write_interpolated, write_lm_costs
+    from rescore.text import TextNormalizer
+
+    if name is None and weight is None:
+        raise UsageError("give --lm NAME|DIR, --weight W, or both")
+    if name is not None:
+        from rescore.scoring import open_scorers
+
+        write_lm_costs(folder, open_scorers([f"nn={name}"], None)[0].lm, TextNormalizer(case, delete, split))
+    if weight is not None:
+        write_interpolated(folder, weight)
