@@ -54,7 +54,7 @@ class Conformer(nn.Module):
         self.conformer = Conformer(*sizes, dropout=config.dropout)
 
     def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        return self.conformer(self.subsampling(features, lengths), subsampled(lengths))
+        return self.conformer(self.subsampling(features, lengths).float(), subsampled(lengths))
 
 
 class Trainer:
