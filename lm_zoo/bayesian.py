@@ -31,6 +31,7 @@ from lm_zoo.base import Vocabulary
 from lm_zoo.interpolation import InterpolatedLM
 from lm_zoo.neural import NeuralLM, State
 from lm_zoo.transformer import Transformer, TransformerConfig
+from lm_zoo.tree import Tree, score
 
 PARTS = ("embedding", "attention", "feedforward")
 
@@ -88,6 +89,9 @@ class BayesianTransformer(NeuralLM):
 
     def hidden(self, inputs: Tensor) -> Tensor:
         return self.mean.hidden(inputs)
+
+    def tree_hidden(self, tree: Tree) -> Tensor:
+        return self.mean.tree_hidden(tree)
 
     def initial_state(self) -> State:
         return self.mean.initial_state()
@@ -205,9 +209,9 @@ class BayesianAverage(InterpolatedLM):
 
         The uncertainty of a word is the standard deviation of its natural-log probability over the draws.
         """
-        words, tree = trie.build_word_trie(self.vocab, sentences)
-        draws = [trie.score_trie(lm, tree) for lm in self.lms]
+        words, prefixes = trie.build_word_trie(self.vocab, sentences)
+        draws = [score(lm, prefixes) for lm in self.lms]
         nodes, ends = (np.logaddexp.reduce(scores) - math.log(len(draws)) for scores in zip(*draws, strict=True))
-        each = [trie.sum_to_words(words, tree, *draw) for draw in draws]
+        each = [trie.sum_to_words(words, prefixes, *draw) for draw in draws]
         spread = [np.std(np.array(rows), axis=0).tolist() for rows in zip(*each, strict=True)]
-        return trie.sum_to_words(words, tree, nodes, ends), spread
+        return trie.sum_to_words(words, prefixes, nodes, ends), spread

@@ -10,6 +10,7 @@ Such LMs have seen ordinary text: `?case=lower` lower-cases words before they ar
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lm_zoo import base, trie
+from lm_zoo import base, tree, trie
 from lm_zoo.base import Vocabulary, text_case
 from lm_zoo.errors import LMError, ModelError, VocabError
+from lm_zoo.layers import Output
 from lm_zoo.neural import State
+from lm_zoo.trie import build_trie, sequence_scores
 
+TREE_NODES = 1024  # prefixes in one pass: each is compared with all
 BATCH_TOKENS = 1024  # logits of GPT-2 for so many tokens take 200 MB
 TRIE_ROWS = 128  # bounds the keys and values that trie scoring keeps
 ANCHOR = "a"
@@ -120,6 +124,8 @@ class HFCausalLM(HFModel):
 
     def __init__(self, folder: Path, case: str = "") -> None:
         super().__init__(folder, "AutoModelForCausalLM")
+        self._output: Output | None = None
+        self._takes_trees: bool | None = None
         self._check_causal()
         eos = self.tokenizer.eos_token_id
         if eos is None:
@@ -152,7 +158,7 @@ class HFCausalLM(HFModel):
         inside = place <= lengths.unsqueeze(1)
         targets = torch.cat([tokens, torch.zeros(len(tokens), 1, dtype=torch.long)], dim=1)
         targets = targets.masked_fill(place == lengths.unsqueeze(1), self.vocab.eos)
-        logits = self.model(input_ids=inputs, attention_mask=inside.long(), use_cache=False).logits[inside]
+        logits = self.model(input_ids=inputs, attention_mask=inside.long(), use_cache=False).logits[inside].float()
         scores = logits.gather(1, targets[inside].unsqueeze(1)).squeeze(1) - logits.logsumexp(dim=1)
         result[:, : longest + 1][inside] = scores
         return result
@@ -168,7 +174,7 @@ class HFCausalLM(HFModel):
         cache = _cache(state.select(parents).memory)
         output = self.model(input_ids=tokens.unsqueeze(1), past_key_values=cache, use_cache=True)
         memory = _keys_and_values(output.past_key_values)
-        return State(state.time + 1, memory), output.logits[:, -1].log_softmax(dim=-1)
+        return State(state.time + 1, memory), output.logits[:, -1].float().log_softmax(dim=-1)
 
     def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """Natural logs a word, the sentence end last; in batches of like lengths (running text)."""
@@ -176,7 +182,70 @@ class HFCausalLM(HFModel):
 
     def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
-        return trie.score_words(self, self.checked(sentences, 1), TRIE_ROWS)
+        sentences = self.checked(sentences, 1)
+        if self.takes_trees():
+            return tree.score_words(self, sentences, TREE_NODES)  # type: ignore[arg-type]
+        return trie.score_words(self, sentences, TRIE_ROWS)
+
+    def takes_trees(self) -> bool:
+        """Whether the model takes 4-D masks and its logits are those of its output layer; tried once, on a tree."""
+        if self._takes_trees is None:
+            self._takes_trees = self._tried()
+        return self._takes_trees
+
+    def _tried(self) -> bool:
+        small = [[0, 1, 2], [0, 2], [0, 1, 3, 0], [3]]
+        padded = torch.tensor([row + [0] * (4 - len(row)) for row in small])
+        expected = self.score(padded, torch.tensor([len(row) for row in small])).sum(dim=1)
+        try:
+            made = build_trie(small)
+            found = torch.from_numpy(sequence_scores(made, *tree.score(self, made)))  # type: ignore[arg-type]
+        except Exception:  # a model's code may refuse such a mask in any way
+            return False
+        return torch.allclose(found.float(), expected, atol=1e-3 if self.dtype == torch.float32 else 0.5)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(iter(self.model.parameters())).dtype
+
+    @property
+    def device(self) -> torch.device:
+        return next(iter(self.model.parameters())).device
+
+    @property
+    def output(self) -> Output:
+        """The model's output layer, its weights shared."""
+        if self._output is None:
+            head = self.model.get_output_embeddings()
+            self._output = Output(len(head.weight), head.weight.shape[1], head).to(self.dtype)
+            if getattr(head, "bias", None) is not None:
+                self._output.bias = head.bias
+        return self._output
+
+    @torch.no_grad()
+    def tree_hidden(self, prefixes: tree.Tree) -> Tensor:
+        """All prefixes as one sequence: `(nodes, dim)`; positions are depths, each sees its ancestors and itself."""
+        sees = torch.eye(len(prefixes.inputs), dtype=torch.bool, device=self.device)
+        for level in prefixes.levels[1:]:
+            sees[level] |= sees[prefixes.parents[level]]
+        mask = torch.zeros(sees.shape, dtype=self.dtype, device=self.device)
+        mask.masked_fill_(~sees, torch.finfo(self.dtype).min)
+        inputs = {"input_ids": prefixes.inputs[None], "position_ids": prefixes.depths[None]}
+        found = self.model.base_model(**inputs, attention_mask=mask[None, None], use_cache=False)
+        hidden: Tensor = found.last_hidden_state[0]
+        return hidden
+
+    def cast(self, dtype: str) -> HFCausalLM:
+        """A copy with weights and sums in bfloat16.
+
+        Raises:
+          ModelError: int8.
+        """
+        if dtype != "bfloat16":
+            raise ModelError(f"{self.folder}: {dtype} is for the zoo's own LMs; take float32 or bfloat16")
+        made = copy.copy(self)
+        made.model, made._output, made._takes_trees = copy.deepcopy(self.model).bfloat16(), None, None
+        return made
 
 
 def _cache(memory: tuple[Tensor, ...]) -> Any:

@@ -94,7 +94,7 @@ class TransformerLayer(nn.Module):
     def _feed(self, x: Tensor) -> Tensor:
         return self.dropout(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
-    def _rest(self, x: Tensor, attended: Tensor) -> Tensor:
+    def rest(self, x: Tensor, attended: Tensor) -> Tensor:
         x = x + self.dropout(attended)
         if self.pre:
             return x + self._feed(self.norm2(x))
@@ -102,11 +102,11 @@ class TransformerLayer(nn.Module):
         return self.norm2(x + self._feed(x))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._rest(x, self.attention(self.norm1(x) if self.pre else x))
+        return self.rest(x, self.attention(self.norm1(x) if self.pre else x))
 
     def step(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
         attended, cache = self.attention.step(self.norm1(x) if self.pre else x, cache)
-        return self._rest(x, attended), cache
+        return self.rest(x, attended), cache
 
 
 class InputEmbedding(nn.Module):
@@ -127,6 +127,13 @@ class InputEmbedding(nn.Module):
             x = x + sinusoids(start, tokens.shape[1], x.shape[-1]).to(x)
         return self.dropout(x)
 
+    def at(self, tokens: Tensor, places: Tensor) -> Tensor:
+        """Tokens at any positions, both int64 `(nodes,)` -> `(nodes, dim)`; without dropout."""
+        x = self.embedding(tokens) * self.scale
+        if self.positions and len(places):
+            x += sinusoids(0, int(places.max()) + 1, x.shape[-1]).to(x).index_select(0, places)
+        return x
+
 
 def sinusoids(start: int, time: int, dim: int) -> Tensor:
     """Sinusoidal position codes of positions `start ... start + time - 1`, (time, dim)."""
@@ -145,6 +152,7 @@ class Output(nn.Module):
         else:
             self.weight = cast(nn.Parameter, tied_to.weight)
         self.bias = nn.Parameter(torch.zeros(vocab_size))
+        self.dtype = "float32"  # of the products of `lm_zoo.tree.tiles`
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., dim) -> log-probabilities (..., vocab), float32."""

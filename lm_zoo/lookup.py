@@ -28,6 +28,7 @@ from lm_zoo.batches import Batch, TokenText
 from lm_zoo.hashing import slot_of, with_history
 from lm_zoo.neural import State
 from lm_zoo.transformer import Transformer, TransformerConfig
+from lm_zoo.tree import Tree
 
 
 @dataclass
@@ -87,6 +88,10 @@ class Lookup(Transformer):
 
     def hidden(self, inputs: Tensor) -> Tensor:
         return self.select(super().hidden(inputs), self.slots(inputs))
+
+    def tree_hidden(self, tree: Tree) -> Tensor:
+        c = self.config
+        return self.select(super().tree_hidden(tree), slot_of(tree.history(c.order), c.slots, c.hashing))
 
     def initial_state(self) -> State:
         state = super().initial_state()

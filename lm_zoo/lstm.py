@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from lm_zoo.base import Vocabulary
 from lm_zoo.layers import InputEmbedding, Output
 from lm_zoo.neural import NeuralLM, State
+from lm_zoo.tree import Tree, lstm
 
 
 @dataclass
@@ -42,6 +43,9 @@ class LSTM(NeuralLM):
 
     def hidden(self, inputs: Tensor) -> Tensor:
         return self.dropout(self.rnn(self.input(inputs))[0])
+
+    def tree_hidden(self, tree: Tree) -> Tensor:
+        return lstm(self.rnn, self.input.at(tree.inputs, tree.depths), tree)
 
     def initial_state(self) -> State:
         zeros = torch.zeros(1, self.config.rnn_layers, self.config.dim, device=self.device)

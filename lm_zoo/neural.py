@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lm_zoo import base, trie
+from lm_zoo import base, tree
 from lm_zoo.base import Vocabulary
 from lm_zoo.layers import FusedCrossEntropy, Output
 
@@ -49,6 +49,10 @@ class NeuralLM(nn.Module):
         """int64 `(batch, time)`, begin of sentence first -> `(batch, time, dim)`: what predicts the next token."""
         raise NotImplementedError
 
+    def tree_hidden(self, prefixes: tree.Tree) -> Tensor:
+        """The same for every node of a tree: `(nodes, dim)`; by single steps where a subclass has nothing faster."""
+        return tree.stepped_hidden(self, prefixes)
+
     def initial_state(self) -> State:
         raise NotImplementedError
 
@@ -80,7 +84,7 @@ class NeuralLM(nn.Module):
 
     def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
-        return trie.score_words(self, sentences)
+        return tree.score_words(self, sentences)
 
     def knows(self, word: str) -> bool:
         """Whether no part of the word is `<unk>`."""

@@ -17,6 +17,7 @@ from lm_zoo.base import Vocabulary
 from lm_zoo.hashing import slot_of, with_history
 from lm_zoo.neural import State
 from lm_zoo.transformer import Transformer, TransformerConfig
+from lm_zoo.tree import Tree
 
 
 @dataclass
@@ -49,6 +50,10 @@ class NgramEmbedding(Transformer):
 
     def embed(self, inputs: Tensor) -> Tensor:
         return self.augment(super().embed(inputs), with_history(inputs, self.config.order))
+
+    def tree_hidden(self, tree: Tree) -> Tensor:
+        x = self.input.at(tree.inputs, tree.depths)
+        return self.tree_layers(self.augment(x, tree.history(self.config.order)), tree)
 
     def initial_state(self) -> State:
         state = super().initial_state()

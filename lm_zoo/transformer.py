@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from lm_zoo.base import Vocabulary
 from lm_zoo.layers import InputEmbedding, Output, TransformerLayer
 from lm_zoo.neural import NeuralLM, State
+from lm_zoo.tree import Tree, transformer_layer
 
 
 @dataclass
@@ -54,6 +55,15 @@ class Transformer(NeuralLM):
         x = self.embed(inputs)
         for layer in self.layers:
             x = layer(x)
+        return self.last_norm(x)
+
+    def tree_hidden(self, tree: Tree) -> Tensor:
+        return self.tree_layers(self.input.at(tree.inputs, tree.depths), tree)
+
+    def tree_layers(self, x: Tensor, tree: Tree) -> Tensor:
+        """The layers over the embedded tokens of a tree, `(nodes, dim)`."""
+        for layer in self.layers:
+            x = transformer_layer(layer, x, tree)
         return self.last_norm(x)
 
     def initial_state(self) -> State:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from lm_zoo.base import Vocabulary
 from lm_zoo.layers import InputEmbedding, Output, TransformerLayer
 from lm_zoo.neural import NeuralLM, State
+from lm_zoo.tree import Tree, lstm, transformer_layer
 
 
 @dataclass
@@ -53,6 +54,12 @@ class TransfoRNN(NeuralLM):
         for layer in self.layers:
             x = layer(x)
         return self.dropout(self.rnn(x)[0])
+
+    def tree_hidden(self, tree: Tree) -> Tensor:
+        x = self.input.at(tree.inputs, tree.depths)
+        for layer in self.layers:
+            x = transformer_layer(layer, x, tree)
+        return lstm(self.rnn, x, tree)
 
     def initial_state(self) -> State:
         c, device = self.config, self.device

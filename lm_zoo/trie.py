@@ -37,8 +37,8 @@ class Trie:
         return len(self.parents)
 
 
-def build_trie(sequences: Iterable[Sequence[int]]) -> Trie:
-    """The trie of token sequences (repeats and empty ones allowed)."""
+def build_trie(sequences: Iterable[Sequence[int]], most: int | None = None) -> Trie:
+    """The trie of token sequences (repeats and empty ones allowed), or of the first ones where it has `most` nodes."""
     children: dict[tuple[int, int], int] = {}
     parents, tokens, depths, ends = [-1], [-1], [0], []
     for sequence in sequences:
@@ -53,6 +53,8 @@ def build_trie(sequences: Iterable[Sequence[int]]) -> Trie:
                 depths.append(depths[node] + 1)
             node = child
         ends.append(node)
+        if most is not None and len(parents) >= most:
+            break
     return _sorted_trie(np.array(parents), np.array(tokens), np.array(depths), np.array(ends, dtype=np.int64))
 
 

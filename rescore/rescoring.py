@@ -22,6 +22,7 @@ def rescore_nbest(
     weights_file: Path | None,
     scales: Sequence[str],
     out: Path,
+    dtype: str = "float32",
 ) -> None:
     """Scores the lists of `source` into `out/scores.jsonl.gz` and combines them; see `rescore nbest`.
 
@@ -32,7 +33,7 @@ def rescore_nbest(
         raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales)) if scales else None
     first = next(iter(read_nbest(source)))  # a bad source is refused before an LM is loaded
-    scorers = open_scorers(lms, ngram)
+    scorers = open_scorers(lms, ngram, dtype)
     for scorer in scorers:
         if scorer.is_pseudo:
             remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
@@ -40,6 +41,7 @@ def rescore_nbest(
     plan = {
         "nbest": _fingerprint(source),
         "lms": sorted([*lms, f"ngram={ngram}"]),
+        "dtype": dtype,
         "mix": mix,
         "first": first.utt_id,
     }

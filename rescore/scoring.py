@@ -70,12 +70,13 @@ class Scorer:
             self.unknown += not known
 
 
-def open_scorers(names: Iterable[str], ngram: str | None) -> list[Scorer]:
-    """Loads the LMs of `--lm [COLUMN=]NAME|DIR` and `--ngram FILE` (column `ngram`).
+def open_scorers(names: Iterable[str], ngram: str | None, dtype: str = "float32") -> list[Scorer]:
+    """Loads the LMs of `--lm [COLUMN=]NAME|DIR`, their products in `dtype`, and `--ngram FILE` (column `ngram`).
 
     Raises:
       UsageError: two LMs with the same column name, or none at all.
     """
+    from lm_zoo.precision import ready
     from lm_zoo.registry import load, load_ngram
 
     wanted = [(*_named(name), load) for name in names]
@@ -87,7 +88,7 @@ def open_scorers(names: Iterable[str], ngram: str | None) -> list[Scorer]:
     for column in columns:
         if columns.count(column) > 1:
             raise UsageError(f"two LMs would write the column '{column}'; name one of them: --lm NEWNAME=FOLDER")
-    return [Scorer(column, loader(name)) for column, name, loader in wanted]
+    return [Scorer(column, ready(loader(name), dtype)) for column, name, loader in wanted]
 
 
 def _named(option: str) -> tuple[str, str]:

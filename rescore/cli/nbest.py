@@ -30,6 +30,13 @@ import click
 )
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "int8"]),
+    default="float32",
+    show_default=True,
+    help="Of the neural LMs' matrix products.",
+)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for scores, 1-best and N-best.")
 def command(
     source: str,
@@ -38,6 +45,7 @@ def command(
     mix: Path | None,
     weights_file: Path | None,
     scales: tuple[str, ...],
+    dtype: str,
     out: Path,
 ) -> None:
     """Score N-best lists with LMs and combine the scores.
@@ -50,4 +58,4 @@ def command(
     """
     from rescore.rescoring import rescore_nbest
 
-    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out)
+    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, dtype)

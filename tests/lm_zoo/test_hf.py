@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import sys
@@ -13,6 +14,7 @@ import torch
 from click.testing import CliRunner
 
 from lm_zoo.errors import LMError, ModelError, VocabError
+from lm_zoo.precision import ready
 from lm_zoo.registry import find, load, load_ngram
 from rescore.cli.main import cli
 from rescore.combine import read_scores
@@ -73,6 +75,36 @@ def test_score_is_the_chain_of_steps(lm: Any) -> None:
     scores = lm.score(*padded(lm, sequences))
     for row, sequence in enumerate(sequences):
         assert scores[row, : len(sequence) + 1].tolist() == pytest.approx(step_scores(lm, sequence), abs=1e-4)
+
+
+def test_hypotheses_in_one_pass(lm: Any) -> None:
+    """Tree attention by positions and a 4-D mask, and stepping with a shared cache, give what padded batches give."""
+    sentences = [("the", "cat"), ("the", "cat", "sat"), ("the", "dog"), (), ("a", "dog", "sat", "down"), ("the", "cat")]
+    expected = lm.score_words(sentences)
+    assert lm.takes_trees()
+    other = copy.copy(lm)
+    other._takes_trees = False
+    for way in (lm, other):
+        for got, wanted in zip(way.score_hypotheses(sentences), expected, strict=True):
+            assert got == pytest.approx(wanted, abs=1e-4)
+    cast = ready(lm, "bfloat16")
+    assert cast.takes_trees() and lm.dtype == torch.float32
+    for got, wanted in zip(cast.score_hypotheses(sentences), expected, strict=True):
+        assert got == pytest.approx(wanted, abs=0.2)
+    with pytest.raises(ModelError, match="int8 is for the zoo's own LMs"):
+        ready(lm, "int8")
+
+
+def test_models_that_refuse_the_mask(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = copy.copy(lm)
+    other._takes_trees = None
+
+    def refuse(prefixes: Any) -> Any:
+        raise ValueError("2-D masks only")
+
+    monkeypatch.setattr(other, "tree_hidden", refuse)
+    assert not other.takes_trees()
+    assert other.score_hypotheses([("the", "cat")])[0] == pytest.approx(lm.score_words([("the", "cat")])[0], abs=1e-4)
 
 
 def test_words_are_encoded_as_inside_a_sentence(folders: dict[str, Path]) -> None:

@@ -1,0 +1,147 @@
+"""Matrix products in the number format asked for: float32, bfloat16 or int8 (weights; inputs a batch at a time).
+
+On a CPU float32 goes through oneDNN rather than MKL, which is slow on AMD's.  bfloat16 rounds inputs and weights; sums
+are kept in float32 inside a product, and everything between the products is float32.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lm_zoo.errors import ModelError
+
+DTYPES = ("float32", "bfloat16", "int8")
+
+
+class Product(nn.Module):
+    """`x W^T + b` in float32: `(rows, inputs)` -> `(rows, outputs)`."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.weight, self.bias = weight, bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+
+class OneDnnProduct(Product):
+    """The same through oneDNN (CPU)."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight.detach(), None if bias is None else bias.detach())
+        self.pointwise: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # torch 2
+        if self.pointwise is None:
+            zeros = weight.new_zeros(len(weight))
+            self.packed = self.weight.to_mkldnn(), (zeros if self.bias is None else self.bias).to_mkldnn()
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        if self.pointwise is not None:
+            y = self.pointwise(rows, self.weight, self.bias, "none", [], "")
+        else:
+            y = torch._C._nn.mkldnn_linear(rows.to_mkldnn(), *self.packed).to_dense()
+        return y.view(*x.shape[:-1], -1)
+
+
+class BFloat16Product(Product):
+    """The same of inputs and weights rounded to bfloat16; the bias is added in float32."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight.detach().bfloat16(), None if bias is None else bias.detach())
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.linear(x.bfloat16(), self.weight).float()
+        return y if self.bias is None else y.add_(self.bias)
+
+
+class Int8Product(nn.Module):
+    """The same of weights rounded to 8 bits, a scale for each output, and inputs rounded to 8 bits, a scale a call."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        weight = weight.detach().float()
+        scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
+        zeros = torch.zeros(len(weight), dtype=torch.long)
+        with warnings.catch_warnings():  # torch 2.13 says that this will go; nothing is to take its place there yet
+            warnings.simplefilter("ignore", UserWarning)
+            rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+        self.packed = torch.ops.quantized.linear_prepack(rounded, None if bias is None else bias.detach().float())
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = torch.ops.quantized.linear_dynamic(x.contiguous(), self.packed, True)  # 7 bits of x: no overflow
+        return y
+
+
+def product(weight: Tensor, bias: Tensor | None, dtype: str = "float32") -> nn.Module:
+    """The product of a layer.
+
+    Raises:
+      ValueError: another dtype than DTYPES, or int8 on another device than the CPU.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is '{dtype}', expected one of {', '.join(DTYPES)}")
+    on_cpu = weight.device.type == "cpu"
+    if dtype == "bfloat16":
+        return BFloat16Product(weight, bias)
+    if dtype == "int8":
+        if not on_cpu:
+            raise ValueError("int8 is for the CPU; take bfloat16 on a GPU")
+        return Int8Product(weight, bias)
+    use = on_cpu and torch.backends.mkldnn.is_available() and weight.dtype == torch.float32
+    return OneDnnProduct(weight, bias) if use else Product(weight, bias)
+
+
+def ready(lm: Any, dtype: str = "float32") -> Any:
+    """An LM of any kind as scoring uses it, its products in `dtype`.
+
+    Raises:
+      ModelError: an LM that cannot be had in that dtype.
+    """
+    if dtype not in DTYPES:
+        raise ModelError(f"dtype '{dtype}'; expected one of {', '.join(DTYPES)}")
+    if hasattr(lm, "lms"):  # an interpolation, or an average over draws
+        made = copy.copy(lm)
+        made.lms = [ready(part, dtype) for part in lm.lms]
+        return made
+    if isinstance(lm, nn.Module):
+        return prepared(lm, dtype)
+    if dtype == "float32" or not hasattr(lm, "cast"):  # n-grams have no products
+        return lm
+    return lm.cast(dtype)
+
+
+def prepared(lm: nn.Module, dtype: str) -> nn.Module:
+    """A copy of an LM for inference whose products are in `dtype`; all other weights are shared."""
+    shared: dict[int, Any] = {id(tensor): tensor for tensor in _tensors(lm)}
+    if hasattr(lm, "vocab"):
+        shared[id(lm.vocab)] = lm.vocab
+    made = copy.deepcopy(lm, shared).eval()
+    _replace(made, dtype)
+    return made
+
+
+def _tensors(lm: nn.Module) -> Iterator[Tensor]:
+    yield from lm.parameters()
+    yield from lm.buffers()
+
+
+def _replace(module: nn.Module, dtype: str) -> None:
+    from lm_zoo.layers import Output
+    from lm_zoo.tree import Cells
+
+    for name, child in list(module.named_children()):
+        if isinstance(child, nn.Linear):
+            setattr(module, name, product(child.weight, child.bias, dtype))
+        elif isinstance(child, nn.LSTM):
+            setattr(module, name, Cells(child, dtype))
+        elif isinstance(child, Output):
+            child.dtype = dtype
+        else:
+            _replace(child, dtype)

@@ -1,0 +1,309 @@
+"""Neural LMs over whole prefix tries: every linear layer sees all distinct prefixes of many lists in one product.
+
+A node of a trie attends to its ancestors and itself.  The nodes are divided into spans: what a sequence adds to those
+before it, a run of nodes one below the other.  A span's queries attend to one path from the root (`Span`), so that a
+path's keys are gathered once for all nodes that it adds.  LSTMs go level by level; their input products do not.  The
+output layer gives the logits of the children alone and the logarithm of the normaliser, in tiles: no
+(nodes, vocabulary) matrix is kept.
+
+`score` equals `lm_zoo.trie.score_trie`, which goes by single steps, and `LanguageModel.score` of every sequence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lm_zoo.precision import product
+from lm_zoo.trie import Trie, build_trie, sum_to_words
+
+if TYPE_CHECKING:
+    from lm_zoo.layers import CausalSelfAttention, Output, TransformerLayer
+    from lm_zoo.neural import NeuralLM
+
+NODES = 16384  # evaluated at once: 0.5 GB with 512 dimensions
+KEYS = 4096  # rows of keys that are gathered at once
+TILE = 512, 2048  # rows and columns of the logits that are there at once
+
+
+@dataclass
+class Span:
+    """Runs of nodes at the ends of paths; all paths are right-aligned.
+
+    Attributes:
+      keys: int64 `(paths, K)`, the nodes of each path from the root on, behind some zeros.
+      size: Q, the last nodes of each path that are its queries, more than it adds in some.
+      allowed: bool `(paths, Q, K)`: the keys that a query sees.
+      own: int64 `(nodes,)`, places in `(paths * Q,)` of those that the path adds; every node is added by one path.
+      nodes: int64 `(nodes,)`, those nodes.
+    """
+
+    keys: Tensor
+    size: int
+    allowed: Tensor
+    own: Tensor
+    nodes: Tensor
+
+
+class Tree:
+    """A trie as tensors on a device.
+
+    Attributes:
+      inputs: int64 `(nodes,)`, the token that a node has read last (the begin of sentence at the root).
+      depths: int64 `(nodes,)`, tokens read before that one.
+      parents: int64 `(nodes,)`; the root's is itself.
+      levels: the nodes of each depth, as slices.
+      spans: see `Span`.
+    """
+
+    def __init__(self, trie: Trie, bos: int, device: torch.device | str = "cpu") -> None:
+        self.trie, self.device = trie, torch.device(device)
+        counts = np.diff(trie.levels)
+        depths = np.repeat(np.arange(len(counts)), counts)
+        self.inputs = self._tensor(np.concatenate([[bos], trie.tokens[1:]]))
+        self.depths = self._tensor(depths)
+        self.parents = self._tensor(np.maximum(trie.parents, 0))
+        self.levels = [slice(int(a), int(b)) for a, b in zip(trie.levels[:-1], trie.levels[1:], strict=True)]
+        self.spans = [self._span(*rows) for rows in _grouped(trie.parents, depths)]
+
+    def _tensor(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+    def _span(self, ends: np.ndarray, added: np.ndarray, depths: np.ndarray) -> Span:
+        """The paths to the nodes `ends`, each adding so many of its last nodes."""
+        width, size = int(depths.max()) + 1, int(added.max())
+        keys = np.zeros((len(ends), width), dtype=np.int64)
+        node = ends.copy()
+        for column in range(width - 1, -1, -1):
+            keys[:, column] = node
+            node = np.maximum(self.trie.parents[node], 0)
+        place = np.arange(width)
+        query = np.arange(width - size, width)[:, None]
+        first = (width - 1 - depths)[:, None, None]  # of each path
+        own = np.arange(size) >= size - added[:, None]  # (paths, Q)
+        # (paths, Q, K); a query before the first node of its path sees itself, so that it is a number
+        allowed = ((place <= query) & (place >= first)) | (place == query)
+        nodes = keys[:, width - size :][own]
+        return Span(*(self._tensor(keys), size), *map(self._tensor, (allowed, np.flatnonzero(own), nodes)))
+
+    def history(self, order: int) -> Tensor:
+        """The last `order` tokens that every node has read, newest last, 0 before the first: int64 `(nodes, order)`."""
+        columns, node, left = [], torch.arange(len(self.inputs), device=self.device), self.depths
+        for back in range(order):
+            columns.append(torch.where(left >= back, self.inputs[node], torch.zeros_like(node)))
+            node = self.parents[node]
+        return torch.stack(columns[::-1], dim=1)
+
+
+def _grouped(parents: np.ndarray, depths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Paths that add every node once: their last nodes, how many nodes they add, and their depths; in groups.
+
+    A path goes down from a node that no path has added to a leaf, by first children.
+    """
+    count = len(parents)
+    first_child = np.full(count, -1)
+    first_child[parents[:0:-1]] = np.arange(count - 1, 0, -1)  # the smallest child is written last
+    starts = np.ones(count, dtype=bool)
+    starts[first_child[first_child >= 0]] = False
+    ends = np.arange(count)
+    for node in range(count - 1, -1, -1):  # children come behind their parents
+        if first_child[node] >= 0:
+            ends[node] = ends[first_child[node]]
+    ends = ends[starts]
+    added = depths[ends] - depths[np.flatnonzero(starts)] + 1
+    size = 1 << np.ceil(np.log2(added)).astype(np.int64)  # like sizes go together
+    order = np.lexsort((depths[ends], size))
+    begin = 0
+    while begin < len(order):
+        stop = begin + 1
+        while (
+            stop < len(order)
+            and size[order[stop]] == size[order[begin]]
+            and (stop + 1 - begin) * (depths[ends[order[stop]]] + 1) <= KEYS
+        ):
+            stop += 1
+        rows = order[begin:stop]
+        yield ends[rows], added[rows], depths[ends[rows]]
+        begin = stop
+
+
+def attention(module: CausalSelfAttention, x: Tensor, tree: Tree) -> Tensor:
+    """Self-attention over a tree: x `(nodes, dim)` -> `(nodes, dim)`."""
+    nodes, dim = x.shape
+    heads, size = module.heads, dim // module.heads
+    parts = module.in_proj(x).view(nodes, 3, heads, size).permute(1, 2, 0, 3).contiguous()  # (3, heads, nodes, size)
+    mixed = torch.empty(nodes, dim, dtype=parts.dtype, device=x.device)
+    for span in tree.spans:
+        paths, width = span.keys.shape
+        keys, values = parts[1:].index_select(2, span.keys.flatten()).view(2, heads, paths, width, size)
+        queries = parts[0].index_select(1, span.keys[:, width - span.size :].flatten()).view(heads, paths, -1, size)
+        scores = torch.matmul(queries, keys.transpose(2, 3)).div_(math.sqrt(size))
+        scores.masked_fill_(~span.allowed, -math.inf)
+        found = torch.matmul(scores.softmax(dim=-1), values).permute(1, 2, 0, 3).reshape(-1, dim)
+        mixed[span.nodes] = found[span.own]
+    return module.out_proj(mixed)
+
+
+def transformer_layer(layer: TransformerLayer, x: Tensor, tree: Tree) -> Tensor:
+    """A Transformer layer over a tree: x `(nodes, dim)` -> `(nodes, dim)`."""
+    return layer.rest(x, attention(layer.attention, layer.norm1(x) if layer.pre else x, tree))
+
+
+class Cells(nn.Module):
+    """An `nn.LSTM` (batch first) for inference, its products with inputs and hidden vectors apart."""
+
+    def __init__(self, rnn: nn.LSTM, dtype: str = "float32") -> None:
+        super().__init__()
+        layers = range(rnn.num_layers)
+        self.inputs = nn.ModuleList(product(getattr(rnn, f"weight_ih_l{k}"), _bias(rnn, k), dtype) for k in layers)
+        self.recurrent = nn.ModuleList(product(getattr(rnn, f"weight_hh_l{k}"), None, dtype) for k in layers)
+
+    def over(self, x: Tensor, tree: Tree) -> Tensor:
+        """`(nodes, inputs)` -> `(nodes, dim)`: what the last layer gives after reading each node."""
+        for inputs, recurrent in zip(self.inputs, self.recurrent, strict=True):
+            gates = inputs(x)
+            x = torch.empty(len(gates), gates.shape[1] // 4, dtype=gates.dtype, device=gates.device)
+            cells = torch.empty_like(x)
+            x[tree.levels[0]], cells[tree.levels[0]] = _cell(gates[tree.levels[0]], None)
+            for level in tree.levels[1:]:
+                parents = tree.parents[level]
+                rows = gates[level].add_(recurrent(x.index_select(0, parents)))
+                x[level], cells[level] = _cell(rows, cells.index_select(0, parents))
+        return x
+
+    def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """As `nn.LSTM`: x `(batch, time, inputs)`, state two `(layers, batch, dim)` -> `(batch, time, dim)`, state."""
+        last = []
+        for layer, (inputs, recurrent) in enumerate(zip(self.inputs, self.recurrent, strict=True)):
+            gates, outputs = inputs(x), []
+            hidden, cell = (state[0][layer], state[1][layer]) if state else (None, None)
+            for rows in gates.unbind(1):
+                hidden, cell = _cell(rows if hidden is None else rows + recurrent(hidden), cell)
+                outputs.append(hidden)
+            x = torch.stack(outputs, dim=1)
+            last.append((hidden, cell))
+        hidden_states, cell_states = zip(*last, strict=True)
+        return x, (torch.stack(hidden_states), torch.stack(cell_states))
+
+
+def _bias(rnn: nn.LSTM, layer: int) -> Tensor:
+    bias: Tensor = getattr(rnn, f"bias_ih_l{layer}") + getattr(rnn, f"bias_hh_l{layer}")
+    return bias
+
+
+def _cell(gates: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Gates `(rows, 4 * dim)`, which are overwritten, and the cell before (None: zero) -> hidden and cell."""
+    read, forget, new, shown = gates.chunk(4, dim=1)
+    cell = read.sigmoid_() * _tanh(new)
+    if before is not None:
+        cell.addcmul_(forget.sigmoid_(), before)
+    return shown.sigmoid_() * _tanh(cell), cell
+
+
+def lstm(rnn: nn.Module, x: Tensor, tree: Tree) -> Tensor:
+    """An `nn.LSTM`, or the `Cells` of one, over a tree: x `(nodes, inputs)` -> `(nodes, dim)`."""
+    made = rnn if isinstance(rnn, Cells) else Cells(rnn)  # type: ignore[arg-type]
+    return made.over(x, tree)
+
+
+def _tanh(x: Tensor) -> Tensor:
+    """By the sigmoid, which torch has five times as fast on a CPU."""
+    return (2 * x).sigmoid_().mul_(2).sub_(1)
+
+
+_TILES: WeakKeyDictionary[Output, tuple[object, list[nn.Module]]] = WeakKeyDictionary()
+
+
+def tiles(output: Output) -> list[nn.Module]:
+    """The products that give some columns of the logits each; a fresh tensor a call."""
+    key = (output.dtype, output.weight.data_ptr(), output.weight._version, output.bias._version)
+    made = _TILES.get(output)
+    if made is None or made[0] != key:
+        parts = zip(output.weight.detach().split(TILE[1]), output.bias.detach().split(TILE[1]), strict=True)
+        made = _TILES[output] = key, [product(weight, bias, output.dtype) for weight, bias in parts]
+    return made[1]
+
+
+def log_normalisers(output: Output, hidden: Tensor) -> Tensor:
+    """`log sum exp` of the logits after each node: hidden `(nodes, dim)` -> float32 `(nodes,)`.
+
+    Sums of exponentials are taken tile by tile without the maximum; where that leaves the range of float32, rows are
+    done again with it.
+    """
+    parts = []
+    for start in range(0, len(hidden), TILE[0]):
+        rows = hidden[start : start + TILE[0]]
+        total = torch.zeros(len(rows), device=hidden.device)
+        for tile in tiles(output):
+            total += tile(rows).exp_().sum(dim=1, dtype=torch.float32)
+        logs = total.log()
+        bad = ~logs.isfinite()
+        if bad.any():
+            again = rows[bad]
+            logs[bad] = torch.stack([tile(again).float().logsumexp(dim=1) for tile in tiles(output)]).logsumexp(dim=0)
+        parts.append(logs)
+    return torch.cat(parts)
+
+
+def logits_of(output: Output, hidden: Tensor, rows: Tensor, tokens: Tensor) -> Tensor:
+    """Logits of `tokens` `(pairs,)` after the nodes `rows` `(pairs,)`: float32 `(pairs,)`."""
+    parts = []
+    for start in range(0, len(rows), KEYS):
+        row, token = rows[start : start + KEYS], tokens[start : start + KEYS]
+        products = torch.einsum("pd,pd->p", hidden.index_select(0, row).float(), output.weight[token].float())
+        parts.append(products + output.bias[token].float())
+    return torch.cat(parts) if parts else hidden.new_zeros(0)
+
+
+@torch.no_grad()
+def score(lm: NeuralLM, trie: Trie) -> tuple[np.ndarray, np.ndarray]:
+    """As `lm_zoo.trie.score_trie`."""
+    tree = Tree(trie, lm.vocab.bos, lm.device)
+    hidden = lm.tree_hidden(tree)
+    normalisers = log_normalisers(lm.output, hidden)
+    ends = tree._tensor(trie.ends)
+    rows = torch.cat([tree.parents[1:], ends])
+    tokens = torch.cat([tree.inputs[1:], torch.full_like(ends, lm.vocab.eos)])
+    scores = (logits_of(lm.output, hidden, rows, tokens) - normalisers[rows]).double().cpu().numpy()
+    return np.concatenate([[0.0], scores[: trie.num_nodes - 1]]), scores[trie.num_nodes - 1 :]
+
+
+def score_words(lm: NeuralLM, sentences: Sequence[Sequence[str]], nodes: int = NODES) -> list[list[float]]:
+    """As `lm_zoo.base.score_words`, for sentences that share prefixes, such as the hypotheses of N-best lists.
+
+    Args:
+      nodes: so many prefixes are evaluated at once; half as many, and so on, where memory does not suffice.
+    """
+    words = [[lm.vocab.encode_word(word) for word in sentence] for sentence in sentences]
+    result: list[list[float]] = []
+    while len(result) < len(words):
+        trie = build_trie(([t for word in sentence for t in word] for sentence in words[len(result) :]), nodes)
+        part = words[len(result) : len(result) + len(trie.ends)]
+        try:
+            scores = score(lm, trie)
+        except RuntimeError as error:
+            if "memory" not in str(error).lower() or len(trie.ends) == 1:
+                raise
+            nodes = trie.num_nodes // 2
+            continue
+        result += sum_to_words(part, trie, *scores)
+    return result
+
+
+def stepped_hidden(lm: NeuralLM, tree: Tree) -> Tensor:
+    """`NeuralLM.tree_hidden` by single steps, a level at a time: `(nodes, dim)`."""
+    state: Any = lm.initial_state()
+    parts, before = [], 0
+    for level in tree.levels:
+        parents = tree.parents[level] - before
+        state, hidden = lm.step_hidden(state.select(parents), tree.inputs[level])
+        parts.append(hidden)
+        before = level.start
+    return torch.cat(parts)

@@ -1,0 +1,159 @@
+"""Scoring of whole tries at once against single steps, for every neural LM, and in other number formats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lm_zoo import tree
+from lm_zoo.errors import ModelError
+from lm_zoo.interpolation import InterpolatedLM
+from lm_zoo.precision import DTYPES, prepared, product, ready
+from lm_zoo.trie import build_trie, score_trie
+from tests.lm_zoo import zoo
+
+SEQUENCES = st.lists(st.lists(st.integers(2, 5), max_size=9), min_size=1, max_size=30)
+
+
+@pytest.fixture(scope="module", params=zoo.NEURAL)
+def lm(request: pytest.FixtureRequest) -> Any:
+    return zoo.neural(request.param)
+
+
+def random_trie(count: int = 60, longest: int = 12, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    return build_trie([list(map(int, rng.integers(2, 6, rng.integers(0, longest)))) for _ in range(count)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_tree_is_the_chain_of_steps(lm: Any, seed: int) -> None:
+    trie = random_trie(seed=seed)
+    for got, expected in zip(tree.score(lm, trie), score_trie(lm, trie), strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEQUENCES)
+def test_every_node_is_in_one_span_behind_its_ancestors(sequences: list[list[int]]) -> None:
+    trie = build_trie(sequences)
+    made = tree.Tree(trie, bos=1)
+    seen: list[int] = []
+    for span in made.spans:
+        queries = span.keys[:, span.keys.shape[1] - span.size :]
+        assert torch.equal(queries.flatten()[span.own], span.nodes)
+        allowed = span.allowed.flatten(0, 1)
+        for place, node in zip(span.own.tolist(), span.nodes.tolist(), strict=True):
+            keys = span.keys[place // span.size][allowed[place]].tolist()
+            ancestors = [node]
+            while ancestors[-1]:
+                ancestors.append(int(trie.parents[ancestors[-1]]))
+            assert keys == ancestors[::-1]
+            seen.append(node)
+    assert sorted(seen) == list(range(trie.num_nodes))
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEQUENCES, st.integers(1, 4))
+def test_history(sequences: list[list[int]], order: int) -> None:
+    trie = build_trie(sequences)
+    history = tree.Tree(trie, bos=1).history(order)
+    for node in range(trie.num_nodes):
+        expected, at = [], node
+        while at >= 0 and len(expected) < order:
+            expected.append(int(trie.tokens[at]) if at else 1)
+            at = int(trie.parents[at])
+        assert history[node].tolist() == [0] * (order - len(expected)) + expected[::-1]
+
+
+def test_logits_out_of_range_of_exp() -> None:
+    output = zoo.neural("lstm").output
+    with torch.no_grad():
+        output.bias[3] = 200.0
+        hidden = torch.randn(5, output.weight.shape[1])
+        hidden[2] *= 1000
+        expected = (hidden @ output.weight.t() + output.bias).double().logsumexp(dim=1)
+        np.testing.assert_allclose(tree.log_normalisers(output, hidden).double().numpy(), expected.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("bias", [True, False])
+def test_products(dtype: str, bias: bool) -> None:
+    torch.manual_seed(1)
+    weight, x = torch.randn(70, 40), torch.randn(9, 40)
+    added = torch.randn(70) if bias else None
+    expected = torch.nn.functional.linear(x, weight, added)
+    error = (product(weight, added, dtype)(x) - expected).abs().max() / expected.abs().max()
+    assert error < {"float32": 1e-5, "bfloat16": 0.01, "int8": 0.05}[dtype]
+    if dtype != "float32":
+        assert error > 1e-5  # it is rounded
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_prepared_lms_score_alike(lm: Any, dtype: str) -> None:
+    trie = random_trie()
+    made: Any = prepared(lm, dtype)
+    expected = score_trie(lm, trie)
+    tolerance = {"float32": 1e-5, "bfloat16": 0.05, "int8": 0.2}[dtype]  # the weights of these LMs are large
+    for got, wanted in zip(tree.score(made, trie), expected, strict=True):
+        assert np.abs(got - wanted).mean() < tolerance
+    again = score_trie(lm, trie)
+    np.testing.assert_array_equal(again[0], expected[0])  # the LM itself is as it was
+
+
+def test_unknown_dtype() -> None:
+    with pytest.raises(ValueError, match="dtype is 'float8', expected one of float32, bfloat16, int8"):
+        product(torch.zeros(2, 2), None, "float8")
+
+
+@torch.no_grad()
+def test_prepared_lms_step_and_score_as_before(lm: Any) -> None:
+    trie, made = random_trie(seed=4), ready(lm)
+    for got, wanted in zip(score_trie(made, trie), score_trie(lm, trie), strict=True):
+        np.testing.assert_allclose(got, wanted, atol=1e-4)
+    tokens, lengths = torch.randint(2, 6, (7, 5)), torch.tensor([5, 0, 3, 1, 5, 2, 4])
+    torch.testing.assert_close(made.score(tokens, lengths), lm.score(tokens, lengths), atol=1e-4, rtol=0)
+
+
+def test_small_passes_and_lack_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = zoo.neural("transfornn")
+    rng = np.random.default_rng(7)
+    sentences = [tuple(rng.choice(["A", "B", "C"], rng.integers(0, 7))) for _ in range(50)]
+    expected = tree.score_words(lm, sentences)
+    for got, wanted in zip(tree.score_words(lm, sentences, nodes=5), expected, strict=True):
+        assert got == pytest.approx(wanted, abs=1e-5)
+    sizes: list[int] = []
+    score = tree.score
+
+    def little_memory(lm: Any, trie: Any) -> Any:
+        sizes.append(trie.num_nodes)
+        if trie.num_nodes > 30:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+        return score(lm, trie)
+
+    monkeypatch.setattr(tree, "score", little_memory)
+    for got, wanted in zip(tree.score_words(lm, sentences), expected, strict=True):
+        assert got == pytest.approx(wanted, abs=1e-5)
+    assert max(sizes) > 30 and sum(size <= 30 for size in sizes) > 1
+    monkeypatch.setattr(tree, "score", lambda lm, trie: (_ for _ in ()).throw(RuntimeError("another trouble")))
+    with pytest.raises(RuntimeError, match="another trouble"):
+        tree.score_words(lm, sentences)
+
+
+def test_mixtures_are_made_ready() -> None:
+    parts = [zoo.neural("transformer"), zoo.neural("lstm")]
+    mixed = InterpolatedLM(parts, [0.5, 0.5])
+    sentences = [("A", "B"), ("C",)]
+    for dtype, tolerance in (("float32", 1e-4), ("bfloat16", 0.3)):
+        got = ready(mixed, dtype).score_hypotheses(sentences)
+        for row, wanted in zip(got, mixed.score_hypotheses(sentences), strict=True):
+            assert row == pytest.approx(wanted, abs=tolerance)
+
+
+def test_unknown_dtype_of_an_lm() -> None:
+    with pytest.raises(ModelError, match="dtype 'float8'; expected one of"):
+        ready(zoo.neural("lstm"), "float8")
