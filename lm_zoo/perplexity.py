@@ -77,6 +77,11 @@ class WordScores:
     tokens: np.ndarray
     sentences: int
 
+    def subset(self, lms: Sequence[int]) -> WordScores:
+        """The scores of some of the LMs."""
+        chosen = list(lms)
+        return WordScores(self.log_probs[chosen], self.known[chosen], self.tokens[chosen], self.sentences)
+
     def perplexity(self, lm: int) -> Perplexity:
         """Of one of the LMs."""
         return self._sums(self.log_probs[lm], self.known[lm], int(self.tokens[lm]))

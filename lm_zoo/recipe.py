@@ -32,7 +32,7 @@ class TextRecipe:
       texts, valid: text specs as of `lm_zoo.text.read_sentences`.
       tokens: "bpe", "unigram" or "word".
       vocab_size: tokens of the vocabulary (None: 5000 pieces, or all words).
-      vocab: name or folder of an LM whose vocabulary is taken instead.
+      vocab: name or folder of an LM whose vocabulary is taken instead; or a file of words, white space between them.
       init: name or folder of a trained LM whose vocabulary, settings and weights the run starts from.
       longest: sentences of more tokens are cut.
     """
@@ -101,7 +101,9 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
     if (folder / "vocab" / "case").exists():
         return load_vocabulary(folder / "vocab", (folder / "vocab" / "case").read_text().strip())
     vocab: Vocabulary
-    if recipe.vocab is not None:
+    if recipe.vocab is not None and os.path.isfile(recipe.vocab):
+        vocab = build_words(count_words(read_sentences(recipe.vocab)))
+    elif recipe.vocab is not None:
         source = find(recipe.vocab)
         vocab = load_vocabulary(source, read_config(source).get("case", "mixed"))
     else:

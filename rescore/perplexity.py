@@ -33,12 +33,15 @@ def measure(
     save_mix: Path | None,
     windows: tuple[int | None, str],
     tail_file: Path | None = None,
+    mixtures: Sequence[str] = (),
 ) -> list[Row]:
-    """One row an LM, and one for their interpolation if weights are given or tuned; see `rescore ppl`."""
+    """One row an LM, and one for each interpolation whose weights are given or tuned; see `rescore ppl`."""
     if tune_mix and mix_file:
         raise UsageError("give either --tune-mix TEXT or --mix FILE, not both")
     if save_mix and not tune_mix:
         raise UsageError("--save-mix needs --tune-mix TEXT, the text on which the weights are found")
+    if mixtures and (save_mix or not tune_mix):
+        raise UsageError("--mixture needs --tune-mix TEXT, and --save-mix the interpolation of all LMs: leave one out")
     if tail_file and windows[0] is not None:
         raise UsageError("--tail needs sentences scored one by one: leave --window out")
     marker = TailMarker(load_tail(tail_file)) if tail_file else None
@@ -50,14 +53,16 @@ def measure(
     masks = _tail_masks(marker)
     for row, log_probs, known in zip(rows, scores.log_probs, scores.known, strict=True):
         row.update(tail_row(log_probs, known, masks))
-    weights = _mix_weights(scorers, tune_mix, mix_file)
-    if weights:
+    mixed = _mix_weights(scorers, tune_mix, mix_file, mixtures)
+    for weights in mixed:
         label = " + ".join(f"{value:.3f} {column}" for column, value in weights.items())
-        values = [weights[scorer.column] for scorer in scorers]
-        tails = tail_row(interpolate(scores.log_probs, values), scores.known.any(axis=0), masks)
-        rows.append({"lm": label, **scores.mixed_perplexity(values).row(), **tails, "weights": weights})
-    if save_mix and weights:
-        save_weights(save_mix, Weights(weights, {"what": "linear interpolation a word, by EM", "text": str(tune_mix)}))
+        used = [index for index, scorer in enumerate(scorers) if scorer.column in weights]
+        part, values = scores.subset(used), [weights[scorers[index].column] for index in used]
+        tails = tail_row(interpolate(part.log_probs, values), part.known.any(axis=0), masks)
+        rows.append({"lm": label, **part.mixed_perplexity(values).row(), **tails, "weights": weights})
+    if save_mix and mixed:
+        made = {"what": "linear interpolation a word, by EM", "text": str(tune_mix)}
+        save_weights(save_mix, Weights(mixed[0], made))
         remark(f"interpolation weights written to {save_mix}")
     return rows
 
@@ -95,19 +100,27 @@ def _ppl(log_probs: np.ndarray) -> float | None:
     return math.exp(-float(log_probs.mean())) if len(log_probs) else None
 
 
-def _mix_weights(scorers: list[Scorer], tune_mix: str | None, mix_file: Path | None) -> dict[str, float]:
+def _mix_weights(
+    scorers: list[Scorer], tune_mix: str | None, mix_file: Path | None, mixtures: Sequence[str]
+) -> list[dict[str, float]]:
+    """Weights by column of every interpolation: the file's, or by EM of each of `mixtures` (none: of all LMs)."""
     columns = [scorer.column for scorer in scorers]
     if mix_file:
         weights = load_weights(mix_file).scales
         if set(weights) != set(columns):
             raise UsageError(f"{mix_file} mixes {', '.join(weights)}, but the LMs given are {', '.join(columns)}")
-        return weights
+        return [weights]
     if not tune_mix:
-        return {}
+        return []
     if len(scorers) < 2:
         raise UsageError("an interpolation needs two LMs or more; give another --lm or --ngram")
-    found = em_weights(_score(scorers, tune_mix).log_probs)
-    return dict(zip(columns, map(float, found), strict=True))
+    chosen = [mixture.split(",") for mixture in mixtures] or [columns]
+    for names in chosen:
+        if len(set(names)) < 2 or not set(names) <= set(columns):
+            raise UsageError(f"--mixture {','.join(names)}: expected two or more of {', '.join(columns)}")
+    log_probs = _score(scorers, tune_mix).log_probs
+    found = [em_weights(log_probs[[columns.index(name) for name in names]]) for names in chosen]
+    return [dict(zip(names, map(float, weights), strict=True)) for names, weights in zip(chosen, found, strict=True)]
 
 
 def _windowed(scorer: Scorer, text: str, window: int, position: str) -> Perplexity:

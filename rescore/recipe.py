@@ -33,23 +33,46 @@ def main(command: click.Command, conf: str) -> None:
             if len(arguments) < 2:
                 raise UsageError("--conf needs a YAML file")
             path, arguments = Path(arguments[1]), arguments[2:]
-        defaults = read_defaults(path, command)
+        defaults, given = read_defaults(path, command)
         if {"-h", "--help"} & set(arguments):
             click.echo(f"Defaults: {path}; take another file by --conf FILE, as the first option.\n")
-        command.main(arguments, prog_name=script.name, default_map=defaults, help_option_names=["-h", "--help"])
+        command.main(given + arguments, prog_name=script.name, default_map=defaults, help_option_names=["-h", "--help"])
     except (RescoreError, LMError) as error:
         click.echo(f"{script.name}: {error}", err=True)
         sys.exit(2)
 
 
-def read_defaults(path: Path, command: click.Command) -> dict[str, Any]:
+def read_defaults(path: Path, command: click.Command) -> tuple[dict[str, Any], list[str]]:
     """Option values from YAML `option-name: value`; names as on the command line, without the dashes before them.
 
-    An option that may be repeated has a list, or, where it takes NAME=VALUE, a mapping.
+    An option that may be repeated has a list, or, where it takes NAME=VALUE, a mapping.  `base: FILE` takes what the
+    file does not say from another one, whose path is from this file's folder.
 
+    Returns:
+      the defaults, and the arguments of mappings: put before those of the command line, they hold for every NAME that
+      is not given there again.
     Raises:
       UsageError: no such file, not YAML, or a name that the command has not.
     """
+    names = {name.lstrip("-"): item for item in command.params for name in item.opts}
+    defaults: dict[str, Any] = {}
+    given: list[str] = []
+    for name, value in _read(path).items():
+        if name not in names:
+            known = ", ".join(sorted(names))
+            raise UsageError(f"{path}: there is no option '{name}'; there are: {known}")
+        item = names[name]
+        if isinstance(value, dict):
+            given += [part for key, each in value.items() for part in (f"--{name}", f"{key}={_text(each)}")]
+            continue
+        if isinstance(item, click.Option) and item.multiple and not isinstance(value, list):
+            value = [value]
+        defaults[item.name or name] = value
+    return defaults, given
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The values of a YAML file and of those that it is based on; a mapping adds to that of the base."""
     import yaml
 
     try:
@@ -58,19 +81,13 @@ def read_defaults(path: Path, command: click.Command) -> dict[str, Any]:
         raise UsageError(f"{path}: expected a YAML file of options ({' '.join(str(error).split())})") from None
     if not isinstance(values, dict):
         raise UsageError(f"{path}: found a {type(values).__name__}, expected lines such as 'max-duration: 200'")
-    names = {name.lstrip("-"): item for item in command.params for name in item.opts}
-    defaults: dict[str, Any] = {}
+    if "base" not in values:
+        return values
+    merged = _read(path.parent / values.pop("base"))
     for name, value in values.items():
-        if name not in names:
-            known = ", ".join(sorted(names))
-            raise UsageError(f"{path}: there is no option '{name}'; there are: {known}")
-        item = names[name]
-        if isinstance(value, dict):
-            value = [f"{key}={_text(part)}" for key, part in value.items()]
-        elif isinstance(item, click.Option) and item.multiple and not isinstance(value, list):
-            value = [value]
-        defaults[item.name or name] = value
-    return defaults
+        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
+        merged[name] = {**merged[name], **value} if both else value
+    return merged
 
 
 def _text(value: Any) -> str:

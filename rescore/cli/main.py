@@ -19,6 +19,7 @@ COMMANDS = {
     "compare": "a table of systems: WER, intervals, significance, oracle",
     "ppl": "perplexity of LMs and of their interpolation on text",
     "count": "count the words and bigrams of a training text, for --tail",
+    "transcripts": "plain text for LMs from transcripts of Switchboard, Fisher, NIST STM, CHAT",
     "convert": "N-best lists and lattices from one format to another",
     "lattice": "inspect, cut, rescore and write lattices",
     "kaldi": "N-best rescoring in Kaldi's files",

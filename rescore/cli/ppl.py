@@ -14,6 +14,13 @@ import click
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM (ARPA or KenLM binary).")
 @click.option("--text", required=True, help="Text, one sentence a line (.gz, .xz); kaldi:FILE drops utterance ids.")
 @click.option("--tune-mix", metavar="TEXT", help="Find interpolation weights on this text by EM (never the test text).")
+@click.option(
+    "--mixture",
+    "mixtures",
+    multiple=True,
+    metavar="COLUMN,COLUMN...",
+    help="With --tune-mix: interpolate these LMs instead of all; may be repeated.",
+)
 @click.option("--mix", type=click.Path(path_type=Path), help="Use these interpolation weights.")
 @click.option(
     "--save-mix", type=click.Path(path_type=Path), help="Write the weights found; rescore nbest --mix takes them."
@@ -33,6 +40,7 @@ def command(
     ngram: str | None,
     text: str,
     tune_mix: str | None,
+    mixtures: tuple[str, ...],
     mix: Path | None,
     save_mix: Path | None,
     window: int | None,
@@ -48,9 +56,11 @@ def command(
 
     \b
     Example: rescore ppl --lm transfornn --ngram 4gram.arpa --text test.txt --tune-mix dev.txt --save-mix mix.json
+    Example: rescore ppl --lm lstm --lm transfornn --ngram 4gram.arpa --text test.txt --tune-mix dev.txt \\
+               --mixture ngram,lstm --mixture ngram,transfornn
     Example: rescore ppl --lm transfornn --text test.txt --tail counts.txt.gz
     """
     from rescore.perplexity import measure, print_rows
 
-    rows = measure(lms, ngram, text, tune_mix, mix, save_mix, (window, position), tail)
+    rows = measure(lms, ngram, text, tune_mix, mix, save_mix, (window, position), tail, mixtures)
     print_rows(rows, as_json)

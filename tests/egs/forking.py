@@ -110,6 +110,9 @@ def entry(name: str, arguments: list[str]) -> Callable[[], Any]:
         return importlib.import_module(f"{name}.cli.main").main  # type: ignore[no-any-return]
     if name == "lhotse":
         return importlib.import_module("lhotse.bin").cli  # type: ignore[no-any-return]
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        return lambda: runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     sys.argv = arguments
     sys.path[0] = str(Path(arguments[0]).resolve().parent)
     return lambda: runpy.run_path(arguments[0], run_name="__main__")

@@ -49,6 +49,36 @@ def test_options_go_before_the_file(
     assert capsys.readouterr().out == "other 50.0 ('a', 'b') ('x=1',)\n"
 
 
+def test_one_name_of_a_mapping_is_given_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, tmp_path, CONF, "--set", "dim=16") == 0
+    assert capsys.readouterr().out.endswith("('dim=8', 'tied=false', 'dim=16')\n")  # the last one counts
+
+
+def test_a_file_is_based_on_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "base.yaml").write_text(CONF)
+    conf = "base: base.yaml\nmax-duration: 50\nset: {tied: true, heads: 2}\n"
+    assert call(monkeypatch, tmp_path, conf) == 0
+    assert capsys.readouterr().out == "exp 50.0 ('a',) ('dim=8', 'tied=true', 'heads=2')\n"
+
+
+def test_an_argument_stands_in_the_file_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    @click.argument("kind")
+    def positional(kind: str) -> None:
+        click.echo(kind)
+
+    monkeypatch.setattr(sys.modules[__name__], "command", positional)
+    assert call(monkeypatch, tmp_path, "kind: lstm\n") == 0
+    assert call(monkeypatch, tmp_path, "kind: lstm\n", "transformer") == 0
+    assert capsys.readouterr().out == "lstm\ntransformer\n"
+
+
 @pytest.mark.parametrize(
     ("conf", "message"),
     [

@@ -194,6 +194,24 @@ def test_ppl_mix_is_tuned_saved_and_used(tmp_path: Path, folder: Path) -> None:
     assert "mixes small, other, but the LMs given are small" in str(wrong.exception)
 
 
+def test_ppl_of_chosen_mixtures(tmp_path: Path, folder: Path) -> None:
+    for name in ("lstm", "transfornn"):
+        save_folder(tmp_path / name, neural(name), name, {})
+    text = tmp_path / "text.txt"
+    text.write_text("A B C\nC B A ZZZ\nD E\n")
+    lms = [part for name in (folder, tmp_path / "lstm", tmp_path / "transfornn") for part in ("--lm", name)]
+    args = ["ppl", *lms, "--text", text, "--tune-mix", text, "--json"]
+    chosen = run(*args, "--mixture", "transfornn,small", "--mixture", "lstm,small"), run(*args[:3], *args[5:])
+    rows, pair = (json.loads(result.output[result.output.index("[") :]) for result in chosen)
+    assert [set(row["weights"]) for row in rows[3:]] == [{"transfornn", "small"}, {"lstm", "small"}]
+    assert rows[3]["ppl_word"] == pytest.approx(pair[2]["ppl_word"])
+    assert rows[3]["weights"] == pytest.approx(pair[2]["weights"])
+    wrong = run(*args, "--mixture", "lstm,big")
+    assert "--mixture lstm,big: expected two or more of small, lstm, transfornn" in str(wrong.exception)
+    alone = run(*args[:-3], "--mixture", "lstm,small")
+    assert "--mixture needs --tune-mix" in str(alone.exception)
+
+
 def test_ppl_windows(tmp_path: Path, folder: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("A B C\nC B A\n")
@@ -209,6 +227,18 @@ def test_lms_lists_what_is_shipped() -> None:
     rows = json.loads(run("lms", "--json").output)
     assert all({"name", "kind", "params", "bytes", "word_ppl"} <= set(row) for row in rows)
     assert run("lms").exit_code == 0
+
+
+def test_train_lm_takes_a_list_of_words(tmp_path: Path) -> None:
+    text, words = tmp_path / "text.txt", tmp_path / "words.txt"
+    text.write_text("HE SAID SO\nSHE SAID NO\n" * 20)
+    words.write_text("SAID\nHE\nNEVER\n")
+    small = [part for value in ("dim=8", "heads=2", "layers=1") for part in ("--set", value)]
+    args = ["--text", text, "--valid", text, "--vocab", words, "--train", "steps=1", "--out", tmp_path / "lm"]
+    result = run("train-lm", "transformer", *args, *small)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "lm" / "words.txt").read_text().split()[::2] == ["<sos/eos>", "<unk>", "HE", "NEVER", "SAID"]
+    assert "60 unknown" in result.output
 
 
 def test_train_lm_from_text_to_a_usable_folder(tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# LMs for LibriSpeech: TransfoRNN and Transformers on the transcripts, lookup dictionary on books, 4-gram; perplexities.
+#
+# Usage: ./run.sh --device cuda [--world-size N] [--dl-dir DIR] [--stage N] [--stop-stage N]
+#        ./run.sh --mini true --dl-dir DIR [--text-dir DIR]       the LMs that ship with the package, on a CPU
+set -eou pipefail
+cd "$(dirname "$0")"
+
+stage=0
+stop_stage=3
+dl_dir=
+mini=false
+text_dir=
+lms=                    # on the transcripts: transfornn transformer_2 transformer_4 transformer_8
+books_lms=              # on books: transformer_16 lookup
+device=cpu
+world_size=1
+train_options=          # more options of every training
+ngram=                  # data/4gram.arpa
+. ../../shared/recipe.sh
+. ../../shared/lm.sh
+data=data exp=exp conf=
+if "$mini"; then
+  data=data/mini exp=exp/mini conf=mini/ lms=${lms:-transformer lookup bayesian lstm} books_lms=${books_lms:-transfornn}
+fi
+lms=${lms:-transfornn transformer_2 transformer_4 transformer_8}
+books_lms=${books_lms:-transformer_16 lookup}
+ngram=${ngram:-$data/4gram.arpa}
+
+prepare() { ./prepare.sh --mini "$mini" ${dl_dir:+--dl-dir "$dl_dir"} ${text_dir:+--text-dir "$text_dir"}; }
+
+train() {
+  local lm
+  for lm in "$@"; do train_lm "$conf$lm" "$exp/$lm"; done
+}
+
+tables() {
+  local folders=() lm set
+  for lm in $lms $books_lms; do folders+=("$exp/$lm"); done
+  if "$mini"; then
+    perplexities $data $data/test.txt.xz $data/valid.txt.xz "${folders[@]}" ngram,bayesian,transformer bayesian,transformer
+    rescore ppl --lm "$exp/bayesian?samples=8" --text $data/test.txt.xz
+    return
+  fi
+  for set in dev-clean test-clean dev-other test-other; do
+    log "$set"
+    perplexities data "data/$set.txt" "data/dev-${set#*-}.txt" "${folders[@]}"
+  done
+}
+
+first_lms() {
+  if "$mini"; then train transformer0; fi
+  train $lms
+}
+
+other_lms() { train $books_lms; }
+print_tables() { tables | tee "$exp/ppl.txt"; }
+
+run_stage 0 "data" prepare
+run_stage 1 "$lms (mini: an hour on a CPU core)" first_lms
+run_stage 2 "$books_lms (mini: an hour; full: days on one GPU)" other_lms
+run_stage 3 "perplexities" print_tables

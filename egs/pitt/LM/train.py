@@ -1,0 +1,1 @@
+../../earnings21/LM/train.py

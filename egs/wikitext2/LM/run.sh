@@ -1,0 +1,1 @@
+../../ptb/LM/run.sh
