@@ -66,7 +66,9 @@ def choose(exp_dir: Path, epoch: int | None, iteration: int | None, count: int, 
       CheckpointError: neither or both of epoch and iteration are given, or there are not so many checkpoints.
     """
     if (epoch is None) == (iteration is None) or count < 1:
-        raise CheckpointError(f"{exp_dir}: give either an epoch or an iteration, and an average over 1 or more")
+        raise CheckpointError(
+            f"{exp_dir}: give either an epoch or an iteration (--epoch N, --iter N), and an --avg of 1 or more"
+        )
     if epoch is not None:
         first = epoch - count
         numbers = [epoch, first] if use_averaged else list(range(epoch, first, -1))

@@ -25,7 +25,9 @@ from asr.errors import CheckpointError
 from lm_zoo.base import PieceVocabulary
 from lm_zoo.errors import ModelError
 from lm_zoo.torch_file import read_torch_file
+from rescore.files import make_folder
 
+SHOWN = 8  # checkpoints that an error names
 CONFIG, WEIGHTS, PIECES, TOKENS = "config.json", "model.safetensors", "bpe.model", "tokens.txt"
 
 
@@ -37,7 +39,7 @@ def save_model(folder: Path, model: Any, vocab: PieceVocabulary, info: dict[str,
       info: what else belongs into `config.json` (steps, validation loss, data, licence).
       half: store the weights as float16.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     weights = {}
     for name, tensor in model.state_dict().items():
         small = half and tensor.is_floating_point()
@@ -61,7 +63,7 @@ def read_info(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(
             f"{folder}: not a model folder, it has no {CONFIG}; such folders are written by: asr train, asr average"
         ) from None
@@ -89,6 +91,8 @@ def read_pieces(path: Path, case: str = "mixed") -> PieceVocabulary:
     """
     try:
         vocab = PieceVocabulary(path.read_bytes(), case)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: no such file, expected the sentencepiece model of the tokens") from None
     except (OSError, RuntimeError) as error:
         raise CheckpointError(f"{path}: not a sentencepiece model ({error})") from None
     if (first := vocab.processor.id_to_piece(0)) != "<blk>":
@@ -144,7 +148,7 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], where: object) ->
     """Puts weights in place.
 
     Raises:
-      CheckpointError: names or shapes are not the model's; names the first that differs.
+      CheckpointError: names or shapes are not the model's, or a weight is no number; names the first such.
     """
     expected = model.state_dict()
     for name in sorted(expected.keys() | weights.keys()):
@@ -155,6 +159,8 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], where: object) ->
         if expected[name].shape != weights[name].shape:
             found, wanted = tuple(weights[name].shape), tuple(expected[name].shape)
             raise CheckpointError(f"{where}: '{name}' has the shape {found}, the configuration calls for {wanted}")
+        if not bool(weights[name].isfinite().all()):
+            raise CheckpointError(f"{where}: '{name}' holds NaN or infinite values; take an earlier checkpoint")
     model.load_state_dict(weights)
 
 
@@ -172,7 +178,10 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
       CheckpointError: missing, damaged, or without `model`.
     """
     if not path.is_file():
-        raise CheckpointError(f"{path}: no such checkpoint")
+        found = [file.name for kind in ("epoch", "checkpoint") for file in find_checkpoints(path.parent, kind)]
+        there = ", ".join([*found[:SHOWN], *(["..."] if found[SHOWN:] else [])]) or "none"
+        where = f"in {path.parent} there are: {there}" if path.parent.is_dir() else f"there is no folder {path.parent}"
+        raise CheckpointError(f"{path}: no such checkpoint; {where}")
     try:
         contents = read_torch_file(path)
     except ModelError as error:

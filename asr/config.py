@@ -16,6 +16,13 @@ from asr.errors import ConfigError
 COMPONENTS = ("conv", "dir", "com", "rep")
 S4_INITS = ("real", "lin")
 DECODERS = ("lstm", "stateless")
+_TYPES = {
+    "int": ("int",),
+    "int | None": ("int", "NoneType"),
+    "float": ("int", "float"),
+    "str": ("str",),
+    "bool": ("bool",),
+}
 CONFIGS = Path(__file__).resolve().parent / "configs"
 
 
@@ -78,6 +85,7 @@ class TransducerConfig:
             (e.s4_init in S4_INITS, f"s4_init '{e.s4_init}'; there are {', '.join(S4_INITS)}"),
             (self.decoder in DECODERS, f"decoder '{self.decoder}'; there are {', '.join(DECODERS)}"),
             (e.heads > 0 and e.dim % e.heads == 0, f"dim {e.dim} is not a multiple of heads {e.heads}"),
+            (self.context_size >= 1, f"context_size {self.context_size}; it must be 1 or more"),
             (self.vocab_size > 1, f"vocab_size {self.vocab_size}; it must be 2 or more (the blank and one token)"),
             (0 <= e.dropout < 1 and 0 <= self.decoder_dropout < 1, "dropout must lie in [0, 1)"),
         ]
@@ -98,17 +106,26 @@ class TransducerConfig:
         Raises:
           ConfigError: an unknown name or an impossible value, with `where`.
         """
-        values = dict(values)
-        encoder = dict(values.pop("encoder", {}))
         try:
-            known = {item.name for item in dataclasses.fields(EncoderConfig)}
-            unknown = sorted(set(encoder) - known)
-            unknown += sorted(set(values) - {item.name for item in dataclasses.fields(cls)})
-            if unknown:
-                raise ConfigError(f"found the unknown name '{unknown[0]}'")
-            return cls(encoder=EncoderConfig(**encoder), **values)
-        except (ConfigError, TypeError) as error:
+            _check_types(values, cls)
+            encoder = values.get("encoder", {})
+            _check_types(encoder, EncoderConfig)
+            return cls(**{**values, "encoder": EncoderConfig(**encoder)})
+        except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
+
+
+def _check_types(values: Any, config: Any) -> None:
+    """Raises ConfigError unless `values` is an object with names of `config` alone, and values like its defaults."""
+    if not isinstance(values, dict):
+        raise ConfigError(f"found a {type(values).__name__}, expected an object of names and values")
+    known = {item.name: item for item in dataclasses.fields(config)}
+    for name, value in values.items():
+        if name not in known:
+            raise ConfigError(f"found the unknown name '{name}'; there are {', '.join(known)}")
+        kind = str(known[name].type)  # as it is written above
+        if kind != "EncoderConfig" and type(value).__name__ not in _TYPES[kind]:
+            raise ConfigError(f"found {name} {json.dumps(value)}, expected {kind}")
 
 
 def load_config(name_or_path: str | Path) -> TransducerConfig:

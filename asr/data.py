@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,6 +87,10 @@ class LeftOut:
     def counts(self) -> dict[str, int]:
         return {reason: len(ids) for reason, ids in self.ids.items()}
 
+    def summary(self) -> str:
+        """Such as `3 x cannot be loaded, 1 x too long`; empty where nothing was left out."""
+        return ", ".join(f"{count} x {reason}" for reason, count in self.counts().items())
+
 
 def make_loader(
     cuts: CutSet, options: LoaderOptions, noise: CutSet | None = None, say: Callable[[str], None] = remark
@@ -121,7 +126,7 @@ class Loader:
             raise DataError("the noise has no cuts")
         first = self._cuts.sample(BUCKET_SAMPLE)
         if not first:
-            raise DataError(f"no cut is left to load: {self.left_out.counts() or 'the manifest is empty'}")
+            raise DataError(f"no cut is left to load: {self.left_out.summary() or 'the manifest is empty'}")
         buckets = min(options.buckets, len(first))
         limits = estimate_duration_buckets(first, buckets) if buckets > 1 else []
         self._bins = limits or [options.max_seconds]
@@ -232,12 +237,13 @@ class _Utterances(torch.utils.data.Dataset):  # type: ignore[type-arg]
         self._options, self._noise, self._epoch = options, noise, epoch
 
     def __getitem__(self, cuts: Iterable[Cut]) -> Batch:
-        good, trouble = [], []
+        good: list[tuple[Cut, np.ndarray]] = []
+        trouble: list[tuple[str, str, str]] = []
         for cut in cuts:
             try:
-                good.append((cut, self._features(cut)))
+                good.append((cut, self._features(cut, trouble)))
             except load_errors() as error:
-                trouble.append((cut.id, "cannot be loaded", _first_line(error)))
+                trouble.append((cut.id, "cannot be loaded", load_trouble(cut, error)))
         lengths = torch.tensor([len(features) for _, features in good], dtype=torch.int64)
         batch = torch.full((len(good), int(lengths.max()) if good else 0, BINS), PADDING)
         for row, (_, features) in enumerate(good):
@@ -245,7 +251,8 @@ class _Utterances(torch.utils.data.Dataset):  # type: ignore[type-arg]
         texts, ids = [cut_text(cut) for cut, _ in good], [cut.id for cut, _ in good]
         return {"features": batch, "lengths": lengths, "texts": texts, "ids": ids, "trouble": trouble}
 
-    def _features(self, cut: Cut) -> np.ndarray:
+    def _features(self, cut: Cut, trouble: list[tuple[str, str, str]]) -> np.ndarray:
+        """Features (T, 80) of a cut; noise that cannot be loaded is added to `trouble`, and the cut taken without."""
         options = self._options
         draw = _draw(options, self._epoch, "augment", cut.id)
         if options.stored:
@@ -253,11 +260,16 @@ class _Utterances(torch.utils.data.Dataset):  # type: ignore[type-arg]
         else:
             samples = load_samples(cut)
             if self._noise and draw.random() < options.noise_probability:
-                noise = load_samples(_part(draw.choice(self._noise), cut.duration, draw))
-                samples = add_noise(samples, noise, draw.uniform(*options.noise_snr))
+                source = draw.choice(self._noise)
+                try:
+                    noise = load_samples(_part(source, cut.duration, draw))
+                    if not np.isfinite(noise).all():
+                        raise DataError("a sample is NaN or infinite")
+                    samples = add_noise(samples, noise, draw.uniform(*options.noise_snr))
+                except load_errors() as error:
+                    trouble.append((source.id, "noise cannot be loaded", load_trouble(source, error)))
             features = fbank(samples)
-        if not len(features) or not np.isfinite(features).all():
-            raise DataError(f"{len(features)} frames, not all of them finite; look at its audio")
+        check_features(features)
         return options.spec_augment(features, draw) if options.spec_augment else features
 
 
@@ -282,13 +294,36 @@ def cut_text(cut: Cut) -> str:
 
 def load_errors() -> tuple[type[BaseException], ...]:
     """What unreadable audio or features raise; running out of memory is not among them."""
+    return (*audio_errors(), DataError, OSError, ValueError, EOFError, AssertionError)
+
+
+def audio_errors() -> tuple[type[BaseException], ...]:
+    """What lhotse and libsndfile raise for audio."""
     from lhotse.audio import AudioLoadingError, DurationMismatchError
     from soundfile import LibsndfileError
 
-    errors = (AudioLoadingError, DurationMismatchError, LibsndfileError, DataError)
-    return (*errors, OSError, ValueError, EOFError, AssertionError)
+    return AudioLoadingError, DurationMismatchError, LibsndfileError
 
 
-def _first_line(error: BaseException) -> str:
+def load_trouble(cut: Cut, error: BaseException) -> str:
+    """Why the audio or the features of a cut cannot be loaded, on one line, from what loading them raised."""
+    recording = getattr(cut, "recording", None)
+    if recording and isinstance(error, audio_errors()):
+        for source in recording.sources:
+            if source.type == "file":
+                gone = not Path(source.source).is_file()
+                text = "no such file" if gone else "damaged, truncated, or not the audio that its manifest tells of"
+                return f"{source.source}: {text}"
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def check_features(features: np.ndarray) -> None:
+    """Raises DataError unless the features are (T, 80), T at least 1, and all of them numbers."""
+    if features.ndim != 2 or features.shape[1] != BINS:
+        raise DataError(f"features of shape {features.shape}, expected {BINS} bins a frame")
+    if not len(features):
+        raise DataError("no frame of features: it is empty")
+    bad = int((~np.isfinite(features).all(1)).sum())
+    if bad:
+        raise DataError(f"{bad} of {len(features)} frames hold NaN or infinite values; look at its audio or features")

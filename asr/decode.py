@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +14,13 @@ from torch import Tensor
 
 from asr import fast_beam_search as k2_search
 from asr.beam_search import modified_beam_search
-from asr.errors import ConfigError
+from asr.errors import ConfigError, DataError
 from asr.fusion import Fusion
 from asr.lattice_search import AM, lattice_search, word_lattice
-from asr.results import empty_lattice, empty_nbest, nbest_list, save_lattices, save_nbest, write_icefall
+from asr.results import Spool, empty_lattice, empty_nbest, nbest_list, save_lattices, save_nbest, write_icefall
 from asr.search import Pieces, SearchHypothesis, greedy
+from rescore.console import progress, remark
+from rescore.files import make_folder
 from rescore.nbest import exact_nbest
 from rescore.types import Lattice, NbestList, Words
 from rescore.wer import ErrorCounts
@@ -117,9 +120,19 @@ class Decoder:
 
     @torch.no_grad()
     def __call__(self, features: Tensor, lengths: Tensor, utt_ids: list[str]) -> list[Decoded]:
-        """Features float `(batch, frames, 80)` at 100 Hz, lengths int64 `(batch,)`."""
+        """Features float `(batch, frames, 80)` at 100 Hz, lengths int64 `(batch,)`.
+
+        Utterances for which the encoder gives NaN or infinite values are remarked on and left out.
+        """
         encoded, sizes = self.model.encoder(features.to(self.device), lengths.to(self.device))
-        return self.search(encoded, sizes.cpu(), utt_ids)
+        sizes = sizes.cpu()
+        bad = [row for row, size in enumerate(sizes.tolist()) if not bool(encoded[row, :size].isfinite().all())]
+        if not bad:
+            return self.search(encoded, sizes, utt_ids)
+        for row in bad:
+            remark(f"utterance {utt_ids[row]} not recognised: the encoder gives NaN or infinite values for it")
+        good = [row for row in range(len(utt_ids)) if row not in bad]
+        return self.search(encoded[good], sizes[good], [utt_ids[row] for row in good]) if good else []
 
     def search(self, encoded: Tensor, lengths: Tensor, utt_ids: list[str]) -> list[Decoded]:
         """Encoded frames float `(batch, frames, dim)` at 25 Hz, lengths int64 `(batch,)`."""
@@ -187,50 +200,92 @@ class Outputs:
 
 
 def decode_set(
-    decoder: Decoder, batches: Iterable[dict[str, Any]], left_out: Callable[[], dict[str, str]], outputs: Outputs
+    decoder: Decoder,
+    batches: Iterable[dict[str, Any]],
+    left_out: Callable[[], dict[str, str]],
+    total: int | None,
+    outputs: Outputs,
 ) -> tuple[ErrorCounts | None, list[str]]:
     """Decodes the batches of `asr.data` and writes what `Outputs` says.
 
-    Cuts that could not be loaded count as recognised without a word.
+    Cuts that could not be loaded count as recognised without a word.  N-best lists and lattices wait on disk: memory
+    does not grow with the number of utterances, but for their words.
 
     Args:
       left_out: gives, after the last batch, the cuts that are in no batch, with their texts.
+      total: how many utterances there are, for the progress bar; None where that is not known.
     Returns:
       the errors (None without any reference word), and what was written.
+    Raises:
+      DataError: not one utterance could be recognised, or two have the same id.
     """
-    refs: dict[str, Words] = {}
-    found: list[Decoded] = []
+    results = _Results(make_folder(outputs.folder))
+    lost: dict[str, str] = {}
+    for utt_id, text, decoded in progress(_utterances(decoder, batches), outputs.name, total):
+        if decoded is None:
+            lost[utt_id] = text
+        else:
+            results.add(decoded, text)
+    lost |= left_out()
+    if not results.hyps:
+        raise DataError(f"{outputs.name}: none of {len(lost)} utterances could be recognised; see those left out")
+    if lost:
+        count = len(results.hyps) + len(lost)
+        remark(f"{outputs.name}: {len(lost)} of {count} utterances were not recognised; they count as without a word")
+    for utt_id, text in lost.items():
+        results.add(Decoded(empty_nbest(utt_id, results.scores), empty_lattice(utt_id)), text)
+    return results.write(decoder.options, outputs)
+
+
+def _utterances(decoder: Decoder, batches: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str, Decoded | None]]:
+    """Id, transcript and what was recognised of each utterance; None for what the decoder gives up."""
     for batch in batches:
         ids = [str(utt_id) for utt_id in batch["ids"]]
-        if ids:
-            found += decoder(batch["features"], batch["lengths"], ids)
-        refs |= {utt_id: tuple(text.split()) for utt_id, text in zip(ids, batch["texts"], strict=True)}
-    names = list(found[0].nbest.hyps[0].scores) if found else ["am", "words"]
-    for utt_id, text in left_out().items():
-        refs[utt_id] = tuple(text.split())
-        found.append(Decoded(empty_nbest(utt_id, names), empty_lattice(utt_id)))
-    return _write(found, refs, decoder.options, outputs)
+        decoded = decoder(batch["features"], batch["lengths"], ids) if ids else []
+        found = {one.nbest.utt_id: one for one in decoded}
+        for utt_id, text in zip(ids, batch["texts"], strict=True):
+            yield utt_id, text, found.get(utt_id)
 
 
-def _write(
-    found: list[Decoded], refs: dict[str, Words], options: DecodeOptions, outputs: Outputs
-) -> tuple[ErrorCounts | None, list[str]]:
-    found = sorted(found, key=lambda decoded: decoded.nbest.utt_id)
-    stem = f"{outputs.name}-{outputs.suffix}"
-    outputs.folder.mkdir(parents=True, exist_ok=True)
-    with_refs = any(refs.values())
-    lists = [replace(one.nbest, ref=refs[one.nbest.utt_id] if with_refs else None) for one in found]
-    nbest = outputs.folder / f"nbest-{stem}.jsonl.gz"
-    save_nbest(nbest, lists)
-    written = [str(nbest)]
-    if outputs.lattices is not None:
-        lattices = [one.lattice for one in found if one.lattice is not None]
-        written.append(save_lattices(outputs.lattices, outputs.folder / f"lattices-{stem}", lattices))
-    hyps = {one.nbest.utt_id: one.words for one in found}
-    if not with_refs:
-        return None, written
-    counts = write_icefall(outputs.folder, outputs.name, outputs.suffix, options.setting, refs, hyps)
-    return counts, [str(outputs.folder / f"{kind}-{stem}.txt") for kind in ("recogs", "errs", "wer-summary")] + written
+class _Results:
+    """What is known of the utterances so far; lists and lattices are on disk.
+
+    Attributes:
+      refs, hyps: the words of each utterance.
+      scores: names of the scores in N-best lists.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.refs: dict[str, Words] = {}
+        self.hyps: dict[str, Words] = {}
+        self.scores: list[str] = []
+        self._symbols: set[str] = set()
+        self._lists, self._lattices = Spool(folder), Spool(folder)
+
+    def add(self, decoded: Decoded, text: str) -> None:
+        utt_id = decoded.nbest.utt_id
+        self._lists.add(utt_id, decoded.nbest)
+        if decoded.lattice is not None:
+            self._lattices.add(utt_id, decoded.lattice)
+            self._symbols.update(decoded.lattice.symbols)
+        self.refs[utt_id], self.hyps[utt_id] = tuple(text.split()), decoded.words
+        self.scores = self.scores or list(decoded.nbest.hyps[0].scores)
+
+    def write(self, options: DecodeOptions, outputs: Outputs) -> tuple[ErrorCounts | None, list[str]]:
+        """The files of `decode_set`; each appears when it is whole."""
+        stem = f"{outputs.name}-{outputs.suffix}"
+        with_refs = any(self.refs.values())
+        nbest = outputs.folder / f"nbest-{stem}.jsonl.gz"
+        save_nbest(nbest, (replace(one, ref=self.refs[one.utt_id] if with_refs else None) for one in self._lists))
+        written = [str(nbest)]
+        if outputs.lattices is not None:
+            place = outputs.folder / f"lattices-{stem}"
+            written.append(save_lattices(outputs.lattices, place, self._lattices, self._symbols - {""}))
+        if not with_refs:
+            return None, written
+        counts = write_icefall(outputs.folder, outputs.name, outputs.suffix, options.setting, self.refs, self.hyps)
+        texts = [str(outputs.folder / f"{kind}-{stem}.txt") for kind in ("recogs", "errs", "wer-summary")]
+        return counts, texts + written
 
 
 def set_name(path: Path) -> str:
@@ -239,12 +294,22 @@ def set_name(path: Path) -> str:
     return re.sub(r"^(.*_)?cuts?_|_cuts?$", "", stem) or stem
 
 
-def batches_of(path: Path, max_duration: float, max_seconds: float) -> tuple[Iterator[dict[str, Any]], Any]:
-    """The batches of a manifest of cuts, and a function for `decode_set` that tells what was left out."""
+def batches_of(
+    path: Path, max_duration: float, max_seconds: float
+) -> tuple[Iterator[dict[str, Any]], Callable[[], dict[str, str]], int | None]:
+    """What `decode_set` needs of a manifest of cuts: its batches, a function that tells what was left out, its size.
+
+    Raises:
+      DataError, FormatError: there is no such manifest, it has no usable cut, or the same id twice.
+    """
     from asr.data import LoaderOptions, cut_text, make_loader
     from asr.manifests import load_cuts
 
     cuts = load_cuts(path)
+    if not cuts.is_lazy:
+        for cut_id, count in Counter(cut.id for cut in cuts).items():
+            if count > 1:
+                raise DataError(f"{path}: {count} cuts have the id '{cut_id}', expected ids that differ")
     options = LoaderOptions(max_duration=max_duration, max_seconds=max_seconds, min_seconds=0.0, shuffle=False)
     loader = make_loader(cuts, options)
 
@@ -252,4 +317,4 @@ def batches_of(path: Path, max_duration: float, max_seconds: float) -> tuple[Ite
         ids = set().union(*loader.left_out.ids.values()) if loader.left_out.ids else set()
         return {cut.id: cut_text(cut) for cut in cuts if cut.id in ids} if ids else {}
 
-    return loader(), left_out
+    return loader(), left_out, None if cuts.is_lazy else len(cuts)

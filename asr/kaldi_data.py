@@ -75,6 +75,8 @@ def kaldi_feature_cuts(folder: str | Path, out: Path, storage: str = "lilcom") -
     import kaldiio
     from lhotse import MonoCut, SupervisionSegment
 
+    from asr.data import check_features
+
     folder, missing, cuts = require_folder(folder), Missing(), []
     texts, speakers = _texts(folder), _speakers(folder)
     with feature_writer(out / "feats", folder.name, storage) as writer:
@@ -86,8 +88,10 @@ def kaldi_feature_cuts(folder: str | Path, out: Path, storage: str = "lilcom") -
                 features = np.asarray(kaldiio.load_mat(place), dtype=np.float32)
             except (OSError, ValueError, EOFError, AssertionError, RuntimeError) as error:
                 raise DataError(f"{folder / 'feats.scp'}: {utt_id}: cannot be read from {place} ({error})") from None
-            if features.ndim != 2 or not len(features):
-                missing.add("no frames of features", utt_id)
+            try:
+                check_features(features)
+            except DataError as error:
+                missing.add(re.sub(r"^\d+ of \d+ ", "", str(error)), utt_id)
                 continue
             duration = len(features) * SHIFT_SECONDS
             text = texts[utt_id] if texts is not None else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ BEFORE = ("<eps>", "!SILENCE", "<SPOKEN_NOISE>", "<UNK>")  # of icefall's words.
 AFTER = ("#0", "<s>", "</s>")
 
 
-def write_lang(folder: Path, texts: Iterable[Path], size: int) -> PieceVocabulary:
+def write_lang(folder: Path, texts: Sequence[Path], size: int) -> PieceVocabulary:
     """Makes `size` BPE pieces of text files (a sentence a line) and writes the lang folder.
 
     Raises:
@@ -31,7 +31,7 @@ def write_lang(folder: Path, texts: Iterable[Path], size: int) -> PieceVocabular
     for path in texts:
         counts += count_words(line.split() for _, line in read_lines(path))
     if not counts:
-        raise DataError("the text for the tokens has no words")
+        raise DataError(f"{', '.join(map(str, texts))}: no words to make tokens of, expected a sentence a line")
     vocab = build_pieces(counts, size, kind="bpe")
     symbols = [vocab.processor.id_to_piece(index) for index in range(len(vocab))]
     with atomic_folder(folder) as temporary:

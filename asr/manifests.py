@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,8 +79,11 @@ def _read_cuts(path: Path) -> Iterator[Cut]:
                 raise ValueError("it has no 'type' of a cut; recordings and supervisions are not enough")
             _resolve(value, path.parent)
             cut = deserialize_item(value)
+            if not math.isfinite(cut.duration):
+                raise ValueError(f"its duration is {cut.duration}, expected seconds")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FormatError(path, f"not a lhotse cut ({error!r})", line=number) from None
+            reason = str(error) if type(error) is ValueError else repr(error)
+            raise FormatError(path, f"not a lhotse cut ({reason})", line=number) from None
         count += 1
         yield cut
     if not count:
@@ -115,7 +120,7 @@ def save_cuts(folder: Path, prefix: str, part: str, cuts: Iterable[Cut]) -> Path
 
 
 def read_recording(path: Path, recording_id: str) -> Recording | None:
-    """The recording of an audio file, its length as libsndfile decodes it; None if it cannot be read or is empty."""
+    """The recording of an audio file, its length as libsndfile decodes it; None if it is damaged or empty."""
     import soundfile
     from lhotse import Recording
     from lhotse.audio import AudioSource
@@ -124,10 +129,19 @@ def read_recording(path: Path, recording_id: str) -> Recording | None:
         info = soundfile.info(str(path))
     except (soundfile.LibsndfileError, OSError):
         return None
-    if not info.frames:
+    if not info.frames or is_truncated(info.extra_info):
         return None
     source = AudioSource("file", list(range(info.channels)), str(path.resolve()))
     return Recording(recording_id, [source], info.samplerate, info.frames, info.frames / info.samplerate)
+
+
+def is_truncated(info: str) -> bool:
+    """Whether libsndfile's `extra_info` of a WAV says that samples are missing at its end.
+
+    Programs that write into a pipe leave the length open (0, or about 2^31 or 2^32 bytes): that is no damage.
+    """
+    found = re.search(r"^data : (\d+) \(should be (\d+)\)", info, re.MULTILINE)
+    return found is not None and int(found[2]) < int(found[1]) < 0x7FFF0000
 
 
 def make_cut(
@@ -232,23 +246,31 @@ def split_by_speaker(parts: dict[str, list[MonoCut]], path: str | Path) -> dict[
 
 
 def store_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str = "lilcom") -> list[MonoCut]:
-    """The cuts with stored filterbanks; those whose audio cannot be loaded are told and left out."""
-    from asr.data import load_errors, load_samples
+    """The cuts with stored filterbanks; those whose audio cannot be loaded are told and left out.
+
+    Raises:
+      DataError: none is left.
+    """
+    from asr.data import check_features, load_errors, load_samples
     from asr.features import fbank
 
     missing, made = Missing(), []
     with feature_writer(folder, name, storage) as writer:
         for cut in progress(cuts, f"fbank {name}"):
             try:
-                features = fbank(load_samples(cut))
+                samples = load_samples(cut)
             except load_errors():
                 missing.add("audio cannot be loaded", cut.id)
                 continue
-            if len(features):
-                made.append(with_features(cut, features, writer))
-            else:
-                missing.add("no frame of features", cut.id)
+            try:
+                check_features(features := fbank(samples))
+            except DataError as error:
+                missing.add(re.sub(r"^\d+ of \d+ ", "", str(error)), cut.id)
+                continue
+            made.append(with_features(cut, features, writer))
     missing.tell(folder / name)
+    if not made:
+        raise DataError(f"{folder / name}: no utterance is left whose features could be computed")
     return made
 
 

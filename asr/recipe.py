@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from asr.checkpoint import check_tokens, load_weights, read_info, read_pieces, read_vocabulary, read_weights
 from asr.config import TransducerConfig, load_config
+from asr.device import check_device
 from asr.errors import AsrError, ConfigError
-from asr.train import Batches, TrainConfig, train
+from asr.features import BINS
+from asr.rnnt_loss import check_backend
+from asr.train import TrainConfig, train
 from lm_zoo.base import PieceVocabulary, text_case
 from lm_zoo.errors import LMError
 from rescore.console import remark
 from rescore.errors import RescoreError
+
+if TYPE_CHECKING:
+    from asr.data import Loader
 
 SPEEDS = (0.9, 1.0, 1.1)
 
@@ -69,6 +75,12 @@ def run(recipe: Recipe, settings: TrainConfig) -> None:
             f"--world-size {recipe.world_size}, but torchrun started {os.environ['WORLD_SIZE']} processes; "
             "leave out --world-size under torchrun"
         )
+    if recipe.exp_dir.exists() and not recipe.exp_dir.is_dir():
+        raise ConfigError(f"{recipe.exp_dir}: is a file, expected the folder of the run")
+    device = recipe.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    check_device(device)
+    check_backend(settings.loss_backend, device)
+    recipe = replace(recipe, device=device)
     if started or recipe.world_size == 1:
         run_here(recipe, settings)
         return
@@ -96,15 +108,17 @@ def run_here(recipe: Recipe, settings: TrainConfig) -> None:
     """The run of this process."""
     torch.manual_seed(settings.seed)
     model, vocab = make_model(recipe)
-    device = recipe.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    device = recipe.device or "cpu"
     first = int(os.environ.get("RANK", "0")) == 0
     if first:
         count = sum(p.numel() for p in model.parameters())
         remark(f"{recipe.exp_dir}: {count / 1e6:.2f} M parameters, {len(vocab)} tokens, on {device}")
+    batches, valid_batches = make_batches(recipe, settings)
     train(
         model,
         vocab,
-        *make_batches(recipe, settings),
+        batches,
+        valid_batches,
         recipe.exp_dir,
         settings,
         info={"data": [path.name for path in recipe.train_cuts], "init": recipe.init and recipe.init.name},
@@ -114,6 +128,8 @@ def run_here(recipe: Recipe, settings: TrainConfig) -> None:
         start=start_from(recipe),
         anew=recipe.start_epoch == 1,
     )
+    if first and batches.left_out.counts():
+        remark(f"training cuts left out: {batches.left_out.summary()}")
 
 
 def make_model(recipe: Recipe) -> tuple[Any, PieceVocabulary]:
@@ -131,9 +147,10 @@ def make_model(recipe: Recipe) -> tuple[Any, PieceVocabulary]:
         info = read_info(recipe.init)
         config = TransducerConfig.from_dict(info["config"], recipe.init / "config.json")
         vocab = read_vocabulary(recipe.init, info.get("case", "mixed"))
-        if recipe.bpe_model is not None and recipe.bpe_model.read_bytes() != vocab.model:
+        if recipe.bpe_model is not None and read_pieces(recipe.bpe_model).model != vocab.model:
             raise ConfigError(f"{recipe.bpe_model}: not the tokens of {recipe.init}; leave out --bpe-model")
         check_tokens(recipe.init, vocab, config)
+        check_bins(config, recipe.init)
         model = Transducer(config)
         load_weights(model, read_weights(recipe.init), recipe.init)
         return model, vocab
@@ -142,6 +159,7 @@ def make_model(recipe: Recipe) -> tuple[Any, PieceVocabulary]:
     vocab = read_pieces(recipe.bpe_model)
     vocab.case = text_case(map(vocab.processor.id_to_piece, range(len(vocab))))
     config = replace(load_config(recipe.config), vocab_size=len(vocab))
+    check_bins(config, recipe.config)
     if recipe.context_size is not None:
         if config.decoder != "stateless":
             raise ConfigError(
@@ -149,6 +167,12 @@ def make_model(recipe: Recipe) -> tuple[Any, PieceVocabulary]:
             )
         config = replace(config, context_size=recipe.context_size)
     return Transducer(config), vocab
+
+
+def check_bins(config: TransducerConfig, where: object) -> None:
+    """Raises ConfigError where the encoder takes other features than the filterbanks that there are."""
+    if config.encoder.features != BINS:
+        raise ConfigError(f"{where}: found an encoder of {config.encoder.features} features, expected {BINS}")
 
 
 def start_from(recipe: Recipe) -> Path | None:
@@ -160,7 +184,7 @@ def start_from(recipe: Recipe) -> Path | None:
     return None
 
 
-def make_batches(recipe: Recipe, settings: TrainConfig) -> tuple[Batches, Batches | None]:
+def make_batches(recipe: Recipe, settings: TrainConfig) -> tuple[Loader, Loader | None]:
     """Loaders of the training data (this rank's share) and of the validation data (all of it)."""
     from asr.augment import SpecAugment
     from asr.data import LoaderOptions, make_loader

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import pickle
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from asr.errors import DataError
 from asr.search import Pieces, SearchHypothesis
 from rescore.files import atomic_text
 from rescore.formats import write_lattices, write_nbest
@@ -14,6 +19,34 @@ from rescore.types import Hypothesis, Lattice, NbestList, Words
 from rescore.wer import ErrorCounts, corpus_errors, write_errs
 
 LATTICE_FORMATS = ("slf", "k2", "kaldi-lat")
+
+
+class Spool:
+    """Objects that wait in a temporary file until all are there and can be given in the order of their names.
+
+    The file has no name and goes when the Spool does; in memory is one number for each name.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """`folder`: where the temporary file lies, for the room on its disk."""
+        self._stream = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._places: dict[str, int] = {}
+
+    def add(self, name: str, item: Any) -> None:
+        """Raises DataError if the name was there before."""
+        if name in self._places:
+            raise DataError(f"utterance '{name}' occurs a second time; the ids of cuts must differ")
+        self._places[name] = self._stream.seek(0, os.SEEK_END)
+        pickle.dump(item, self._stream, pickle.HIGHEST_PROTOCOL)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[Any]:
+        """All of them, sorted by name."""
+        for name in sorted(self._places):
+            self._stream.seek(self._places[name])
+            yield pickle.load(self._stream)
 
 
 def write_recogs(path: Path, refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> None:
@@ -66,17 +99,18 @@ def empty_lattice(utt_id: str) -> Lattice:
     return Lattice(utt_id, 2, src, dst, labels, {"am": np.zeros(1)}, [""], np.zeros(2))
 
 
-def save_nbest(path: Path, lists: Sequence[NbestList]) -> None:
-    """Writes N-best lists as JSON lines (`.jsonl`, `.jsonl.gz`)."""
+def save_nbest(path: Path, lists: Iterable[NbestList]) -> None:
+    """Writes N-best lists as they come, as JSON lines (`.jsonl`, `.jsonl.gz`)."""
     write_nbest(f"jsonl:{path}", lists)
 
 
-def save_lattices(kind: str, path: Path, lattices: Sequence[Lattice]) -> str:
-    """Writes word lattices that `rescore` reads.
+def save_lattices(kind: str, path: Path, lattices: Iterable[Lattice], words: Iterable[str]) -> str:
+    """Writes word lattices that `rescore` reads, as they come (k2's file holds all of them: they are in memory then).
 
     Args:
       kind: `slf` (a folder), `k2` (one `.pt`) or `kaldi-lat` (one `.ark`); the latter two get a `PATH.words.txt`.
       path: without a suffix.
+      words: all that are in the lattices.
     Returns:
       the name by which `rescore` reads them: `FORMAT:PATH?words=...`.
     """
@@ -85,9 +119,8 @@ def save_lattices(kind: str, path: Path, lattices: Sequence[Lattice]) -> str:
     else:
         file = path.with_name(path.name + (".pt" if kind == "k2" else ".ark"))
         table = path.with_name(f"{path.name}.words.txt")
-        words = sorted({word for lattice in lattices for word in lattice.symbols if word})
         with atomic_text(table) as stream:
-            stream.writelines(f"{word} {number}\n" for number, word in enumerate(["<eps>", *words]))
+            stream.writelines(f"{word} {number}\n" for number, word in enumerate(["<eps>", *sorted(words)]))
         spec = f"{kind}:{file}?words={table}"
     write_lattices(spec, lattices)
     return spec

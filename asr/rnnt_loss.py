@@ -15,9 +15,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from asr.errors import ConfigError
+
 BLANK = 0
 BACKENDS = ("torch", "k2")
 _INF = float("inf")
+
+
+def check_backend(backend: str, device: str = "cpu") -> None:
+    """Raises ConfigError where the kernel of k2 is asked for and cannot run on the device (`cpu`, `cuda`, `cuda:1`)."""
+    if backend != "k2":
+        return
+    try:
+        import k2
+    except ImportError as error:
+        raise ConfigError(
+            f"the loss backend k2 needs k2, which cannot be imported ({error}); install it (CPython 3.10, torch "
+            "1.13.1: pip install k2==1.23.4), or use --loss-backend torch"
+        ) from None
+    if device.startswith("cuda") and not k2.with_cuda:
+        raise ConfigError(
+            "the loss backend k2: this k2 was built without CUDA; install one with it, or use --loss-backend torch"
+        )
 
 
 def full_loss(logits: Tensor, tokens: Tensor, frames: Tensor, counts: Tensor, backend: str = "torch") -> Tensor:

@@ -41,6 +41,7 @@ from asr.training_step import (
 )
 from lm_zoo.base import PieceVocabulary
 from lm_zoo.ranks import Ranks
+from rescore.files import make_folder
 
 # (epoch from 1, batches of this rank to leave out) -> the other batches of this rank in that epoch
 Batches = Callable[[int, int], Iterable[Batch]]
@@ -83,6 +84,7 @@ def train(
     run = _Run(model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark)
     try:
         run.restore(start, anew)
+        run.open()
         return run.loop(train_batches, valid_batches)
     finally:
         run.close()
@@ -116,11 +118,15 @@ class _Run:
             self.module = nn.parallel.DistributedDataParallel(self.module)
         self.noise = list(model.decoder.parameters())
         self.failures, self.clock = 0, time.monotonic()
+        self.usable = False  # whether any batch of this epoch was
         self.writer: Any = None
-        if ranks.rank == 0:
-            out.mkdir(parents=True, exist_ok=True)
-            vocab.save(out)
-            self.writer = summary_writer(out / "tensorboard")
+
+    def open(self) -> None:
+        """Makes the folder ready; what it held before was read by then and found to fit."""
+        if self.ranks.rank == 0:
+            self._cut_log()
+            self.vocab.save(self.out)
+            self.writer = summary_writer(self.out / "tensorboard")
 
     def close(self) -> None:
         if self.writer is not None:
@@ -134,14 +140,17 @@ class _Run:
         if start is None and marker.exists() and not anew:
             start = self.out / marker.read_text(encoding="utf-8").strip()
         if start is None:
-            if self.ranks.rank == 0:
-                self._cut_log()
             torch.manual_seed(self.config.seed + self.ranks.rank)
             return
         contents = checkpoint.read_checkpoint(start)
         if "progress" not in contents or contents.get("model_config") != self.model.config.to_dict():
             raise CheckpointError(
                 f"{start}: not of a run with this configuration; choose another --exp-dir, or the run's own --config"
+            )
+        tokens = self.out / checkpoint.PIECES
+        if tokens.exists() and tokens.read_bytes() != self.vocab.model:
+            raise CheckpointError(
+                f"{tokens}: the run has other tokens than those given; choose another --exp-dir, or its own --bpe-model"
             )
         checkpoint.load_weights(self.model, contents["model"], start)
         states = contents["optimizer"]
@@ -158,13 +167,11 @@ class _Run:
             torch.set_rng_state(contents["rng"])
         else:
             torch.manual_seed(self.config.seed + self.ranks.rank + 1000 * self.progress.step)
-        if self.ranks.rank == 0:
-            self._cut_log()
         self.remark(f"continuing from {start}, epoch {self.progress.epoch}, batch {self.progress.step}")
 
     def _cut_log(self) -> None:
         """Drops the log records after the checkpoint; they will be made again."""
-        path = self.out / "log.jsonl"
+        path = make_folder(self.out) / "log.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         kept = [line for line in lines if json.loads(line)["step"] <= self.progress.step]
         path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
@@ -220,6 +227,11 @@ class _Run:
             if not budget and progress.epoch > config.num_epochs:
                 break
             self._epoch(train_batches(progress.epoch, progress.batch), valid_batches)
+            if not (self.usable or progress.epoch_frames) and progress.batch:
+                raise DataError(
+                    f"no utterance of the training data could be used in epoch {progress.epoch} "
+                    f"({self.skipped.summary() or 'see the cuts left out'})"
+                )
             if progress.finished:
                 break
             if progress.batch == 0:
@@ -232,7 +244,7 @@ class _Run:
             self._validate(valid_batches)
             self.save(f"checkpoint-{progress.step}.pt")
         if self.skipped.counts:
-            self.remark("not used: " + ", ".join(f"{count} x {why}" for why, count in self.skipped.counts.items()))
+            self.remark(f"not used: {self.skipped.summary()}")
         return progress
 
     def _end_epoch(self, valid_batches: Batches | None) -> None:
@@ -252,6 +264,7 @@ class _Run:
     def _epoch(self, batches: Iterable[Batch], valid_batches: Batches | None) -> None:
         progress, config, ranks = self.progress, self.config, self.ranks
         clock, source = time.monotonic(), iter(batches)
+        self.usable = False
         while not progress.finished:
             batch = next(source, None)
             inputs = prepare(batch, self.vocab, self.skipped, ranks.device) if batch is not None else None
@@ -261,6 +274,7 @@ class _Run:
             progress.seconds += elapsed
             if short:
                 return  # ranks must take the same number of steps
+            self.usable = self.usable or not empty
             self._step(inputs if not empty else None, frames)
             if progress.step % config.log_every == 0:
                 self._log_step(time.monotonic() - clock)
@@ -293,7 +307,7 @@ class _Run:
         progress.batch, progress.step = progress.batch + 1, progress.step + 1
         self.failures = 0 if good else self.failures + 1
         if self.failures >= PATIENCE:
-            counts = ", ".join(f"{count} x {why}" for why, count in self.skipped.counts.items()) or "none"
+            counts = self.skipped.summary() or "none"
             raise AsrError(
                 f"training stopped at batch {progress.step}: the last {PATIENCE} batches gave no usable gradient "
                 f"(utterances left out: {counts}); lower --base-lr, leave out --use-fp16, or look at the data"

@@ -29,6 +29,7 @@ class TrainConfig:
     am_scale: float = 0.0
     simple_loss_scale: float = 0.5
     ctc_scale: float = 0.0
+    loss_backend: str = "torch"  # or "k2": its kernel
     variational_noise: float = 0.0  # standard deviation, on the prediction network's weights, after the warm-up
     save_every_n: int = 1000  # batches
     keep_last_k: int = 30

@@ -44,8 +44,13 @@ class Skipped:
     """Counts the utterances that could not be used, by reason, and names the first of them."""
 
     def __init__(self, remark: Callable[[str], None]) -> None:
-        self.counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()  # of every epoch
+        self.named: dict[str, set[str]] = {}
         self.remark = remark
+
+    def summary(self) -> str:
+        """Such as `3 x no words, 1 x too short`; an utterance counts in each epoch."""
+        return ", ".join(f"{count} x {why}" for why, count in self.counts.items())
 
     def add_problems(self, inputs: Inputs, problems: dict[int, str]) -> None:
         """Those of a `TransducerLoss`."""
@@ -55,8 +60,10 @@ class Skipped:
 
     def add(self, utterance: str, reason: str, detail: str = "") -> None:
         self.counts[reason] += 1
-        if self.counts[reason] <= NAMED:
-            more = f"; further ones ({reason}) are counted only" if self.counts[reason] == NAMED else ""
+        named = self.named.setdefault(reason, set())
+        if len(named) < NAMED and utterance not in named:
+            named.add(utterance)
+            more = f"; further ones ({reason}) are counted only" if len(named) == NAMED else ""
             self.remark(f"utterance {utterance} not used: {reason}{detail and f' ({detail})'}{more}")
 
 
@@ -147,7 +154,7 @@ def loss_options(config: TrainConfig) -> Any:
     from asr.transducer import LossOptions
 
     names = {item.name for item in fields(LossOptions)} & {item.name for item in fields(config)}
-    return LossOptions(**{name: getattr(config, name) for name in names})
+    return LossOptions(backend=config.loss_backend, **{name: getattr(config, name) for name in names})
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from asr.beam_search import BeamSearch
 from asr.decode import BEAM, GREEDY, DecodeOptions, Decoder
 from asr.errors import ConfigError, DataError
 from asr.features import SAMPLE_RATE, OnlineFbank, fbank, resample
+from asr.manifests import is_truncated
 from asr.search import GreedySearch, Pieces, SearchHypothesis
 from asr.stream import StreamingEncoder
 from rescore.types import Words
@@ -91,16 +92,17 @@ def read_audio(path: Path, longest: float | None = MAX_SECONDS) -> np.ndarray:
     import soundfile
 
     if not path.is_file():
-        raise DataError(f"{path}: no such file")
+        raise DataError(f"{path}: {'is a folder, expected an audio file' if path.is_dir() else 'no such file'}")
     try:
         with soundfile.SoundFile(path) as file:
             seconds = file.frames / file.samplerate
             _check_audio(path, file.samplerate, seconds, longest)
             samples = file.read(dtype="float32", always_2d=True).mean(axis=1)
+            missing = len(samples) < file.frames or is_truncated(file.extra_info)
     except soundfile.SoundFileError as error:
         raise DataError(f"{path}: not audio that can be read, expected WAV, FLAC, OGG or MP3 ({error})") from None
-    if len(samples) < file.frames:
-        raise DataError(f"{path}: damaged or truncated, {len(samples)} of {file.frames} samples could be read")
+    if missing:
+        raise DataError(f"{path}: damaged or truncated, {len(samples)} samples could be read, its header tells of more")
     if not np.isfinite(samples).all():
         raise DataError(f"{path}: a sample is NaN or infinite; write it anew")
     return resample(samples, file.samplerate)
@@ -140,8 +142,10 @@ class Transcriber:
         begin = time.perf_counter()
         features = torch.from_numpy(fbank(samples)).unsqueeze(0)
         lengths = torch.tensor([features.shape[1]])
-        words = self.decoder(features, lengths, ["audio"])[0].words
-        return Transcript(words, len(samples) / SAMPLE_RATE, time.perf_counter() - begin)
+        found = self.decoder(features, lengths, ["audio"])
+        if not found:
+            raise DataError("the audio could not be recognised; look at it, or take another model")
+        return Transcript(found[0].words, len(samples) / SAMPLE_RATE, time.perf_counter() - begin)
 
     def stream(self, samples: np.ndarray, chunk_ms: int = 320) -> Iterator[Partial]:
         """Samples float32 `(N,)` as if they came in chunks; the last partial result is the final one.
@@ -187,10 +191,12 @@ class _Stream:
         return self.search.hypothesis(0) if isinstance(self.search, GreedySearch) else self.search.hypotheses(0)[0]
 
 
-def finished(partials: list[Partial]) -> Transcript:
-    """The transcript of a stream that has ended."""
-    delays = [partial.delay for partial in partials]
-    return Transcript(partials[-1].words, partials[-1].seconds, sum(delays), delays)
+def finished(partials: Iterable[Partial]) -> Transcript:
+    """The transcript of a stream; takes the partial results as they come and keeps the last of them alone."""
+    last, delays = Partial(0.0, (), 0.0), []
+    for last in partials:
+        delays.append(last.delay)
+    return Transcript(last.words, last.seconds, sum(delays), delays)
 
 
 def report(transcript: Transcript, chunk_ms: int | None = None) -> str:

@@ -183,7 +183,7 @@ def _masked(simple: Tensor, pruned: Tensor, ctc: Tensor | None, problems: dict[i
     finite = torch.stack([part.detach().isfinite() for part in parts]).all(0)
     for index in (~finite).nonzero().flatten().tolist():
         values = ", ".join(f"{part[index].item():g}" for part in parts)
-        problems.setdefault(index, f"a loss that is not finite ({values})")
+        problems.setdefault(index, f"a loss that is not finite: {values}")
     valid = finite.clone()
     valid[list(problems)] = False
     simple, pruned, *rest = (torch.where(valid, part, torch.zeros_like(part)) for part in parts)

@@ -214,6 +214,15 @@ def write_kaldi_text(path: str | Path, texts: dict[str, Words]) -> None:
             stream.write(" ".join((utt_id, *words)) + "\n")
 
 
+def make_folder(path: str | Path) -> Path:
+    """`path` as a folder, made if it is not there, with those above it; a clear error if it cannot be."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RescoreError(f"{path}: cannot be made a folder ({error.strerror}); name another one") from None
+    return Path(path)
+
+
 def require_folder(path: str | Path) -> Path:
     """`path` as a Path, or a clear error if it is not a folder."""
     path = Path(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 METHODS = ("greedy_search", "modified_beam_search", "fast_beam_search", "fast_beam_search_nbest")
 LATTICES = ("slf", "k2", "kaldi-lat")
 PATH = click.Path(path_type=Path)
+POSITIVE = click.FloatRange(0, min_open=True)
 
 
 @click.command()
@@ -38,30 +40,12 @@ PATH = click.Path(path_type=Path)
 @click.option("--lodr", type=str, metavar="ARPA", help="A token n-gram of low order that is subtracted.")
 @click.option("--lodr-scale", default=0.1, show_default=True, help="How much of it.")
 @click.option("--lang-dir", type=PATH, help="Folder with LG.pt and words.txt: the graph of fast_beam_search.")
-@click.option("--max-duration", default=200.0, show_default=True, help="Seconds of speech in a batch.")
-@click.option("--max-seconds", default=120.0, show_default=True, help="Longer cuts count as not recognised.")
+@click.option("--max-duration", default=200.0, show_default=True, type=POSITIVE, help="Seconds of speech in a batch.")
+@click.option(
+    "--max-seconds", default=120.0, show_default=True, type=POSITIVE, help="Longer cuts count as not recognised."
+)
 @click.option("--device", default="cpu", show_default=True, help="Such as cpu or cuda.")
-def command(
-    cuts: tuple[Path, ...],
-    folder: Path | None,
-    exp_dir: Path | None,
-    epoch: int | None,
-    iteration: int | None,
-    avg: int,
-    use_averaged_model: bool,
-    out: Path | None,
-    lms: tuple[str, ...],
-    lm_scales: tuple[float, ...],
-    ilme_scale: float,
-    lodr: str | None,
-    lodr_scale: float,
-    lang_dir: Path | None,
-    max_duration: float,
-    max_seconds: float,
-    device: str,
-    lattices: str | None,
-    **settings: Any,
-) -> None:
+def command(**values: Any) -> None:
     """Decode cuts: icefall's recogs, errs and wer-summary files, N-best lists and lattices for `rescore`.
 
     The files are recogs-SET-SUFFIX.txt and so on, SET after the manifest's name. N-best lists keep `am` and the score
@@ -72,60 +56,8 @@ def command(
                --lm transfornn --lm-scale 0.4 --ilme-scale 0.2 data/cuts_test.jsonl.gz
     Example: asr decode --model asr/pretrained/small --lattices k2 --out exp/test cuts_test.jsonl.gz
     """
-    from asr.average import average
-    from asr.checkpoint import load_model
-    from asr.decode import DecodeOptions, Decoder, Outputs, batches_of, decode_set, set_name
-    from asr.fast_beam_search import load_graph
-    from asr.search import Pieces
-    from rescore.console import remark
-    from rescore.errors import UsageError
-    from rescore.wer import kaldi_lines
+    from asr.decode import DecodeOptions
+    from asr.decode_run import DecodeRun, run
 
-    if (folder is None) == (exp_dir is None):
-        raise UsageError("give either --model FOLDER or --exp-dir FOLDER with --epoch (or --iter) and --avg")
-    if exp_dir is not None:
-        folder = average(exp_dir, None, epoch, iteration, avg, use_averaged_model, remark=remark)
-    assert folder is not None
-    names = [set_name(path) for path in cuts]
-    if len(set(names)) < len(names):
-        raise UsageError(
-            f"two manifests have the same set name, {', '.join(names)}; decode them one by one, with --out"
-        )
-    model, vocab = load_model(folder)
-    pieces = Pieces(vocab)
-    fusion, fused = _fusion(pieces, lms, lm_scales, ilme_scale, lodr, lodr_scale)
-    graph = (load_graph(lang_dir / "LG.pt"), lang_dir / "words.txt") if lang_dir else None
-    options = DecodeOptions(lattices=lattices is not None, **settings)
-    decoder = Decoder(model, pieces, options, fusion, graph, device)
-    results = out or (exp_dir or folder) / options.method
-    for path, name in zip(cuts, names, strict=True):
-        outputs = Outputs(results, name, f"{folder.name}-{options.suffix}{fused}", lattices)
-        counts, written = decode_set(decoder, *batches_of(path, max_duration, max_seconds), outputs)
-        for line in kaldi_lines(counts) if counts else ["no references: no error rate"]:
-            click.echo(f"{name}: {line}")
-        for file in written:
-            remark(f"wrote {file}")
-
-
-def _fusion(
-    pieces: Any, lms: tuple[str, ...], scales: tuple[float, ...], ilme_scale: float, lodr: str | None, lodr_scale: float
-) -> tuple[Any, str]:
-    """The LMs of the search, and what the names of files say of them."""
-    from asr.fusion import make_fusion
-    from lm_zoo.registry import load, load_ngram
-    from rescore.errors import UsageError
-
-    if scales and len(scales) != len(lms):
-        raise UsageError(f"found {len(lms)} --lm and {len(scales)} --lm-scale, expected one scale for each LM, or none")
-    loaded, text = {}, ""
-    for spec, scale in zip(lms, scales or (0.3,) * len(lms), strict=True):
-        name, equals, rest = spec.partition("=")
-        if not equals:
-            name, rest = Path(spec.partition("?")[0]).name, spec
-        if name in loaded:
-            raise UsageError(f"two LMs are called '{name}'; name them: --lm NAME=LM")
-        loaded[name] = (load(rest), scale)
-        text += f"-{name}-lm-scale-{scale}"
-    text += f"-ilme-scale-{ilme_scale}" if ilme_scale else ""
-    text += f"-lodr-scale-{lodr_scale}" if lodr else ""
-    return make_fusion(pieces, loaded, ilme_scale, (load_ngram(lodr), lodr_scale) if lodr else None), text
+    search = {item.name: values.pop(item.name) for item in fields(DecodeOptions) if item.name != "lattices"}
+    run(DecodeRun(**values), DecodeOptions(lattices=values["lattices"] is not None, **search), click.echo)

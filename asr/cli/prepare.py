@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lhotse import MonoCut
 
 PATH = click.Path(path_type=Path)
+TRAIN = "train"  # in the names of parts whose speed is perturbed; icefall does not perturb the others either
 
 
 @click.command()
@@ -23,7 +24,7 @@ PATH = click.Path(path_type=Path)
 @click.option("--text", type=PATH, help="Kaldi text of --audio; ids are the file names without suffix.")
 @click.option("--cuts", type=PATH, multiple=True, help="Cuts, or a folder with cuts.jsonl.gz (asr synthesise).")
 @click.option("--fbank", is_flag=True, help="Compute and store features.")
-@click.option("--perturb-speed", is_flag=True, help="Store them at 0.9 and 1.1 times the speed as well.")
+@click.option("--perturb-speed", is_flag=True, help="Parts named *train*: at 0.9 and 1.1 times the speed as well.")
 @click.option("--storage", type=click.Choice(["lilcom", "numpy"]), default="lilcom", show_default=True)
 @click.option("--bpe-text", type=PATH, multiple=True, help="Make tokens of this text: OUT_DIR/lang_bpe_SIZE.")
 @click.option("--vocab-size", type=click.IntRange(4), default=500, show_default=True, help="Number of tokens.")
@@ -66,6 +67,10 @@ def command(
         raise click.UsageError("--perturb-speed needs --fbank; without stored features, asr train perturbs by itself")
     sets = _read(out_dir, librispeech, split, kaldi, kaldi_feats, audio, text, storage)
     sets |= _named_cuts(cuts)
+    if perturb_speed and not any(TRAIN in part for _, part in sets):
+        remark(
+            f"--perturb-speed: found no part named *{TRAIN}* ({', '.join(part for _, part in sets)}); none is perturbed"
+        )
     vocab = None
     if bpe_text:
         from asr.lang import write_lang
@@ -74,7 +79,7 @@ def command(
         click.echo(f"{out_dir / f'lang_bpe_{vocab_size}'}: {len(vocab)} tokens")
     for (kind, part), found in sets.items():
         if fbank and not (kind == "kaldi" and kaldi_feats):
-            found = _with_fbank(found, out_dir / "feats", f"{kind}_{part}", storage, perturb_speed)
+            found = _with_fbank(found, out_dir / "feats", f"{kind}_{part}", storage, perturb_speed and TRAIN in part)
         _write(out_dir, kind, part, found)
         if vocab is not None:
             from asr.lang import unspellable

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 _PATH = click.Path(path_type=Path)
+_POSITIVE = click.FloatRange(0, min_open=True)
 
 # Options that are settings of asr.train.TrainConfig: name -> type, help.  Left out, they have the default there.
 SETTINGS: dict[str, tuple[Any, str]] = {
@@ -25,6 +26,10 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "am_scale": (float, "Share of the encoder's own probabilities in the simple loss [0]."),
     "simple_loss_scale": (float, "Scale of the simple loss after the warm-up [0.5]."),
     "ctc_scale": (float, "Scale of a CTC loss on the encoder [0]."),
+    "loss_backend": (
+        click.Choice(["torch", "k2"]),
+        "What sums the transducer's losses: plain torch, or k2's kernel, for which k2 must be installed [torch].",
+    ),
     "variational_noise": (float, "Deviation of noise on the prediction network's weights after the warm-up [0]."),
     "save_every_n": (int, "Batches between files checkpoint-BATCH.pt [1000]."),
     "keep_last_k": (int, "Files checkpoint-BATCH.pt, and files epoch-N.pt, to keep [30]."),
@@ -49,20 +54,28 @@ def settings(command: Any) -> Any:
 @click.option("--init", type=_PATH, metavar="DIR", help="Start from this model folder, instead of the two above.")
 @click.option("--train-cuts", required=True, multiple=True, type=_PATH, help="Lhotse cuts. May be repeated.")
 @click.option("--valid-cuts", multiple=True, type=_PATH, help="Lhotse cuts. May be repeated.")
-@click.option("--context-size", type=int, help="Tokens that the stateless decoder sees.")
-@click.option("--max-duration", default=200.0, show_default=True, help="Seconds of audio in a batch.")
+@click.option("--context-size", type=click.IntRange(1), help="Tokens that the stateless decoder sees.")
+@click.option("--max-duration", default=200.0, show_default=True, type=_POSITIVE, help="Seconds of audio in a batch.")
 @click.option("--bucketing-sampler", type=bool, default=True, show_default=True, help="Batches of similar lengths.")
-@click.option("--num-workers", default=0, show_default=True, help="Processes that load data.")
+@click.option("--num-workers", default=0, show_default=True, type=click.IntRange(0), help="Processes that load data.")
 @click.option("--enable-spec-aug", type=bool, default=True, show_default=True, help="SpecAugment.")
 @click.option("--enable-musan", type=bool, help="Mix the cuts of --musan-cuts in; true where they are given.")
 @click.option("--musan-cuts", type=_PATH, help="Lhotse cuts of noise.")
 @click.option("--speed-perturb", type=bool, default=False, show_default=True, help="Speeds 0.9, 1 and 1.1.")
 @click.option("--on-the-fly-feats", "on_the_fly", type=bool, default=True, show_default=True, help="Else: stored ones.")
-@click.option("--start-epoch", type=int, help="Continue from epoch-(N-1).pt; 1: anew.  [from the newest checkpoint]")
-@click.option("--start-batch", type=int, help="Continue from checkpoint-N.pt.")
+@click.option(
+    "--start-epoch", type=click.IntRange(1), help="Continue from epoch-(N-1).pt; 1: anew.  [from the newest checkpoint]"
+)
+@click.option("--start-batch", type=click.IntRange(1), help="Continue from checkpoint-N.pt.")
 @click.option("--use-fp16", type=bool, default=False, show_default=True, help="Compute in float16 (GPU).")
 @click.option("--use-bf16", type=bool, default=False, show_default=True, help="Compute in bfloat16.")
-@click.option("--world-size", default=1, show_default=True, help="Processes to train in; not under torchrun.")
+@click.option(
+    "--world-size",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Processes to train in; not under torchrun.",
+)
 @click.option("--master-port", default=12354, show_default=True, help="Port at which the processes meet.")
 @click.option("--device", help="cpu or cuda.  [cuda where there is one]")
 @settings

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from asr.transcribe import Transcriber, Transcript
+    from asr.transcribe import Partial
+
+SHOWN = 30  # words of a partial result
 
 
 @click.command()
@@ -36,7 +39,7 @@ def command(
     from asr.checkpoint import load_model
     from asr.errors import DataError
     from asr.search import Pieces
-    from asr.transcribe import Transcriber, find_model, read_audio, report
+    from asr.transcribe import Transcriber, find_model, finished, read_audio, report
     from rescore.console import remark
 
     network, vocab = load_model(find_model(model))
@@ -51,22 +54,21 @@ def command(
             click.echo(f"asr: {error}", err=True)
             failed += 1
             continue
-        found = _stream(transcriber, samples, chunk_ms) if streaming else transcriber.whole(samples)
+        found = finished(_shown(transcriber.stream(samples, chunk_ms))) if streaming else transcriber.whole(samples)
         click.echo(f"{path}: {' '.join(found.words)}")
         remark(f"{path}: {report(found, chunk_ms if streaming else None)}")
     if failed:
         raise DataError(f"{failed} of {len(audio)} files could not be transcribed")
 
 
-def _stream(transcriber: Transcriber, samples: object, chunk_ms: int) -> Transcript:
-    """Prints what changes."""
-    from asr.transcribe import finished
-
-    partials, shown = [], ""
-    for partial in transcriber.stream(samples, chunk_ms):  # type: ignore[arg-type]
-        partials.append(partial)
-        text = " ".join(partial.words)
+def _shown(partials: Iterable[Partial]) -> Iterator[Partial]:
+    """Prints what changes: the last words, for the text of an hour at every chunk would be too much."""
+    shown = ""
+    for partial in partials:
+        text = " ".join(partial.words[-SHOWN:])
+        if len(partial.words) > SHOWN:
+            text = f"... {text}"
         if text != shown:
             click.echo(f"{partial.seconds:8.2f} s  {text}")
         shown = text
-    return finished(partials)
+        yield partial

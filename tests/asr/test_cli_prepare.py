@@ -87,14 +87,25 @@ def test_split_by_speaker(librispeech: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("storage", ["lilcom", "numpy"])
 def test_stored_features_load_as_those_computed(librispeech: Path, tmp_path: Path, storage: str) -> None:
-    prepare(tmp_path / "data", "--librispeech", librispeech, "--fbank", "--perturb-speed", "--storage", storage)
-    cuts = load_cuts(tmp_path / "data" / "librispeech_cuts_dev-clean.jsonl.gz")
-    assert len(cuts) == 9
+    """And those at other speeds, of the training part alone."""
+    (tmp_path / "split.json").write_text('{"train": ["84"], "test": ["99"]}')
+    plan = ("--librispeech", librispeech, "--split", tmp_path / "split.json", "--fbank", "--perturb-speed")
+    prepare(tmp_path / "data", *plan, "--storage", storage)
+    assert len(load_cuts(tmp_path / "data" / "librispeech_cuts_dev-clean-test.jsonl.gz")) == 1
+    cuts = load_cuts(tmp_path / "data" / "librispeech_cuts_dev-clean-train.jsonl.gz")
+    ids = ["84-1-0000", "84-1-0001"]
+    assert [cut.id for cut in cuts] == [name + speed for speed in ("", "_sp0.9", "_sp1.1") for name in ids]
     options = LoaderOptions(max_duration=10, shuffle=False)
     for name, features in loaded(cuts, options, stored=True).items():
         expected = fbank(load_samples(cuts[name]))
         assert features.shape == expected.shape
         assert np.abs(features - expected).max() < (1e-6 if storage == "numpy" else 0.1)
+
+
+def test_no_part_is_for_training(librispeech: Path, tmp_path: Path) -> None:
+    result = prepare(tmp_path / "data", "--librispeech", librispeech, "--fbank", "--perturb-speed")
+    assert "found no part named *train* (dev-clean); none is perturbed" in result.stderr
+    assert len(load_cuts(tmp_path / "data" / "librispeech_cuts_dev-clean.jsonl.gz")) == 3
 
 
 def loaded(cuts: Any, options: LoaderOptions, stored: bool) -> dict[str, np.ndarray]:

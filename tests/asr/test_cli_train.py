@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -146,5 +147,24 @@ def test_options_that_do_not_fit_each_other(data: Path, tmp_path: Path) -> None:
             training(data, tmp_path / "x", *options)
     with pytest.raises(ConfigError, match=r"needs --config and --bpe-model"):
         asr("train", "--train-cuts", data / "cuts.jsonl.gz", "--exp-dir", tmp_path)
-    with pytest.raises(AsrError, match=r"no_such.model: not a sentencepiece model"):
+    with pytest.raises(AsrError, match=r"no_such.model: no such file, expected the sentencepiece model"):
         asr(*["train", "--train-cuts", "x", "--exp-dir", tmp_path, "--config", "small", "--bpe-model", "no_such.model"])
+
+
+def test_the_loss_of_both_backends_is_the_same(data: Path, tmp_path: Path) -> None:
+    try:
+        import k2  # noqa: F401
+    except ImportError as error:
+        pytest.skip(f"k2: {error}")
+    plan = ("--max-steps", 1, "--max-duration", 8, "--log-every", 1)
+    for backend in ("torch", "k2"):
+        assert training(data, tmp_path / backend, *plan, "--loss-backend", backend).exit_code == 0
+    assert losses(tmp_path / "torch") == pytest.approx(losses(tmp_path / "k2"), rel=1e-5)
+    weights = [read_checkpoint(tmp_path / backend / "checkpoint-1.pt")["model"] for backend in ("torch", "k2")]
+    assert all(torch.allclose(tensor, weights[1][name], atol=1e-5) for name, tensor in weights[0].items())
+
+
+def test_the_k2_backend_needs_k2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "k2", None)
+    with pytest.raises(ConfigError, match="the loss backend k2 needs k2, which cannot be imported"):
+        training(tmp_path / "nothing", tmp_path, "--loss-backend", "k2")  # told before any file is looked for

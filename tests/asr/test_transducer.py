@@ -152,7 +152,7 @@ def test_a_loss_that_is_not_finite_is_masked() -> None:
     with patch.object(transducer, "pruned_loss", lambda *args: original(*args) + spoilt):
         loss = model.loss(features, LENGTHS, TOKENS, LossOptions())
     assert loss.valid.tolist() == [True, False, True]
-    assert list(loss.problems) == [1] and loss.problems[1].startswith("a loss that is not finite (")
+    assert list(loss.problems) == [1] and loss.problems[1].startswith("a loss that is not finite: ")
     assert loss.pruned[1] == 0 and loss.simple[1] == 0
 
 

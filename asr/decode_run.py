@@ -1,0 +1,116 @@
+"""`asr decode`: from a model, LMs and manifests of cuts to files of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from asr.average import average
+from asr.checkpoint import load_model
+from asr.decode import DecodeOptions, Decoder, Outputs, batches_of, decode_set, set_name
+from asr.device import check_device
+from asr.fast_beam_search import load_graph
+from asr.fusion import Fusion, make_fusion
+from asr.search import Pieces
+from lm_zoo.registry import load, load_ngram
+from rescore.console import remark
+from rescore.errors import UsageError
+from rescore.files import make_folder
+from rescore.wer import kaldi_lines
+
+LM_SCALE = 0.3  # of each LM where no scale is given
+
+
+@dataclass(frozen=True)
+class DecodeRun:
+    """What is decoded and with what, beside the settings of the search.
+
+    Attributes:
+      cuts:    manifests, each a set of its own.
+      folder:  model folder; or `exp_dir` with `epoch` or `iteration`, `avg` and `use_averaged_model` (see `average`).
+      out:     folder of the results; None: METHOD in `exp_dir` or `folder`.
+      lms:     `[NAME=]LM`; lm_scales: one for each, or none.
+      lodr:    a token n-gram that is subtracted.
+      lang_dir: folder with LG.pt and words.txt.
+      max_duration, max_seconds: of a batch, of a cut.
+      lattices: format of the lattices, or None.
+    """
+
+    cuts: tuple[Path, ...]
+    folder: Path | None = None
+    exp_dir: Path | None = None
+    epoch: int | None = None
+    iteration: int | None = None
+    avg: int = 1
+    use_averaged_model: bool = False
+    out: Path | None = None
+    lms: tuple[str, ...] = ()
+    lm_scales: tuple[float, ...] = ()
+    ilme_scale: float = 0.0
+    lodr: str | None = None
+    lodr_scale: float = 0.1
+    lang_dir: Path | None = None
+    max_duration: float = 200.0
+    max_seconds: float = 120.0
+    device: str = "cpu"
+    lattices: str | None = None
+
+
+def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> None:
+    """Decodes all sets; the error rates go to `say`, a line at a time.
+
+    Raises:
+      RescoreError, LMError: whatever the user can mend.
+    """
+    names = [set_name(path) for path in plan.cuts]
+    if len(set(names)) < len(names):
+        raise UsageError(
+            f"two manifests have the same set name, {', '.join(names)}; decode them one by one, with --out"
+        )
+    device = check_device(plan.device)
+    folder = model_folder(plan)
+    results = make_folder(plan.out or (plan.exp_dir or folder) / options.method)
+    model, vocab = load_model(folder)
+    pieces = Pieces(vocab)
+    fusion, fused = read_lms(plan, pieces)
+    graph = (load_graph(plan.lang_dir / "LG.pt"), plan.lang_dir / "words.txt") if plan.lang_dir else None
+    decoder = Decoder(model, pieces, options, fusion, graph, device)
+    for path, name in zip(plan.cuts, names, strict=True):
+        outputs = Outputs(results, name, f"{folder.name}-{options.suffix}{fused}", plan.lattices)
+        counts, written = decode_set(decoder, *batches_of(path, plan.max_duration, plan.max_seconds), outputs)
+        for line in kaldi_lines(counts) if counts else ["no references: no error rate"]:
+            say(f"{name}: {line}")
+        for file in written:
+            remark(f"wrote {file}")
+
+
+def model_folder(plan: DecodeRun) -> Path:
+    """The model folder; made of the checkpoints of a run where these are given."""
+    if (plan.folder is None) == (plan.exp_dir is None):
+        raise UsageError("give either --model FOLDER or --exp-dir FOLDER with --epoch (or --iter) and --avg")
+    if plan.exp_dir is None:
+        assert plan.folder is not None
+        return plan.folder
+    chosen = plan.epoch, plan.iteration, plan.avg, plan.use_averaged_model
+    return average(plan.exp_dir, None, *chosen, remark=remark)
+
+
+def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
+    """The LMs of the search, and what the names of files say of them."""
+    lms, scales = plan.lms, plan.lm_scales
+    if scales and len(scales) != len(lms):
+        raise UsageError(f"found {len(lms)} --lm and {len(scales)} --lm-scale, expected one scale for each LM, or none")
+    loaded, text = {}, ""
+    for spec, scale in zip(lms, scales or (LM_SCALE,) * len(lms), strict=True):
+        name, equals, rest = spec.partition("=")
+        if not equals:
+            name, rest = Path(spec.partition("?")[0]).name, spec
+        if name in loaded:
+            raise UsageError(f"two LMs are called '{name}'; name them: --lm NAME=LM")
+        loaded[name] = (load(rest), scale)
+        text += f"-{name}-lm-scale-{scale}"
+    text += f"-ilme-scale-{plan.ilme_scale}" if plan.ilme_scale else ""
+    text += f"-lodr-scale-{plan.lodr_scale}" if plan.lodr else ""
+    lodr = (load_ngram(plan.lodr), plan.lodr_scale) if plan.lodr else None
+    return make_fusion(pieces, loaded, plan.ilme_scale, lodr), text
