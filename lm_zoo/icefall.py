@@ -64,7 +64,7 @@ def import_lm(checkpoint: Path, bpe: Path, out: Path) -> Imported:
       VocabError: the sentencepiece model is not one of icefall's, or has another size than the weights.
     """
     tensors = read_checkpoint(checkpoint)
-    vocab = _read_pieces(bpe)
+    vocab = read_pieces(bpe)
     if LSTM_KEY in tensors:
         kind, settings = "lstm", _lstm_settings(tensors)
     elif TRANSFORMER_KEY in tensors:
@@ -197,7 +197,12 @@ def _tied(tensors: Mapping[str, Tensor]) -> bool:
     return embedding is not None and output is not None and torch.equal(embedding, output)
 
 
-def _read_pieces(path: Path) -> PieceVocabulary:
+def read_pieces(path: Path) -> PieceVocabulary:
+    """The vocabulary of a recipe's `bpe.model`; its case is that of the pieces.
+
+    Raises:
+      VocabError: it cannot be read, or is no sentencepiece model with `<sos/eos>`.
+    """
     try:
         vocab = PieceVocabulary(path.read_bytes())
     except OSError as error:

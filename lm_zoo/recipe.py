@@ -14,6 +14,7 @@ from typing import Any
 from lm_zoo.base import Vocabulary, check_case
 from lm_zoo.batches import TokenText, split_long, tokenize
 from lm_zoo.errors import ModelError
+from lm_zoo.icefall import read_pieces
 from lm_zoo.ranks import Ranks
 from lm_zoo.registry import find, load_vocabulary, read_config
 from lm_zoo.text import read_sentences
@@ -32,7 +33,8 @@ class TextRecipe:
       texts, valid: text specs as of `lm_zoo.text.read_sentences`.
       tokens: "bpe", "unigram" or "word".
       vocab_size: tokens of the vocabulary (None: 5000 pieces, or all words).
-      vocab: name or folder of an LM whose vocabulary is taken instead; or a file of words, white space between them.
+      vocab: name or folder of an LM whose vocabulary is taken instead; or a file of words, white space between
+        them; or a sentencepiece model (`bpe.model` of icefall).
       init: name or folder of a trained LM whose vocabulary, settings and weights the run starts from.
       longest: sentences of more tokens are cut.
     """
@@ -101,7 +103,9 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
     if (folder / "vocab" / "case").exists():
         return load_vocabulary(folder / "vocab", (folder / "vocab" / "case").read_text().strip())
     vocab: Vocabulary
-    if recipe.vocab is not None and os.path.isfile(recipe.vocab):
+    if recipe.vocab is not None and recipe.vocab.endswith(".model"):
+        vocab = read_pieces(Path(recipe.vocab))
+    elif recipe.vocab is not None and os.path.isfile(recipe.vocab):
         vocab = build_words(count_words(read_sentences(recipe.vocab)))
     elif recipe.vocab is not None:
         source = find(recipe.vocab)

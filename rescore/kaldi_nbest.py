@@ -12,7 +12,7 @@ A job's lattices become linear ones, one a hypothesis with the key `utt-k` (`nbe
     lmwt.nn lmwt.nn.sum  cost of each word and of the sentence end under the new LM; their sum
     lmwt.interp.W        nolm + W * nn + (1 - W) * lmonly
 
-From these files the lattices of the new decoding folder are made: the hypotheses side by side, graph cost interp.W.
+From these files the lattices of the new decoding folder are made: the hypotheses side by side, graph costs interp.W.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from lm_zoo.base import check_case
-from rescore.errors import FormatError, ScoreError
+from rescore.errors import FormatError, ScoreError, UsageError
 from rescore.files import atomic_text, kaldi_fields, read_lines
 from rescore.formats.common import KeyedFile, Place, split_key, split_line, text_score
 from rescore.formats.kaldi_archive import read_all, write_records
@@ -158,15 +158,24 @@ def _costs_of_words(counts: list[int], scores: list[float]) -> list[float]:
     return [*costs, 0.0 - scores[-1]]
 
 
-def write_interpolated(folder: Path, weight: float) -> None:
-    """Writes `lmwt.interp.W` of an `archives.JOB` folder."""
+def write_interpolated(folder: Path, weight: str) -> None:
+    """Writes `lmwt.interp.W` of an `archives.JOB` folder; `weight` is W as it shall stand in the file's name.
+
+    Raises:
+      UsageError: W is no number.
+      FormatError: a hypothesis that has no line in one of the files.
+    """
+    try:
+        new = float(weight)
+    except ValueError:
+        raise UsageError(f"the weight is '{weight}', expected a number such as 0.8") from None
     parts = [KeyedFile(folder / name) for name in ("lmwt.lmonly", "lmwt.nn.sum")]
-    with atomic_text(folder / f"lmwt.interp.{weight:g}") as stream:
+    with atomic_text(folder / f"lmwt.interp.{weight}") as stream:
         for number, line in read_lines(folder / "lmwt.nolm"):
             key, text = split_line(folder / "lmwt.nolm", number, line)
             no_lm = text_score(text, "lmwt.nolm", 1, Place(folder / "lmwt.nolm", number))
             lm_only, neural = (_take(file, key) for file in parts)
-            stream.write(f"{key} {no_lm + weight * neural + (1.0 - weight) * lm_only!r}\n")
+            stream.write(f"{key} {no_lm + new * neural + (1.0 - new) * lm_only!r}\n")
     for file in parts:
         file.finish(folder / "lmwt.nolm")
 
@@ -178,9 +187,9 @@ def _take(file: KeyedFile, key: str) -> float:
     return text_score(found[1], file.path.name, 1, Place(file.path, found[0]))
 
 
-def write_rescored(out: Path, job: int, weight: float) -> int:
-    """Writes `out/lat.JOB.gz` from `out/nbest1.JOB.gz` with graph costs `lmwt.interp.W`; returns their number."""
-    path, costs = out / f"{NBEST}.{job}.gz", KeyedFile(out / f"archives.{job}" / f"lmwt.interp.{weight:g}")
+def write_rescored(out: Path, job: int, name: str) -> int:
+    """Writes `out/lat.JOB.gz` from `out/nbest1.JOB.gz` with graph costs of the file `name`; returns their number."""
+    path, costs = out / f"{NBEST}.{job}.gz", KeyedFile(out / f"archives.{job}" / name)
     table = SymbolTable()  # words stay their ids
 
     def utterance(raw: RawLattice) -> str:

@@ -37,7 +37,9 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
 @click.option("--tokens", default="bpe", type=click.Choice(["bpe", "unigram", "word"]), help="Pieces or whole words.")
 @click.option("--vocab-size", type=int, help="Tokens of the vocabulary; all words if left out with --tokens word.")
 @click.option(
-    "--vocab", help="Take the vocabulary of this LM (name or folder) instead of building one, or this list of words."
+    "--vocab",
+    help="Take the vocabulary of this LM (name or folder) instead of building one, or this list of words, or the "
+    "pieces of this recogniser (bpe.model).",
 )
 @click.option("--init", metavar="NAME|DIR", help="Start from the weights, settings and vocabulary of this trained LM.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the model, e.g. dim=512.")

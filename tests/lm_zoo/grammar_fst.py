@@ -21,10 +21,13 @@ def write_fst(path: Path, states: list[tuple[float, Arcs]], start: int = 0, fst_
 
 
 def write_lang(folder: Path, arpa: str, more_words: tuple[str, ...] = ()) -> Path:
-    """`folder/words.txt` and `folder/G.fst` of an LM; returns the latter."""
+    """`folder/words.txt`, unless it is there, and `folder/G.fst` of an LM; returns the latter."""
     ngrams = read_arpa(arpa)
     words = sorted({words[0] for words in ngrams if len(words) == 1} - {"<s>", "</s>"})
     words = ["<eps>", *words, *more_words, "#0", "<s>", "</s>"]
+    table = folder / "words.txt"
+    if table.exists():
+        words = [line.split()[0] for line in table.read_text(encoding="utf-8").splitlines()]
     ids = {word: number for number, word in enumerate(words)}
     longest = max(map(len, ngrams))
     histories: list[tuple[str, ...]] = [("<s>",), ()]
@@ -40,10 +43,10 @@ def write_lang(folder: Path, arpa: str, more_words: tuple[str, ...] = ()) -> Pat
         history, word = words_[:-1], words_[-1]
         if word == "</s>":
             states[number[history]] = (cost, states[number[history]][1])
-        elif word != "<s>":
+        elif word in ids and word != "<s>":
             states[number[history]][1].append((ids[word], ids[word], cost, number[known(words_, number)]))
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "words.txt").write_text("".join(f"{word} {place}\n" for word, place in ids.items()), encoding="utf-8")
+    table.write_text("".join(f"{word} {place}\n" for word, place in ids.items()), encoding="utf-8")
     write_fst(folder / "G.fst", states)
     return folder / "G.fst"
 

@@ -105,7 +105,7 @@ def test_costs_of_an_lm_and_interpolation(decode: Path) -> None:
 def test_the_new_lattices_hold_the_hypotheses_with_new_graph_costs(decode: Path, keep: bool) -> None:
     found = archives(decode, *([] if keep else ["--no-ali"]))
     run("kaldi", "score", found, "--lm", decode / "lm", "--weight", 0.8)
-    run("kaldi", "lattices", decode / "out", "--weight", 0.8)
+    run("kaldi", "lattices", decode / "out", "--costs", "lmwt.interp.0.8")
     texts, mixed, acoustic = table(found / "words_text"), costs(found / "lmwt.interp.0.8"), costs(found / "acwt")
     alignments = table(found / "ali")
     spec = f"kaldi:{decode / 'out'}?words={decode}/lang/words.txt"
@@ -151,6 +151,8 @@ def test_bad_input(decode: Path) -> None:
     assert not (decode / "out/archives.1/words").exists()
     with pytest.raises(RescoreError, match="give --lm NAME"):
         run("kaldi", "score", decode / "out/archives.1")
+    with pytest.raises(RescoreError, match="the weight is 'half', expected a number"):
+        run("kaldi", "score", decode / "out/archives.1", "--weight", "half")
     with pytest.raises(RescoreError, match="words_text"):
         run("kaldi", "score", decode / "out/archives.1", "--lm", decode / "lm")
 

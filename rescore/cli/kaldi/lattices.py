@@ -10,14 +10,14 @@ import click
 @click.command()
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--job", type=click.IntRange(min=1), default=1, show_default=True, help="Number of the job.")
-@click.option("--weight", type=float, required=True, metavar="W", help="Take graph costs from lmwt.interp.W.")
-def command(out: Path, job: int, weight: float) -> None:
+@click.option("--costs", required=True, metavar="NAME", help="The file of archives.JOB that has their graph costs.")
+def command(out: Path, job: int, costs: str) -> None:
     """Write OUT/lat.JOB.gz, the hypotheses of OUT/nbest1.JOB.gz side by side with new graph costs.
 
     \b
-    Example: rescore kaldi lattices exp/decode_nn --job 1 --weight 0.8
+    Example: rescore kaldi lattices exp/decode_nn --job 1 --costs lmwt.interp.0.8
     """
     from rescore.console import remark
     from rescore.kaldi_nbest import write_rescored
 
-    remark(f"{write_rescored(out, job, weight)} lattices written to {out}/lat.{job}.gz")
+    remark(f"{write_rescored(out, job, costs)} lattices written to {out}/lat.{job}.gz")

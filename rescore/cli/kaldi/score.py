@@ -10,11 +10,11 @@ import click
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--lm", "name", metavar="NAME|DIR", help="The LM: writes lmwt.nn and lmwt.nn.sum.")
-@click.option("--weight", type=float, metavar="W", help="Its interpolation weight: writes lmwt.interp.W.")
+@click.option("--weight", metavar="W", help="Its interpolation weight: writes lmwt.interp.W.")
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words, for the LM alone.")
 @click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words, for the LM alone.")
 @click.option("--split", default="", metavar="CHARS", help="Split words at these characters, for the LM alone.")
-def command(folder: Path, name: str | None, weight: float | None, case: str | None, delete: str, split: str) -> None:
+def command(folder: Path, name: str | None, weight: str | None, case: str | None, delete: str, split: str) -> None:
     """Score the hypotheses of FOLDER, an archives.JOB, with an LM, and interpolate with the old LM's costs.
 
     \b
