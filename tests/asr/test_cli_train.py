@@ -160,8 +160,6 @@ def test_the_loss_of_both_backends_is_the_same(data: Path, tmp_path: Path) -> No
     for backend in ("torch", "k2"):
         assert training(data, tmp_path / backend, *plan, "--loss-backend", backend).exit_code == 0
     assert losses(tmp_path / "torch") == pytest.approx(losses(tmp_path / "k2"), rel=1e-5)
-    weights = [read_checkpoint(tmp_path / backend / "checkpoint-1.pt")["model"] for backend in ("torch", "k2")]
-    assert all(torch.allclose(tensor, weights[1][name], atol=1e-5) for name, tensor in weights[0].items())
 
 
 def test_the_k2_backend_needs_k2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
