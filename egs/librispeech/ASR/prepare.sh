@@ -18,40 +18,33 @@ text_dir=../../../../shared/data/books  # mini: the text of the synthetic speech
 nj=4
 . ../../shared/recipe.sh
 
-split=()
+stored=()  # the large training computes features as it goes: of noisy speech at all speeds
 if "$mini"; then
-  split=(--split "$dl_dir/dev-clean-speaker-split.json")
+  stored=(--split "$dl_dir/dev-clean-speaker-split.json" --fbank --perturb-speed)
   need "$dl_dir/LibriSpeech" "give --dl-dir, a folder with LibriSpeech/PART/SPEAKER/CHAPTER"
   need "$dl_dir/dev-clean-speaker-split.json" "it divides dev-clean by speaker: {\"train\": [...], \"dev\": [...], \"test\": [...]}"
 fi
 
 download() {
   if "$mini"; then return; fi
-  mkdir -p "$dl_dir"
-  once "$dl_dir/.librispeech.done" lhotse download librispeech --full "$dl_dir"
-  once "$dl_dir/.musan.done" lhotse download musan "$dl_dir"
+  fetch "$dl_dir/LibriSpeech" lhotse download librispeech --full "$dl_dir"
 }
 
-features() {
+manifests() {
   need "$dl_dir/LibriSpeech" "stage 0 downloads it; or give --dl-dir"
-  once data/.librispeech.done asr prepare data --librispeech "$dl_dir/LibriSpeech" "${split[@]}" --fbank --perturb-speed
+  once data/.librispeech.done asr prepare data --librispeech "$dl_dir/LibriSpeech" "${stored[@]}"
 }
 
 noise() {
   if "$mini"; then return; fi
-  once data/.musan_manifests.done lhotse prepare musan "$dl_dir/musan" data/musan
-  for part in music noise; do
-    once "data/.musan_$part.done" lhotse cut simple -r "data/musan/musan_recordings_$part.jsonl.gz" "data/musan_cuts_$part.jsonl.gz"
-  done
-  once data/.musan.done lhotse combine data/musan_cuts_{music,noise}.jsonl.gz data/musan_cuts.jsonl.gz
+  ../../shared/musan.sh --dl-dir "$dl_dir" --out data
 }
 
 tokens() {
   if "$mini"; then return; fi
-  local lang=data/lang_bpe_$vocab_size
-  mkdir -p "$lang"
-  cut -d ' ' -f 2- data/librispeech_text_train-* > "$lang/transcript_words.txt"
-  once "$lang/.done" asr prepare data --bpe-text "$lang/transcript_words.txt" --vocab-size "$vocab_size"
+  sentences data/librispeech_text_train-* > data/transcript_words.txt
+  once "data/.lang_bpe_$vocab_size.done" \
+    asr prepare data --bpe-text data/transcript_words.txt --vocab-size "$vocab_size"
 }
 
 synthetic() {
@@ -59,9 +52,8 @@ synthetic() {
   ../../synthetic/ASR/prepare.sh --text-dir "$(realpath "$text_dir")" --jobs "$nj"
 }
 
-run_stage 0 "download (60 GB and 11 GB; hours)" download
-run_stage 1 "manifests and features, the training parts at three speeds (960 h: 6 hours, 60 GB; mini: 4 minutes, 0.3 GB)" \
-  features data
-run_stage 2 "noise of MUSAN" noise
+run_stage 0 "download (60 GB; hours)" download
+run_stage 1 "manifests (960 h: estimated half an hour); mini: features at three speeds too (4 minutes, 0.3 GB)" manifests data
+run_stage 2 "noise of MUSAN (download: 11 GB)" noise
 run_stage 3 "tokens (a minute)" tokens
 run_stage 4 "mini: synthetic speech and its tokens (11 minutes, 1.9 GB)" synthetic

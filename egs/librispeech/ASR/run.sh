@@ -10,6 +10,7 @@ stage=0
 stop_stage=4
 dl_dir=download
 mini=false
+text_dir=../../../../shared/data/books       # mini: the text of the synthetic speech
 world_size=4
 components="conv dir com rep"                # mini: the encoders that are compared
 lms="transfornn transformer bayesian lookup lstm"  # names of the zoo, or folders such as ../LM/exp/transfornn
@@ -20,7 +21,7 @@ fusion_scales="0.1 0.2 0.3"                  # tried on dev
 dev=dev-clean test=test-clean exp=exp/paper-com decode=conf/decode.yaml
 if "$mini"; then dev=dev-clean-dev test=dev-clean-test exp=exp/best decode=conf/mini/decode.yaml; fi
 
-prepare() { ./prepare.sh --dl-dir "$dl_dir" --mini "$mini"; }
+prepare() { ./prepare.sh --dl-dir "$dl_dir" --mini "$mini" --text-dir "$text_dir"; }
 
 average() {  # average RUN: the last weights of a run with a budget, as RUN/small, in float16
   asr average --exp-dir "$1" --iter "$(sed 's/[^0-9]//g' "$1/last-checkpoint")" --avg 1 --half --out "$1/small"
