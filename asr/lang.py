@@ -1,4 +1,4 @@
-"""BPE tokens in icefall's lang folder: `bpe.model`, `tokens.txt`, `words.txt`."""
+"""Tokens in icefall's lang folder: `bpe.model`, `tokens.txt`, `words.txt`; BPE pieces, or characters as words."""
 
 from __future__ import annotations
 
@@ -12,14 +12,27 @@ from lm_zoo.base import PieceVocabulary
 from rescore.files import atomic_folder, read_lines
 
 if TYPE_CHECKING:
-    from lhotse.cut import Cut
+    from lhotse.cut import Cut, MonoCut
 
 BEFORE = ("<eps>", "!SILENCE", "<SPOKEN_NOISE>", "<UNK>")  # of icefall's words.txt
 AFTER = ("#0", "<s>", "</s>")
 
 
-def write_lang(folder: Path, texts: Sequence[Path], size: int) -> PieceVocabulary:
-    """Makes `size` BPE pieces of text files (a sentence a line) and writes the lang folder.
+def spaced(text: str) -> str:
+    """The characters of a text with blanks between them: each is a word then, as in icefall's recipe of AISHELL."""
+    return " ".join("".join(text.split()))
+
+
+def with_characters(cuts: Iterable[MonoCut]) -> list[MonoCut]:
+    """The cuts with transcripts whose words are characters."""
+    return [cut.map_supervisions(lambda part: part.transform_text(spaced)) for cut in cuts]
+
+
+def write_lang(folder: Path, texts: Sequence[Path], size: int | None) -> PieceVocabulary:
+    """Makes `size` BPE pieces, or a token of each character, of text files (a sentence a line); writes the lang folder.
+
+    Args:
+      size: None: a token for every character, which is a word of its own.
 
     Raises:
       DataError: the texts have no words.
@@ -29,10 +42,11 @@ def write_lang(folder: Path, texts: Sequence[Path], size: int) -> PieceVocabular
 
     counts: Counter[str] = Counter()
     for path in texts:
-        counts += count_words(line.split() for _, line in read_lines(path))
+        lines = (line if size is not None else spaced(line) for _, line in read_lines(path))
+        counts += count_words(line.split() for line in lines)
     if not counts:
         raise DataError(f"{', '.join(map(str, texts))}: no words to make tokens of, expected a sentence a line")
-    vocab = build_pieces(counts, size, kind="bpe")
+    vocab = build_pieces(counts, size or len(counts), kind="bpe" if size else "word")
     symbols = [vocab.processor.id_to_piece(index) for index in range(len(vocab))]
     with atomic_folder(folder) as temporary:
         vocab.save(temporary)

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +92,7 @@ def _read_cuts(path: Path) -> Iterator[Cut]:
 
 
 def _resolve(cut: dict[str, Any], folder: Path) -> None:
-    """Puts `folder` before the relative paths of a cut's audio and features, where such files lie in it."""
+    """Makes the relative paths of a cut's audio and features absolute, where such files lie in `folder`."""
     for track in cut.get("tracks", []):
         _resolve(track["cut"], folder)
     sources = [(source, "source") for source in cut.get("recording", {}).get("sources", [])]
@@ -100,15 +101,21 @@ def _resolve(cut: dict[str, Any], folder: Path) -> None:
     for holder, name in sources:
         place = holder[name]
         if isinstance(place, str) and not place.startswith("/") and (folder / place).exists():
-            holder[name] = str(folder / place)
+            holder[name] = str((folder / place).absolute())
 
 
 def save_cuts(folder: Path, prefix: str, part: str, cuts: Iterable[Cut]) -> Path:
-    """Writes `PREFIX_{cuts,recordings,supervisions}_PART.jsonl.gz`; returns the path of the cuts."""
+    """Writes `PREFIX_{cuts,recordings,supervisions}_PART.jsonl.gz` and, for `rescore --ref`, the texts in Kaldi form as
+    `PREFIX_text_PART`; returns the path of the cuts."""
     names = [folder / f"{prefix}_{kind}_{part}.jsonl.gz" for kind in ("cuts", "recordings", "supervisions")]
+    names.append(folder / f"{prefix}_text_{part}")
     seen: set[str] = set()
-    with atomic_text(names[0]) as whole, atomic_text(names[1]) as recordings, atomic_text(names[2]) as supervisions:
+    with ExitStack() as stack:
+        whole, recordings, supervisions, texts = (stack.enter_context(atomic_text(name)) for name in names)
         for cut in cuts:
+            texts.write(
+                " ".join([cut.id, *(word for part in cut.supervisions for word in (part.text or "").split())]) + "\n"
+            )
             whole.write(json.dumps(cut.to_dict(), ensure_ascii=False) + "\n")
             if cut.has_recording and cut.recording.id not in seen:
                 seen.add(cut.recording.id)

@@ -42,7 +42,7 @@ class Pieces:
     """The recogniser's tokens as parts of words.
 
     Attributes:
-      names:  the piece of each token; "" for the blank.
+      names:  the piece of each token; "" for the blank.  `<unk>` is a word of its own.
       starts: whether a word begins with the token.
     """
 
@@ -50,6 +50,7 @@ class Pieces:
         piece = vocab.processor.id_to_piece
         self.vocab = vocab
         self.names = ["", *(piece(token) for token in range(1, len(vocab)))]
+        self.names[vocab.unk] = _WORD_START + self.names[vocab.unk]
         self.starts = [name.startswith(_WORD_START) for name in self.names]
         self._silent = {BLANK, *(token for token, name in enumerate(self.names) if name == SOS_EOS)}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from lm_zoo.base import SOS_EOS, UNK, PieceVocabulary, WordVocabulary, text_case
 from lm_zoo.errors import VocabError
@@ -33,7 +34,7 @@ def build_pieces(counts: Mapping[str, int], size: int, kind: str = "unigram") ->
     """Sentencepiece model of `size` pieces from word counts; ids follow icefall: blank 0, `<sos/eos>` 1, `<unk>` 2.
 
     Args:
-      kind: "unigram" or "bpe".
+      kind: "unigram" or "bpe"; or "word": all words, whatever `size` says.
     Raises:
       VocabError: sentencepiece cannot make so many (or so few) pieces of this text.
     """
@@ -41,6 +42,9 @@ def build_pieces(counts: Mapping[str, int], size: int, kind: str = "unigram") ->
 
     lines = (f"{word}\t{count}\n" for word, count in sorted(counts.items()))
     model = io.BytesIO()
+    special: dict[str, Any] = {"user_defined_symbols": ["<blk>", SOS_EOS]}
+    if kind == "word":  # symbols of the user would be counted as words
+        special = {"control_symbols": ["<blk>", SOS_EOS], "use_all_vocab": True}
     try:
         sentencepiece.SentencePieceTrainer.train(
             input_format="tsv",
@@ -49,13 +53,13 @@ def build_pieces(counts: Mapping[str, int], size: int, kind: str = "unigram") ->
             vocab_size=size,
             model_type=kind,
             character_coverage=1.0,
-            user_defined_symbols=["<blk>", SOS_EOS],
             unk_id=2,
             bos_id=-1,
             eos_id=-1,
             pad_id=-1,
             normalization_rule_name="identity",
             minloglevel=2,
+            **special,
         )
     except (RuntimeError, OSError) as error:
         raise VocabError(f"sentencepiece cannot make {size} {kind} pieces of {len(counts)} words: {error}") from None

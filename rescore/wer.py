@@ -150,10 +150,10 @@ def check_same_case(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
 
 
 def letter_case(texts: Iterable[Words]) -> str:
-    """'upper', 'lower', 'mixed', or 'none' (no letters, or a script without case)."""
+    """'upper', 'lower', 'mixed', or 'none' (no letters, or a script without case); words like `<unk>` do not count."""
     seen = set()
     for words in texts:
-        joined = "".join(words)
+        joined = "".join(word for word in words if not word.startswith("<"))
         if joined != joined.lower():
             seen.add("upper")
         if joined != joined.upper():

@@ -27,7 +27,8 @@ TRAIN = "train"  # in the names of parts whose speed is perturbed; icefall does 
 @click.option("--perturb-speed", is_flag=True, help="Parts named *train*: at 0.9 and 1.1 times the speed as well.")
 @click.option("--storage", type=click.Choice(["lilcom", "numpy"]), default="lilcom", show_default=True)
 @click.option("--bpe-text", type=PATH, multiple=True, help="Make tokens of this text: OUT_DIR/lang_bpe_SIZE.")
-@click.option("--vocab-size", type=click.IntRange(4), default=500, show_default=True, help="Number of tokens.")
+@click.option("--vocab-size", type=click.IntRange(4), default=500, show_default=True, help="Number of BPE tokens.")
+@click.option("--characters", is_flag=True, help="Words, and tokens, are characters (Mandarin): OUT_DIR/lang_char.")
 def command(
     out_dir: Path,
     librispeech: Path | None,
@@ -42,6 +43,7 @@ def command(
     storage: str,
     bpe_text: tuple[Path, ...],
     vocab_size: int,
+    characters: bool,
 ) -> None:
     """Manifests, features and tokens of corpora, in OUT_DIR.
 
@@ -52,6 +54,7 @@ def command(
     Example: asr prepare data --librispeech LibriSpeech --bpe-text books.txt.xz --vocab-size 500
     Example: asr prepare data --kaldi kaldi/data/train --kaldi kaldi/data/test --fbank
     Example: asr prepare data --cuts synthetic/train --fbank
+    Example: asr prepare data --cuts manifests/aishell_cuts_train.jsonl.gz --characters --bpe-text text --fbank
     """
     from rescore.console import remark
 
@@ -66,7 +69,10 @@ def command(
     if perturb_speed and not fbank:
         raise click.UsageError("--perturb-speed needs --fbank; without stored features, asr train perturbs by itself")
     sets = _read(out_dir, librispeech, split, kaldi, kaldi_feats, audio, text, storage)
-    sets |= _named_cuts(cuts)
+    for key, named in _named_cuts(cuts).items():
+        if key in sets:
+            raise click.UsageError(f"two corpora are named {'_cuts_'.join(key)}; prepare them into different OUT_DIRs")
+        sets[key] = named
     if perturb_speed and not any(TRAIN in part for _, part in sets):
         remark(
             f"--perturb-speed: found no part named *{TRAIN}* ({', '.join(part for _, part in sets)}); none is perturbed"
@@ -75,9 +81,14 @@ def command(
     if bpe_text:
         from asr.lang import write_lang
 
-        vocab = write_lang(out_dir / f"lang_bpe_{vocab_size}", bpe_text, vocab_size)
-        click.echo(f"{out_dir / f'lang_bpe_{vocab_size}'}: {len(vocab)} tokens")
+        lang = out_dir / ("lang_char" if characters else f"lang_bpe_{vocab_size}")
+        vocab = write_lang(lang, bpe_text, None if characters else vocab_size)
+        click.echo(f"{lang}: {len(vocab)} tokens")
     for (kind, part), found in sets.items():
+        if characters:
+            from asr.lang import with_characters
+
+            found = with_characters(found)
         if fbank and not (kind == "kaldi" and kaldi_feats):
             found = _with_fbank(found, out_dir / "feats", f"{kind}_{part}", storage, perturb_speed and TRAIN in part)
         _write(out_dir, kind, part, found)
@@ -122,15 +133,17 @@ def _read(
 
 
 def _named_cuts(paths: tuple[Path, ...]) -> dict[tuple[str, str], list[MonoCut]]:
-    """The cuts of files and folders, which give the parts their names."""
+    """The cuts of files `KIND_cuts_PART.jsonl.gz`, or of any others and of folders, which are kind `speech`."""
     from asr.manifests import load_cuts
 
     sets: dict[tuple[str, str], list[MonoCut]] = {}
     for path in paths:
-        part = path.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
-        if ("speech", part) in sets:
-            raise click.UsageError(f"two --cuts are named {part}; prepare them into different OUT_DIRs")
-        sets["speech", part] = list(load_cuts(path))
+        name = path.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
+        kind, between, part = name.partition("_cuts_")
+        key = (kind, part) if between else ("speech", name)
+        if key in sets:
+            raise click.UsageError(f"two --cuts are named {name}; prepare them into different OUT_DIRs")
+        sets[key] = list(load_cuts(path))
     return sets
 
 

@@ -74,6 +74,10 @@ need() {  # need PATH HOW: ends, saying how to get it, where PATH is not there
   [ -e "$1" ] || fail "$1 is not there: $2"
 }
 
+sentences() {  # sentences TEXT...: those of Kaldi texts without their ids; utterances at another speed are left out
+  grep -hv '^[^ ]*_sp[01]\.[0-9]* ' "$@" | cut -d ' ' -f 2-
+}
+
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 parse_options "$@"
 for folder in "${venv:-}" "$root/.venv311" "$root/.venv"; do  # where no environment is active

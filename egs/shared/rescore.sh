@@ -30,6 +30,7 @@ ngram_beam=8             # what is so much worse than the best path is left out;
 beam=6
 held=                    # scores of the lattices that are not used
 normalise=               # options for the words, such as "--case upper"
+tail=                    # counts of a training text (rescore count): error rates on rare words too
 mbr=0.15                 # posterior scale of minimum Bayes risk; empty: none
 . "$(dirname "$0")/recipe.sh"
 
@@ -40,6 +41,8 @@ read -ra normalise <<< "$normalise"
 names=()
 for lm in $lms; do names+=("$(basename "$lm")"); done
 declare -A lattices=([dev]=$dev [test]=$test)
+rare=()
+if [ -n "$tail" ]; then rare=(--tail "$tail"); fi
 fixed=()
 for score in $held; do fixed+=(--fix "$score=0"); done
 
@@ -118,7 +121,7 @@ tables() {
   systems+=("+ n-gram=$out/test/ngram")
   for name in "${names[@]}"; do systems+=("+ $name=$out/test/$name"); done
   for name in "${names[@]}"; do systems+=("+ n-gram and $name=$out/test/ngram+$name"); done
-  rescore compare --ref "$test_ref" "${systems[@]}" "+ all=$out/test/all" --against "+ n-gram" \
+  rescore compare --ref "$test_ref" "${systems[@]}" "+ all=$out/test/all" --against "+ n-gram" "${rare[@]}" \
     --json "$out/lists.json" --markdown | tee "$out/lists.md"
   [ -e "$out/test/lattices.ngram.txt" ] || return 0
   systems=()
@@ -130,7 +133,7 @@ tables() {
     systems+=("$shown, $num_paths-best=$lists" "$shown, lattice=$out/test/lattices.$name.txt")
     if [ -n "$mbr" ]; then systems+=("$shown, lattice, MBR=$out/test/mbr.$name.txt"); fi
   done
-  rescore compare --ref "$test_ref" "${systems[@]}" "${against[@]}" --json "$out/lattices.json" --markdown \
+  rescore compare --ref "$test_ref" "${systems[@]}" "${against[@]}" "${rare[@]}" --json "$out/lattices.json" --markdown \
     | tee "$out/lattices.md"
 }
 

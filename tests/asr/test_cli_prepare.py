@@ -231,7 +231,31 @@ def test_lang_folder_is_icefalls(tmp_path: Path) -> None:
     assert [vocab.processor.id_to_piece(index) for index in range(16)] == [token for token, _ in tokens]
 
 
-def test_a_moved_folder_is_found(tmp_path: Path) -> None:
+def test_characters_are_words_and_tokens(tmp_path: Path) -> None:
+    """Transcripts, tokens and what a search makes of them: all in characters, so that its error rate is CER."""
+    from asr.search import Pieces
+    from lm_zoo.base import PieceVocabulary
+
+    write_audio(tmp_path / "in" / "a.wav", 1.0)
+    (tmp_path / "text").write_text("而对 楼市T恤\n对楼市\n", encoding="utf-8")
+    (tmp_path / "names").write_text("a 楼市 恤T\n", encoding="utf-8")
+    lang, data = tmp_path / "data" / "lang_char", tmp_path / "data"
+    args = ("--bpe-text", tmp_path / "text", "--audio", tmp_path / "in", "--text", tmp_path / "names")
+    assert f"{lang}: 9 tokens" in prepare(data, *args, "--characters").stdout
+    assert (data / "audio_text_in").read_text(encoding="utf-8") == "a 楼 市 恤 T\n"
+    assert load_cuts(data / "audio_cuts_in.jsonl.gz")["a"].supervisions[0].text == "楼 市 恤 T"
+    names = [line.split()[0] for line in (lang / "tokens.txt").read_text(encoding="utf-8").splitlines()]
+    assert names[:3] == ["<blk>", "<sos/eos>", "<unk>"] and set(names[3:]) == {
+        f"\u2581{char}" for char in "而对楼市T恤"
+    }
+    vocab = PieceVocabulary.load(lang, "upper")
+    tokens = [token for word in ("楼", "市", "恤", "X") for token in vocab.encode_word(word)]
+    assert len(tokens) == 4 and tokens[3] == vocab.unk == 2 and vocab.eos == 1
+    pieces = Pieces(vocab)
+    assert pieces.words(tokens[:3]) == ("楼", "市", "恤") and all(pieces.starts[3:])
+
+
+def test_a_moved_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_audio(tmp_path / "set" / "audio" / "a.wav", 1.0)
     recording = {"id": "a", "sources": [{"type": "file", "channels": [0], "source": "audio/a.wav"}]}
     recording |= {"sampling_rate": 16000, "num_samples": 16000, "duration": 1.0, "channel_ids": [0]}
@@ -247,8 +271,11 @@ def test_a_moved_folder_is_found(tmp_path: Path) -> None:
     with gzip.open(tmp_path / "set" / "cuts.jsonl.gz", "wt") as stream:
         stream.write(json.dumps(cut) + "\n")
     shutil.move(tmp_path / "set", tmp_path / "moved")
-    cuts = load_cuts(tmp_path / "moved")
-    assert len(load_samples(next(iter(cuts)))) == 16000
+    monkeypatch.chdir(tmp_path)
+    prepare("data", "--cuts", "moved")
+    monkeypatch.chdir(tmp_path / "moved")  # what was made of it is found from anywhere
+    for cuts in (load_cuts(tmp_path / "moved"), load_cuts(tmp_path / "data" / "speech_cuts_moved.jsonl.gz")):
+        assert len(load_samples(next(iter(cuts)))) == 16000
     assert not cuts.is_lazy
 
 
@@ -308,7 +335,7 @@ def test_features_of_cuts_that_are_there(librispeech: Path, tmp_path: Path) -> N
     prepare(tmp_path / "data", "--librispeech", librispeech)
     source = tmp_path / "data" / "librispeech_cuts_dev-clean.jsonl.gz"
     result = prepare(tmp_path / "more", "--cuts", source, "--fbank")
-    made = tmp_path / "more" / "speech_cuts_librispeech_cuts_dev-clean.jsonl.gz"
+    made = tmp_path / "more" / "librispeech_cuts_dev-clean.jsonl.gz"
     assert f"{made}: 3 utterances" in result.stdout
     for cut in load_cuts(made):
         assert np.abs(cut.load_features() - fbank(load_samples(cut))).max() < 0.1  # lilcom is lossy

@@ -72,6 +72,12 @@ def test_words_of_pieces() -> None:
     pieces().check(Tiny(18))
 
 
+def test_the_unknown_symbol_is_a_word_of_its_own() -> None:
+    tokens = [*vocabulary().encode_word("THE"), vocabulary().unk, *vocabulary().encode_word("CAT")]
+    assert pieces().words(tokens) == ("THE", "<unk>", "CAT")
+    assert pieces().starts[vocabulary().unk]
+
+
 def test_equal_prefixes_are_one_node() -> None:
     tree = Prefixes()
     one = tree.child(tree.child(0, 3), 2)

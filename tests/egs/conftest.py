@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,21 @@ class Recipes:
         )
         assert done.returncode == code, f"{script}: exit code {done.returncode}\n{done.stdout}"
         return done.stdout
+
+
+def write_lms(folder: Path, words: Iterable[str]) -> tuple[Path, Path]:
+    """An LSTM of these words in a folder `tiny`; an n-gram: a tenth for each of them, a hundredth for all others."""
+    from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
+    from lm_zoo.registry import build, save_folder
+
+    words = sorted(set(words))
+    unigrams = ["-2.0\t<unk>\t0", "-99\t<s>\t0", "-1.0\t</s>", *(f"-1.0\t{word}\t0" for word in words)]
+    head = f"\\data\\\nngram 1={len(unigrams)}\nngram 2=1\n\n\\1-grams:\n"
+    arpa = folder / "tiny.arpa"
+    arpa.write_text(head + "\n".join(unigrams) + f"\n\n\\2-grams:\n-1.0\t<s> {words[0]}\n\n\\end\\\n", encoding="utf-8")
+    lm = build("lstm", WordVocabulary([SOS_EOS, UNK, *words], "upper"), {"dim": 8})
+    save_folder(folder / "tiny", lm, "lstm", {})
+    return folder / "tiny", arpa
 
 
 @pytest.fixture(scope="session")

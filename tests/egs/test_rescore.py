@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.egs.conftest import Recipes
+from tests.egs.conftest import Recipes, write_lms
 
 SENTENCES = ["the cat sat on a mat", "a dog ate the bone", "the u.s. man ran", "a cat sat on the bone", "the dog ran"]
 NORMALISED = [sentence.upper().replace(".", "") for sentence in SENTENCES]
@@ -38,9 +38,6 @@ def lattice(sentence: str) -> str:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """Lattices, references, an n-gram and an LM; the n-gram knows the right words, not the wrong ones."""
-    from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
-    from lm_zoo.registry import build, save_folder
-
     folder = tmp_path / "data"
     (folder / "slf_pocketsphinx" / "lat").mkdir(parents=True)
     for name in ("dev", "test"):
@@ -49,11 +46,7 @@ def data(tmp_path: Path) -> Path:
             (folder / "slf_pocketsphinx" / "lat" / f"{utt_id}.slf.gz").write_bytes(compressed(lattice(sentence)))
         lines = (f"{utt_id} {text}\n" for utt_id, text in zip(refs, NORMALISED, strict=True))
         (folder / "slf_pocketsphinx" / f"{name}.text").write_text("".join(lines))
-    words = sorted({word for sentence in NORMALISED for word in sentence.split()})
-    (folder / "ngram.arpa").write_text(arpa(words))
-    lm = build("lstm", WordVocabulary([SOS_EOS, UNK, *words], "upper"), {"dim": 8})
-    (folder / "tiny").mkdir()
-    save_folder(folder / "tiny", lm, "lstm", {})
+    write_lms(folder, (word for sentence in NORMALISED for word in sentence.split()))
     return folder
 
 
@@ -61,13 +54,6 @@ def compressed(text: str) -> bytes:
     import gzip
 
     return gzip.compress(text.encode())
-
-
-def arpa(words: list[str]) -> str:
-    """An LM that gives a tenth to each word that it knows and a hundredth to all others; KenLM wants a bigram."""
-    lines = ["-2.0\t<unk>\t0", "-99\t<s>\t0", "-1.0\t</s>", *(f"-1.0\t{word}\t0" for word in words)]
-    heads = f"\\data\\\nngram 1={len(lines)}\nngram 2=1\n\n\\1-grams:\n", "\n\n\\2-grams:\n-1.0\t<s> THE\n\n\\end\\\n"
-    return "\n".join(lines).join(heads)
 
 
 def rows(path: Path) -> dict[str, dict[str, Any]]:
@@ -83,7 +69,7 @@ def test_pocketsphinx_from_lattices_to_tables(recipes: Recipes, data: Path, tmp_
     confused = [" ".join(CONFUSED.get(word, word) for word in sentence.split()).upper() for sentence in SENTENCES]
     lines = (f"test{number} {text.replace('.', '')}\n" for number, text in enumerate(confused))
     (exp / "test" / "recogniser.txt").write_text("".join(lines))
-    options = ["--data", data, "--exp", exp, "--lms", data / "tiny", "--ngram", data / "ngram.arpa", "--num-paths", 4]
+    options = ["--data", data, "--exp", exp, "--lms", data / "tiny", "--ngram", data / "tiny.arpa", "--num-paths", 4]
     said = recipes.run("pocketsphinx/run.sh", *options)
     assert "already done" in said and "Stage 4: the tables of test" in said and "Stage 3 took" in said
     lists, lattices = rows(exp / "lists.json"), rows(exp / "lattices.json")

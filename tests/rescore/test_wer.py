@@ -126,6 +126,7 @@ def test_wrong_letter_case_is_an_error() -> None:
     check_same_case([("HE", "said")], [("he",)])
     check_same_case([("HE",)], [("她", "说")])
     check_same_case([("HE",)], [()])
+    check_same_case([("HE",)], [("<unk>",)])
 
 
 def test_characters_leave_blanks_out() -> None:

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# AISHELL-1 (Mandarin, 178 hours): manifests, noise, tokens and texts of characters, in data/.
+#
+# Usage: ./prepare.sh [--dl-dir DIR] [--musan false] [--stage N] [--stop-stage N]
+#
+# Every character is a word and a token: error rates are of characters, and LMs are over characters.
+set -eou pipefail
+cd "$(dirname "$0")"
+
+stage=0
+stop_stage=4
+dl_dir=download  # aishell/data_aishell/{wav,transcript}
+musan=true       # noise for the training
+. ../../shared/recipe.sh
+
+download() { fetch "$dl_dir/aishell" lhotse download aishell "$dl_dir"; }
+
+manifests() {
+  local part
+  need "$dl_dir/aishell/data_aishell/wav/train" "stage 0 downloads it; or give --dl-dir"
+  once data/.aishell_manifests.done lhotse prepare aishell "$dl_dir/aishell" data/manifests
+  for part in train dev test; do
+    once "data/.aishell_$part.done" lhotse cut simple --force-eager -r "data/manifests/aishell_recordings_$part.jsonl.gz" \
+      -s "data/manifests/aishell_supervisions_$part.jsonl.gz" "data/manifests/aishell_cuts_$part.jsonl.gz"
+  done
+  once data/.aishell.done asr prepare data --characters \
+    --cuts data/manifests/aishell_cuts_train.jsonl.gz --cuts data/manifests/aishell_cuts_dev.jsonl.gz \
+    --cuts data/manifests/aishell_cuts_test.jsonl.gz
+}
+
+noise() { if "$musan"; then ../../shared/musan.sh --dl-dir "$dl_dir" --out data; fi; }
+
+tokens() {
+  sentences data/aishell_text_train > data/transcript_words.txt
+  once data/.lang_char.done asr prepare data --characters --bpe-text data/transcript_words.txt
+}
+
+texts() {
+  mkdir -p data/lm
+  sentences data/aishell_text_train > data/lm/train.txt
+  sentences data/aishell_text_dev > data/lm/valid.txt
+  once data/lm/.counts.done rescore count --text data/lm/train.txt --out data/lm/counts.txt.gz
+}
+
+run_stage 0 "download (16 GB; hours)" download
+run_stage 1 "manifests, characters as words (estimated: 10 minutes)" manifests data
+run_stage 2 "noise of MUSAN (download: 11 GB)" noise
+run_stage 3 "tokens (a minute)" tokens
+run_stage 4 "texts for language models (a minute)" texts data/lm

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# AISHELL-1 from the download to a table of character error rates: no LM, n-gram, Transformer and lookup-dictionary LM over
+# characters, lists against whole lattices; shallow fusion with subtraction of the internal LM.
+#
+# Usage: ./run.sh [--dl-dir DIR] [--world-size N] [--device cpu|cuda] [--stage N] [--stop-stage N]
+set -eou pipefail
+cd "$(dirname "$0")"
+
+stage=0
+stop_stage=4
+dl_dir=download
+musan=true
+world_size=4
+device=cuda
+kinds="lookup transformer"  # LMs that are trained, by conf/KIND.yaml
+fusion="--lm exp/lm/lookup --lm-scale 0.4 --ilme-scale 0.2"  # the scales of the paper on the lookup dictionary
+. ../../shared/recipe.sh
+decoded=exp/decoded
+
+prepare() { ./prepare.sh --dl-dir "$dl_dir" --musan "$musan"; }
+
+train() {
+  local noise=()
+  if "$musan"; then noise=(--musan-cuts data/musan_cuts.jsonl.gz); fi
+  ./train.py --world-size "$world_size" --device "$device" "${noise[@]}"
+}
+
+lms() {
+  local kind
+  once exp/lm/.ngram.done rescore train-ngram --text data/lm/train.txt --order 4 --discount-fallback --out exp/lm/ngram.arpa
+  for kind in $kinds; do ./train_lm.py --conf "conf/$kind.yaml" --device "$device"; done
+}
+
+decode() {
+  local sets=(data/aishell_cuts_dev.jsonl.gz data/aishell_cuts_test.jsonl.gz) method
+  for method in greedy_search modified_beam_search "modified_beam_search $fusion" "fast_beam_search --lattices slf"; do
+    # shellcheck disable=SC2086
+    ./decode.py --device "$device" --decoding-method $method "${sets[@]}"
+  done
+}
+
+rescored() {
+  local lms=() kind
+  for kind in $kinds; do lms+=("exp/lm/$kind"); done
+  ../../shared/rescore.sh --dev "slf:$(ls -d "$decoded"/lattices-dev-*)" --test "slf:$(ls -d "$decoded"/lattices-test-*)" \
+    --dev-ref data/aishell_text_dev --test-ref data/aishell_text_test --tail data/lm/counts.txt.gz \
+    --first "$(ls "$decoded"/nbest-test-*fast_beam_search*.jsonl.gz)" --out exp/rescored \
+    --lms "${lms[*]}" --ngram exp/lm/ngram.arpa
+}
+
+run_stage 0 "data" prepare
+run_stage 1 "training (estimated: a day on four GPUs)" train exp
+run_stage 2 "language models of characters (estimated: two hours on a GPU)" lms exp/lm
+run_stage 3 "decoding: greedy, beams, shallow fusion, lattices" decode
+run_stage 4 "language models, over lists and lattices" rescored

@@ -1,0 +1,197 @@
+"""The recipes of recognisers, from audio to tables of error rates, on seconds of tones and tiny models."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from tests.egs.conftest import Recipes, write_lms
+
+pytest.importorskip("lhotse")
+soundfile = pytest.importorskip("soundfile")
+
+SENTENCES = [
+    "THE CAT SAT",
+    "A DOG ATE",
+    "THE MAN RAN",
+    "A CAT RAN",
+    "THE DOG SAT",
+    "A MAN ATE",
+    "THE CAT RAN",
+    "A DOG SAT",
+]
+WORDS = [word for sentence in SENTENCES for word in sentence.split()]
+MANDARIN = ["而对楼市T恤", "对楼市", "楼市成交", "成交对T恤"]
+ENCODER = {"channels": 4, "dim": 16, "layers": 1, "heads": 2, "feedforward": 16, "kernel": 2}
+TINY: dict[str, Any] = {"decoder": "stateless", "decoder_dim": 16, "joiner_dim": 16, "encoder": ENCODER}
+FEW_ARCS = {"beam": 3.0, "max_contexts": 2, "lattice_beam": 1.0}  # a model that knows nothing gives large lattices
+CPU = ("--device", "cpu")
+
+
+def tone(path: Path, number: int) -> None:
+    """0.4 s, 16 kHz."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    noise = 0.02 * np.random.default_rng(number).standard_normal(6400)
+    soundfile.write(path, 0.3 * np.sin(np.arange(6400) * 0.1 * (1 + number % 5)) + noise, 16000)
+
+
+def librispeech(folder: Path, parts: dict[str, int]) -> None:
+    """`LibriSpeech/PART` with so many speakers, two sentences each; speakers are 10, 11 and so on through the parts."""
+    for speaker, part in enumerate(part for part, count in parts.items() for _ in range(count)):
+        name, lines = 10 + speaker, []
+        for number in range(2):
+            utt_id = f"{name}-7-000{number}"
+            tone(folder / "LibriSpeech" / part / f"{name}" / "7" / f"{utt_id}.flac", 2 * speaker + number)
+            lines.append(f"{utt_id} {SENTENCES[(2 * speaker + number) % len(SENTENCES)]}\n")
+        (folder / "LibriSpeech" / part / f"{name}" / "7" / f"{name}-7.trans.txt").write_text("".join(lines))
+
+
+def adapt(conf: Path, **changes: Any) -> None:
+    """Gives options of a YAML file other values; None takes them out."""
+    values = yaml.safe_load(conf.read_text()) | {name.replace("_", "-"): value for name, value in changes.items()}
+    conf.write_text(yaml.safe_dump({name: value for name, value in values.items() if value is not None}))
+
+
+def small(conf: Path, **changes: Any) -> None:
+    """A training of three batches, with any torch."""
+    plan = {
+        "optimizer": "adamw",
+        "use_bf16": False,
+        "max_duration": 3,
+        "max_minutes": None,
+        "max_steps": 3,
+        "warm_step": 1,
+    }
+    adapt(conf, **(plan | {"save_every_n": 2} | changes))
+
+
+def rows(path: Path) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in json.loads(path.read_text())["rows"]}
+
+
+def check_tables(folder: Path, words: int, lms: tuple[str, ...] = ("tiny",)) -> None:
+    lists, lattices = rows(folder / "lists.json"), rows(folder / "lattices.json")
+    assert {"recogniser", "+ n-gram", *(f"+ n-gram and {lm}" for lm in lms), "+ all"} <= lists.keys()
+    assert {f"+ n-gram and {lm}, lattice, MBR" for lm in lms} <= lattices.keys()
+    assert all(row["words"] == words for table in (lists, lattices) for row in table.values())
+
+
+def test_mini_librispeech(recipes: Recipes, tmp_path: Path) -> None:
+    here = recipes.folder / "mini_librispeech" / "ASR"
+    librispeech(tmp_path / "download", {"train-clean-5": 3, "dev-clean-2": 4})
+    lm, ngram = write_lms(tmp_path, WORDS)
+    options = ("--dl-dir", tmp_path / "download", "--vocab-size", 24)
+    assert "already there: " in recipes.run("mini_librispeech/ASR/prepare.sh", *options)
+    assert "already done" in recipes.run("mini_librispeech/ASR/prepare.sh", *options)
+    assert json.loads((here / "data" / "speakers.json").read_text()) == {"dev": ["13", "15"], "test": ["14", "16"]}
+    assert (here / "data" / "transcript_words.txt").read_text().splitlines() == SENTENCES[:6]
+
+    (here / "conf" / "s4former.json").write_text(json.dumps(TINY))
+    small(here / "conf" / "train.yaml", bpe_model="data/lang_bpe_24/bpe.model")
+    adapt(here / "conf" / "decode.yaml", **FEW_ARCS)
+    recipes.run("mini_librispeech/ASR/run.sh", *CPU, "--stage", 1, "--lms", lm, "--ngram", ngram)
+    check_tables(here / "exp" / "rescored", words=12)
+    assert len(list((here / "exp" / "decoded").glob("wer-summary-*"))) == 6
+    said = recipes.run(
+        "mini_librispeech/ASR/run.sh", *CPU, "--stage", 1, "--stop-stage", 1, "--conf", "conf/from-small.yaml", code=2
+    )
+    assert "pretrained/small" in said
+
+
+def test_aishell(recipes: Recipes, tmp_path: Path) -> None:
+    """Characters are the words of references, recognised text, lattices and LMs."""
+    here, download = recipes.folder / "aishell" / "ASR", tmp_path / "download"
+    corpus = download / "aishell" / "data_aishell"
+    (corpus / "transcript").mkdir(parents=True)
+    lines = []
+    for part in ("train", "dev", "test"):
+        for number, sentence in enumerate(MANDARIN):
+            utt_id = f"BAC009{part}{number}"
+            tone(corpus / "wav" / part / f"S{number}" / f"{utt_id}.wav", number)
+            lines.append(f"{utt_id} {sentence[:2]} {sentence[2:]}\n")
+    (corpus / "transcript" / "aishell_transcript_v0.8.txt").write_text("".join(lines), encoding="utf-8")
+    for number, part in enumerate(("music", "noise", "speech")):
+        tone(download / "musan" / part / "here" / f"{part}.wav", number)
+    (download / "musan" / "music" / "here" / "ANNOTATIONS").write_text("music genre N someone\n")
+    recipes.run("aishell/ASR/prepare.sh", "--dl-dir", download)
+    assert "already done" in recipes.run("aishell/ASR/prepare.sh", "--dl-dir", download)
+    assert (here / "data" / "lm" / "train.txt").read_text(encoding="utf-8").count("\n对 楼 市\n") == 1
+
+    (here / "conf" / "tiny.json").write_text(json.dumps(TINY))
+    small(here / "conf" / "train.yaml", config="conf/tiny.json", max_steps=None, num_epochs=2, num_workers=0)
+    adapt(here / "conf" / "decode.yaml", epoch=2, avg=1, beam_size=2, **FEW_ARCS)
+    for kind in ("lookup", "transformer"):
+        conf = here / "conf" / f"{kind}.yaml"
+        values = yaml.safe_load(conf.read_text())
+        values["set"] |= {"dim": 8, "heads": 1, "feedforward": 8, "layers": 1}
+        values["set"] |= {"slots": 7, "entries": 2} if kind == "lookup" else {}
+        conf.write_text(yaml.safe_dump(values | {"train": {"steps": 2, "warmup": 0, "valid_every": 2}}))
+    recipes.run("aishell/ASR/run.sh", *CPU, "--dl-dir", download, "--world-size", 1)
+    check_tables(here / "exp" / "rescored", sum(map(len, MANDARIN)), ("lookup", "transformer"))
+    assert "tail1" in rows(here / "exp" / "rescored" / "lists.json")["+ all"]
+    fused = list((here / "exp" / "decoded").glob("recogs-test-*-lookup-lm-scale-0.4-ilme-scale-0.2.txt"))
+    assert len(fused) == 1 and "ref=['对', '楼', '市']" in fused[0].read_text(encoding="utf-8")
+
+
+def test_synthetic_and_librispeech_mini(recipes: Recipes, tmp_path: Path) -> None:
+    for engine in ("ttspico", "espeakng_loader"):
+        pytest.importorskip(engine)
+    (tmp_path / "books").mkdir()
+    for part in ("train", "valid", "test"):
+        (tmp_path / "books" / f"{part}.txt.xz").write_bytes(
+            lzma.compress("".join(f"{s}\n" for s in SENTENCES).encode())
+        )
+    here = recipes.folder / "synthetic" / "ASR"
+    counts = ("--count", 4, "--short-count", 4, "--valid-count", 2, "--test-count", 2, "--vocab-size", 24)
+    recipes.run("synthetic/ASR/prepare.sh", "--text-dir", tmp_path / "books", *counts)
+    (here / "conf" / "tiny.json").write_text(json.dumps(TINY))
+    small(here / "conf" / "short.yaml", config="conf/tiny.json", bpe_model="data/lang_bpe_24/bpe.model")
+    small(here / "conf" / "train.yaml")
+    said = recipes.run("synthetic/ASR/run.sh", "--text-dir", tmp_path / "books")
+    assert "already done" in said and said.count("%WER") == 3
+
+    here = recipes.folder / "librispeech" / "ASR"
+    librispeech(tmp_path, {"train-clean-100": 2, "dev-clean": 3})
+    (tmp_path / "dev-clean-speaker-split.json").write_text('{"train": ["12"], "dev": ["13"], "test": ["14"]}')
+    (here / "conf" / "mini" / "small-rep.json").write_text(
+        json.dumps(TINY | {"encoder": {**ENCODER, "component": "rep"}})
+    )
+    adapt(here / "conf" / "mini" / "decode.yaml", **FEW_ARCS)
+    for name in ("short", "long", "real", "best"):
+        small(here / "conf" / "mini" / f"{name}.yaml")
+    adapt(here / "conf" / "mini" / "short.yaml", bpe_model="../../synthetic/ASR/data/lang_bpe_24/bpe.model")
+    shipped = recipes.folder.parent / "asr" / "pretrained"
+    shipped.mkdir(parents=True)
+    (recipes.folder / "synthetic" / "ASR" / "exp" / "small").rename(shipped / "small")
+    lm, ngram = write_lms(tmp_path, WORDS)
+    options = ("--mini", "true", "--dl-dir", tmp_path, "--components", "rep", "--lms", lm, "--ngram", ngram)
+    recipes.run(
+        "librispeech/ASR/run.sh", *options, "--text-dir", tmp_path / "books", "--fusion-lm", lm, "--fusion-scales", 0.1
+    )
+    check_tables(here / "exp" / "best" / "rescored", words=6)
+    assert len(list((here / "exp" / "rep" / "decoded").glob("wer-summary-*"))) == 4
+
+
+def test_librispeech_from_the_download(recipes: Recipes, tmp_path: Path) -> None:
+    """The large recipe: manifests, tokens and the loading of its configuration."""
+    here = recipes.folder / "librispeech" / "ASR"
+    librispeech(
+        tmp_path,
+        dict.fromkeys(("train-clean-100", "train-clean-360", "train-other-500", "dev-clean", "dev-other"), 1),
+    )
+    for number, part in enumerate(("music", "noise", "speech")):
+        tone(tmp_path / "musan" / part / "here" / f"{part}.wav", number)
+    (tmp_path / "musan" / "music" / "here" / "ANNOTATIONS").write_text("music genre N someone\n")
+    recipes.run("librispeech/ASR/prepare.sh", "--dl-dir", tmp_path, "--vocab-size", 16)
+    assert (here / "data" / "lang_bpe_16" / "tokens.txt").exists()
+    (here / "conf" / "tiny.json").write_text(json.dumps(TINY))
+    plan = {"config": "conf/tiny.json", "bpe_model": "data/lang_bpe_16/bpe.model", "num_workers": 0, "num_epochs": 1}
+    small(here / "conf" / "train.yaml", max_steps=None, **plan)
+    recipes.run("librispeech/ASR/run.sh", "--stage", 2, "--stop-stage", 2, "--world-size", 1)
+    assert (here / "exp" / "paper-com" / "epoch-1.pt").exists()
