@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import io
 import lzma
@@ -188,15 +189,24 @@ def kaldi_fields(line: str) -> list[str]:
     return line.split() if line.isascii() else re.findall(r"[^ \t\r\n\v\f]+", line)
 
 
-def read_kaldi_text(path: str | Path) -> dict[str, Words]:
+_RECOG = re.compile(r"(\S+):\t(ref|hyp)=(\[.*\])")  # of icefall's recogs-SET-SUFFIX.txt
+
+
+def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
     """Reads Kaldi `text`: `utt-id word word ...` a line; a line with the id alone is an empty utterance.
+
+    Of icefall's `recogs-SET-SUFFIX.txt`, with lines `utt-id:<tab>ref=['A', ...]` and `utt-id:<tab>hyp=[...]`, the lines
+    of `side` are read, "ref" or "hyp".
 
     Raises:
       FormatError: no line at all, an empty line, or an utterance id that occurs twice.
     """
     texts: dict[str, Words] = {}
     for number, line in read_lines(path):
-        fields = kaldi_fields(line)
+        recog = _RECOG.fullmatch(line)
+        if recog and recog[2] != side:
+            continue
+        fields = [recog[1], *_listed(path, number, recog[3])] if recog else kaldi_fields(line)
         if not fields:
             raise FormatError(path, "empty line, expected 'utt-id words ...'", line=number)
         if fields[0] in texts:
@@ -205,6 +215,13 @@ def read_kaldi_text(path: str | Path) -> dict[str, Words]:
     if not texts:
         raise FormatError(path, "empty file, expected Kaldi text: 'utt-id words ...' a line")
     return texts
+
+
+def _listed(path: str | Path, number: int, text: str) -> list[str]:
+    try:
+        return [str(word) for word in ast.literal_eval(text)]
+    except (ValueError, SyntaxError):
+        raise FormatError(path, f"found '{text[:60]}', expected a list of words as Python writes it", number) from None
 
 
 def write_kaldi_text(path: str | Path, texts: dict[str, Words]) -> None:

@@ -75,7 +75,7 @@ def read_system(name: str, spec: str, refs: Mapping[str, Words]) -> System:
     """
     lists = _nbest_source(spec)
     if lists is None:
-        hyps = read_kaldi_text(spec)
+        hyps = read_kaldi_text(spec, "hyp")
         check_same_utterances(refs, hyps, f"hypotheses of '{name}'")
         return System(name, hyps)
     hyps = {}

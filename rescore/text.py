@@ -9,6 +9,8 @@ from functools import cached_property
 from rescore.errors import UsageError
 from rescore.types import Words
 
+WORD_START = "\u2581"  # sentencepiece's mark of a blank in the text
+
 
 @dataclass(frozen=True)
 class TextNormalizer:
@@ -20,6 +22,7 @@ class TextNormalizer:
       case: "upper", "lower", or None to leave it.
       delete: characters to take out of words.
       split: characters at which a word falls into several; they vanish.
+      pieces: what comes in are sentencepiece pieces, which are joined to words first: `words` only.
     Raises:
       UsageError: another `case`, or a character that stands in both `delete` and `split`.
     """
@@ -27,6 +30,7 @@ class TextNormalizer:
     case: str | None = None
     delete: str = ""
     split: str = ""
+    pieces: bool = False
 
     def __post_init__(self) -> None:
         if self.case not in (None, "upper", "lower"):
@@ -48,12 +52,12 @@ class TextNormalizer:
         """The words that `words` become."""
         if self.is_identity:
             return tuple(words)
-        return self(" ".join(words))
+        return self("".join(words).replace(WORD_START, " ") if self.pieces else " ".join(words))
 
     @property
     def is_identity(self) -> bool:
         """Whether every word stays as it is."""
-        return self.case is None and not self.delete and not self.split
+        return self.case is None and not self.delete and not self.split and not self.pieces
 
     @cached_property
     def _table(self) -> dict[int, str]:

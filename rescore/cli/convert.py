@@ -15,6 +15,9 @@ import click
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
 @click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words.")
 @click.option("--split", default="", metavar="CHARS", help="Split words at these characters.")
+@click.option(
+    "--pieces", is_flag=True, help="Words of SRC, N-best lists, are sentencepiece pieces: join them to words."
+)
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes for lattices; default: the number of cores.")
 def command(
     source: str,
@@ -26,6 +29,7 @@ def command(
     case: str | None,
     delete: str,
     split: str,
+    pieces: bool,
     jobs: int | None,
 ) -> None:
     """Write N-best lists or lattices in another format, or take exact N-best lists from lattices.
@@ -46,7 +50,9 @@ def command(
     from rescore.formats import is_lattice
     from rescore.text import TextNormalizer
 
-    normalizer = TextNormalizer(case, delete, split)
+    normalizer = TextNormalizer(case, delete, split, pieces)
+    if pieces and is_lattice(source):
+        raise UsageError(f"--pieces is for N-best lists; make them of {source} first: rescore lattice nbest")
     if is_lattice(source) and is_lattice(target):
         from rescore.convert import copy_or_normalize
 

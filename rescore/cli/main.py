@@ -28,6 +28,7 @@ COMMANDS = {
     "convert-lm": "turn a trained LM into one of another kind (Bayesian, lookup)",
     "import-lm": "turn an icefall LM checkpoint into a model folder",
     "export-lm": "write an LM as a checkpoint for icefall",
+    "icefall-decode": "run icefall's decode.py with LMs of the zoo, or keep its lattices",
     "train-ngram": "estimate a modified Kneser-Ney n-gram LM, write ARPA",
 }
 

@@ -163,3 +163,13 @@ def test_require_folder(tmp_path: Path) -> None:
     assert require_folder(tmp_path) == tmp_path
     with pytest.raises(RescoreError, match="no such folder"):
         require_folder(tmp_path / "none")
+
+
+def test_recogs_of_icefall(tmp_path: Path) -> None:
+    file = tmp_path / "recogs-test-epoch-30.txt"
+    file.write_text("a-1:\tref=['IT', \"ISN'T\"]\na-1:\thyp=['IT']\nb:\tref=['B']\nb:\thyp=[]\n")
+    assert read_kaldi_text(file) == {"a-1": ("IT", "ISN'T"), "b": ("B",)}
+    assert read_kaldi_text(file, "hyp") == {"a-1": ("IT",), "b": ()}
+    file.write_text("a:\tref=['IT]\n")
+    with pytest.raises(FormatError, match=r"recogs-test-epoch-30.txt:1: found '\['IT\]', expected a list of words"):
+        read_kaldi_text(file)

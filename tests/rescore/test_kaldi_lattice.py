@@ -410,3 +410,23 @@ def test_a_text_cut_into_words_keeps_alignments(tmp_path: Path) -> None:
     split = normalize_words(lattice, TextNormalizer(split="-"))
     assert split.alignments is not None and split.num_arcs == 5
     assert sorted(split.alignments.string(arc) for arc in range(5)) == [(), (5,), (6, 6), (7, 7, 8), (7, 9, 9)]
+
+
+def test_graph_costs_by_weights(tmp_path: Path) -> None:
+    """3 graph + 6 nn + 1.5 words in units of graph; acoustics stay."""
+    (tmp_path / "words.txt").write_text(WORDS)
+    (tmp_path / "lat.txt").write_text("utt \n0\t1\t1\t0.5,10,7_7\n1\t2\t2\t1.5,8,5\n2\t0.25,0,\n\n")
+    words = f"?words={tmp_path / 'words.txt'}"
+    (lattice,) = read_lattices(f"kaldi-lat:{tmp_path / 'lat.txt'}{words}")
+    lattice.scores["nn"] = np.array([-1.0, -2.0, 0.0])
+    (tmp_path / "weights.json").write_text('{"scales": {"am": 1, "graph": 3, "nn": 6, "words": 1.5}}')
+    target = f"kaldi-lat:{tmp_path / 'out.txt'}{words}&text=yes&weights={tmp_path / 'weights.json'}"
+    write_lattices(target, [lattice])
+    (again,) = read_lattices(f"kaldi-lat:{tmp_path / 'out.txt'}{words}")
+    assert again.scores["graph"].tolist() == [-2.0, -5.0, -0.25]
+    assert again.scores["am"].tolist() == [-10.0, -8.0, 0.0]
+    with pytest.raises(UsageError, match="give either graph=NAME,-NAME or weights=FILE"):
+        write_lattices(f"{target}&graph=nn", [lattice])
+    (tmp_path / "weights.json").write_text('{"scales": {"am": 1, "graph": 0}}')
+    with pytest.raises(RescoreError, match=r"weights.json: no scale for 'graph'"):
+        write_lattices(target, [lattice])

@@ -76,3 +76,9 @@ def test_usable_as_a_key() -> None:
     first = TextNormalizer(case="upper")
     first("a")
     assert first == TextNormalizer(case="upper") and hash(first) == hash(TextNormalizer(case="upper"))
+
+
+def test_pieces_are_joined_to_words() -> None:
+    normal = TextNormalizer("lower", pieces=True)
+    assert normal.words(("\u2581THE", "\u2581C", "AT", "\u2581", "S")) == ("the", "cat", "s")
+    assert normal.words(()) == () and not TextNormalizer(pieces=True).is_identity

@@ -1,0 +1,122 @@
+"""A decode script of an icefall recipe, run as it is: with another LmScorer, and with its lattices kept.
+
+Nothing in icefall is edited.  Lattices are what `beam_search.fast_beam_search` and `icefall.decode.get_lattice` give,
+utterances those of the batch that the script's `decode_one_batch` is given, sets those that its `save_results` names.
+Read were, of k2-fsa/icefall: egs/librispeech/ASR/zipformer/decode.py at commit 208839fb and
+pruned_transducer_stateless2/beam_search.py at 00fefa2b.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rescore.console import remark
+from rescore.errors import RescoreError, UsageError
+from rescore.formats.k2 import write_lattices
+
+GIVE_LATTICES = ("fast_beam_search", "get_lattice")
+
+
+def run_script(script: Path, arguments: list[str], scorer: type | None = None, lattices: Path | None = None) -> None:
+    """Runs `main()` of the script with these arguments.
+
+    Args:
+      scorer: stands in for `icefall.LmScorer`.
+      lattices: folder for `SET/FIRST_ID.pt`, a file a batch.
+    Raises:
+      UsageError: no such script, or one without `main`; no package icefall.
+      RescoreError: the folder for lattices is in use, or the script has no place to take them from.
+    """
+    if not script.is_file():
+        raise UsageError(f"{script}: no such file, expected the decode.py of an icefall recipe")
+    sys.path.insert(0, str(script.resolve().parent))
+    sys.argv = [str(script), *arguments]
+    if scorer is not None:
+        for name in ("icefall", "icefall.lm_wrapper"):
+            _icefall(name).LmScorer = scorer  # type: ignore[attr-defined]
+    spec = importlib.util.spec_from_file_location("icefall_recipe_decode", script)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    if not hasattr(module, "main"):
+        raise UsageError(f"{script}: has no main(), expected the decode.py of an icefall recipe")
+    if lattices is not None:
+        _Keeper(lattices).watch(module, script)
+    module.main()
+
+
+def _icefall(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            f"icefall cannot be imported ({error}); put its folder on PYTHONPATH, as for icefall"
+        ) from None
+
+
+class _Keeper:
+    """Writes the lattices of a run; those of the set that is under way are in `folder/.now`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.now = folder, folder / ".now"
+        self.ids: list[str] = []
+        self.written = 0
+        if folder.exists() and any(folder.iterdir()):
+            raise RescoreError(f"{folder}: exists already; remove it first, or name a new folder")
+
+    def watch(self, module: ModuleType, script: Path) -> None:
+        owners = [owner for owner in (module, sys.modules.get("beam_search")) if owner is not None]
+        found = [(owner, name) for owner in owners for name in GIVE_LATTICES if hasattr(owner, name)]
+        if not found or not hasattr(module, "decode_one_batch") or not hasattr(module, "save_results"):
+            known = ", ".join(GIVE_LATTICES)
+            raise RescoreError(
+                f"{script}: no lattices to keep, expected one of {known}, and decode_one_batch and save_results"
+            )
+        for owner, name in found:
+            setattr(owner, name, self._keeping(getattr(owner, name)))
+        module.decode_one_batch = self._knowing(module.decode_one_batch)  # type: ignore[attr-defined]
+        module.save_results = self._closing(module.save_results)  # type: ignore[attr-defined]
+
+    def _knowing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def decode_one_batch(*args: Any, **kwargs: Any) -> Any:
+            batch = kwargs["batch"] if "batch" in kwargs else next(arg for arg in args if isinstance(arg, dict))
+            self.ids = [cut.id for cut in batch["supervisions"]["cut"]]
+            return function(*args, **kwargs)
+
+        return decode_one_batch
+
+    def _keeping(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def give_lattice(*args: Any, **kwargs: Any) -> Any:
+            lattice = function(*args, **kwargs)
+            self.now.mkdir(parents=True, exist_ok=True)
+            write_lattices(lattice, self.ids, self.now / f"{self.ids[0].replace(os.sep, '_')}.pt")
+            self.written += len(self.ids)
+            return lattice
+
+        return give_lattice
+
+    def _closing(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def save_results(*args: Any, **kwargs: Any) -> Any:
+            name = kwargs["test_set_name"] if "test_set_name" in kwargs else args[1]
+            if not self.now.exists():
+                raise RescoreError(
+                    f"set {name}: this decoding method made no lattice; take one such as fast_beam_search"
+                )
+            self.now.rename(self.folder / name)
+            remark(f"{self.written} lattices kept in {self.folder / name}")
+            self.written = 0
+            return function(*args, **kwargs)
+
+        return save_results
