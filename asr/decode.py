@@ -190,12 +190,14 @@ class Outputs:
 
     Attributes:
       folder, name, suffix: of icefall's files `recogs-NAME-SUFFIX.txt` and so on.
+      setting: what stands before the WER in the summary.
       lattices: format of the lattices, or None.
     """
 
     folder: Path
     name: str
     suffix: str
+    setting: str
     lattices: str | None = None
 
 
@@ -234,7 +236,7 @@ def decode_set(
         remark(f"{outputs.name}: {len(lost)} of {count} utterances were not recognised; they count as without a word")
     for utt_id, text in lost.items():
         results.add(Decoded(empty_nbest(utt_id, results.scores), empty_lattice(utt_id)), text)
-    return results.write(decoder.options, outputs)
+    return results.write(outputs)
 
 
 def _utterances(decoder: Decoder, batches: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str, Decoded | None]]:
@@ -271,7 +273,7 @@ class _Results:
         self.refs[utt_id], self.hyps[utt_id] = tuple(text.split()), decoded.words
         self.scores = self.scores or list(decoded.nbest.hyps[0].scores)
 
-    def write(self, options: DecodeOptions, outputs: Outputs) -> tuple[ErrorCounts | None, list[str]]:
+    def write(self, outputs: Outputs) -> tuple[ErrorCounts | None, list[str]]:
         """The files of `decode_set`; each appears when it is whole."""
         stem = f"{outputs.name}-{outputs.suffix}"
         with_refs = any(self.refs.values())
@@ -283,7 +285,7 @@ class _Results:
             written.append(save_lattices(outputs.lattices, place, self._lattices, self._symbols - {""}))
         if not with_refs:
             return None, written
-        counts = write_icefall(outputs.folder, outputs.name, outputs.suffix, options.setting, self.refs, self.hyps)
+        counts = write_icefall(outputs.folder, outputs.name, outputs.suffix, outputs.setting, self.refs, self.hyps)
         texts = [str(outputs.folder / f"{kind}-{stem}.txt") for kind in ("recogs", "errs", "wer-summary")]
         return counts, texts + written
 

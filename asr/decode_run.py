@@ -50,6 +50,7 @@ class DecodeRun:
     ilme_scale: float = 0.0
     lodr: str | None = None
     lodr_scale: float = 0.1
+    word_reward: float = 0.0
     lang_dir: Path | None = None
     max_duration: float = 200.0
     max_seconds: float = 120.0
@@ -77,7 +78,8 @@ def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> 
     graph = (load_graph(plan.lang_dir / "LG.pt"), plan.lang_dir / "words.txt") if plan.lang_dir else None
     decoder = Decoder(model, pieces, options, fusion, graph, device)
     for path, name in zip(plan.cuts, names, strict=True):
-        outputs = Outputs(results, name, f"{folder.name}-{options.suffix}{fused}", plan.lattices)
+        setting, suffix = (options.setting + fused).replace("-", "_"), f"{folder.name}-{options.suffix}{fused}"
+        outputs = Outputs(results, name, suffix, setting, plan.lattices)
         counts, written = decode_set(decoder, *batches_of(path, plan.max_duration, plan.max_seconds), outputs)
         for line in kaldi_lines(counts) if counts else ["no references: no error rate"]:
             say(f"{name}: {line}")
@@ -112,5 +114,6 @@ def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
         text += f"-{name}-lm-scale-{scale}"
     text += f"-ilme-scale-{plan.ilme_scale}" if plan.ilme_scale else ""
     text += f"-lodr-scale-{plan.lodr_scale}" if plan.lodr else ""
+    text += f"-word-reward-{plan.word_reward}" if plan.word_reward else ""
     lodr = (load_ngram(plan.lodr), plan.lodr_scale) if plan.lodr else None
-    return make_fusion(pieces, loaded, plan.ilme_scale, lodr), text
+    return make_fusion(pieces, loaded, plan.ilme_scale, lodr, plan.word_reward), text

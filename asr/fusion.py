@@ -26,6 +26,7 @@ from lm_zoo.base import UNK, LanguageModel, PieceVocabulary
 from lm_zoo.histories import ROOT, Histories
 
 ILM, LODR = "ilm", "lodr"
+WORDS = "words"  # the number of words, as in N-best lists
 
 
 class Scorer(Protocol):
@@ -333,6 +334,25 @@ class InternalLM:
         """Nothing is kept."""
 
 
+class WordReward:
+    """One for every word that is begun: with a positive scale it makes up for the words that LMs let die."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.row = np.array(pieces.starts, dtype=np.float32)
+
+    def start(self, prefixes: Prefixes, model: Any) -> None:
+        """Nothing is kept."""
+
+    def rows(self, nodes: Sequence[int], predicted: Tensor) -> np.ndarray:
+        return np.tile(self.row, (len(nodes), 1))
+
+    def end(self, node: int) -> float:
+        return 0.0
+
+    def keep(self, nodes: Sequence[int]) -> None:
+        """Nothing is kept."""
+
+
 def shares_pieces(lm: Any, vocab: PieceVocabulary) -> bool:
     """Whether the LM's tokens are the recogniser's."""
     return isinstance(lm.vocab, PieceVocabulary) and lm.vocab.model == vocab.model
@@ -351,17 +371,22 @@ def lm_scorer(lm: Any, pieces: Pieces) -> Scorer:
 
 
 def make_fusion(
-    pieces: Pieces, lms: dict[str, tuple[Any, float]], ilme_scale: float = 0.0, lodr: tuple[Any, float] | None = None
+    pieces: Pieces,
+    lms: dict[str, tuple[Any, float]],
+    ilme_scale: float = 0.0,
+    lodr: tuple[Any, float] | None = None,
+    word_reward: float = 0.0,
 ) -> Fusion | None:
     """The scorers of a search; None if there are none.
 
     Args:
       lms: name -> (LM, scale).
       ilme_scale, lodr: how much of the internal LM, or of a token n-gram, is subtracted (scales are positive).
+      word_reward: what every word adds.
     Raises:
       ConfigError: a name that is taken, a negative scale of what is subtracted, an LM that cannot take part.
     """
-    taken = sorted({"am", "words", ILM, LODR} & set(lms))
+    taken = sorted({"am", WORDS, ILM, LODR} & set(lms))
     if taken:
         raise ConfigError(f"'{taken[0]}' is the name of another score; name the LM: --lm NAME=LM")
     if ilme_scale < 0 or (lodr is not None and lodr[1] < 0):
@@ -373,4 +398,6 @@ def make_fusion(
         scorers[ILM] = (InternalLM(), -ilme_scale)
     if lodr is not None:
         scorers[LODR] = (TokenNgram(lodr[0], pieces), -lodr[1])
+    if word_reward:
+        scorers[WORDS] = (WordReward(pieces), word_reward)
     return Fusion(scorers) if scorers else None

@@ -39,6 +39,7 @@ POSITIVE = click.FloatRange(0, min_open=True)
 @click.option("--ilme-scale", default=0.0, show_default=True, help="How much of the internal LM is subtracted.")
 @click.option("--lodr", type=str, metavar="ARPA", help="A token n-gram of low order that is subtracted.")
 @click.option("--lodr-scale", default=0.1, show_default=True, help="How much of it.")
+@click.option("--word-reward", default=0.0, show_default=True, help="Added for each word, as LMs make words die.")
 @click.option("--lang-dir", type=PATH, help="Folder with LG.pt and words.txt: the graph of fast_beam_search.")
 @click.option("--max-duration", default=200.0, show_default=True, type=POSITIVE, help="Seconds of speech in a batch.")
 @click.option(

@@ -247,7 +247,7 @@ def test_an_utterance_that_the_encoder_cannot_take_is_given_up(here: Path, tmp_p
     decoder = Decoder(model, Pieces(vocab), DecodeOptions())
     features, lengths = torch.randn(2, 40, 80), torch.tensor([40, 40])
     batch = {"ids": ["a", "b"], "texts": ["THE CAT", "A MAT"], "features": features, "lengths": lengths}
-    counts, _ = decode_set(decoder, [batch], dict, 2, Outputs(tmp_path, "set", "greedy"))
+    counts, _ = decode_set(decoder, [batch], dict, 2, Outputs(tmp_path, "set", "greedy", "greedy"))
     assert counts is not None
     recogs = (tmp_path / "recogs-set-greedy.txt").read_text().splitlines()
     assert recogs[1] != "a:\thyp=[]" and recogs[3] == "b:\thyp=[]"

@@ -122,6 +122,17 @@ def test_a_token_bigram_is_taken_out(tmp_path: Path) -> None:
         make_fusion(pieces(SIZE), {}, lodr=(ngram(tmp_path / "words.arpa", [["SOME", "WORDS"]]), 0.4))
 
 
+def test_a_reward_for_words() -> None:
+    """The count of words is a score like any other, and a high reward makes more words."""
+    starts, counts = pieces(SIZE).starts, []
+    for reward in (-3.0, 3.0):
+        found = decode(make_fusion(pieces(SIZE), {}, word_reward=reward))
+        for hyp in (hyp for hyps in found for hyp in hyps):
+            assert hyp.scores["words"] == sum(starts[token] for token in hyp.tokens)
+        counts.append(sum(hyps[0].scores["words"] for hyps in found))
+    assert counts[0] < counts[1]
+
+
 def test_a_scale_of_zero_leaves_the_search_alone() -> None:
     lm = neural(vocabulary(SIZE))
     plain, scored = decode(None), decode(make_fusion(pieces(SIZE), {"lm": (lm, 0.0)}))

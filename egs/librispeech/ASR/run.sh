@@ -16,7 +16,8 @@ components="conv dir com rep"                # mini: the encoders that are compa
 lms="transfornn transformer bayesian lookup lstm"  # names of the zoo, or folders such as ../LM/exp/transfornn
 ngram=ngram                                  # such as ../LM/exp/4gram.arpa
 fusion_lm=transfornn
-fusion_scales="0.1 0.2 0.3"                  # tried on dev
+fusion_scales="0.2 0.3 0.4"                  # tried on dev
+word_reward=1.0
 . ../../shared/recipe.sh
 dev=dev-clean test=test-clean exp=exp/paper-com decode=conf/decode.yaml
 if "$mini"; then dev=dev-clean-dev test=dev-clean-test exp=exp/best decode=conf/mini/decode.yaml; fi
@@ -55,13 +56,16 @@ train() {
 }
 
 decode() {
-  local sets=("data/librispeech_cuts_$dev.jsonl.gz" "data/librispeech_cuts_$test.jsonl.gz") scale
+  local sets=("data/librispeech_cuts_$dev.jsonl.gz" "data/librispeech_cuts_$test.jsonl.gz") scale fused
   ./decode.py --conf "$decode" --decoding-method greedy_search "${sets[@]}"
   ./decode.py --conf "$decode" --decoding-method modified_beam_search "${sets[@]}"
   ./decode.py --conf "$decode" --decoding-method fast_beam_search --lattices k2 "${sets[@]}"
-  for scale in $fusion_scales; do  # the scale that is best on dev counts
-    ./decode.py --conf "$decode" --decoding-method modified_beam_search --lm "$fusion_lm" --lm-scale "$scale" "${sets[@]}"
+  fused=(--decoding-method modified_beam_search --lm "$fusion_lm" --word-reward "$word_reward" --lm-scale)
+  for scale in $fusion_scales; do
+    ./decode.py --conf "$decode" "${fused[@]}" "$scale" "${sets[0]}"
   done
+  scale=$(sort -k 2 -n "$exp/decoded/wer-summary-$dev-"*"$fusion_lm-lm-scale"* | head -n 1 | sed 's/.*_lm_scale_\([0-9.]*\).*/\1/')
+  ./decode.py --conf "$decode" "${fused[@]}" "$scale" "${sets[1]}"
 }
 
 rescore() {
