@@ -4,7 +4,7 @@
 train_lm() {  # train_lm CONF FOLDER [OPTION...]: the LM of conf/CONF.yaml; a training that was stopped is continued
   local launch=() more=()
   read -ra more <<< "$train_options"
-  if [ "$world_size" -gt 1 ]; then launch=(torchrun --standalone --nproc-per-node "$world_size"); fi
+  if [ "$world_size" -gt 1 ]; then launch=(torchrun --standalone --nproc_per_node "$world_size"); fi
   once "$2/.done" "${launch[@]}" ./train.py --conf "conf/$1.yaml" --out "$2" --device "$device" "${@:3}" "${more[@]}"
 }
 

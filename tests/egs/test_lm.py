@@ -96,7 +96,7 @@ def test_librispeech_mini(recipes: Recipes, tmp_path: Path) -> None:
     write(tmp_path / "text" / "train-clean-100.txt", kaldi(text(30)))
     run = ["librispeech/LM/run.sh", "--mini", "true", "--dl-dir", tmp_path, "--text-dir", tmp_path]
     run += ["--lms", "transformer bayesian", "--books-lms", "lstm"]
-    shown = recipes.run(*run, "--train-options", QUICK + " --train batch_tokens=256")
+    shown = recipes.run(*run, "--train-options", QUICK + " --set dim=16 --train batch_tokens=256")
     table = (recipes.folder / "librispeech/LM/exp/mini/ppl.txt").read_text()
     assert table.strip() in shown and "lstm" in table and "Tail-2" in table
     again = recipes.run(*run, "--stop-stage", 2)

@@ -24,4 +24,4 @@ simple-examples; from LDC99T42, whose licence you need)"
 ngrams() { ngram_and_counts data 5 data/train.txt; }
 
 run_stage 0 "text (seconds, 6 MB)" texts data
-run_stage 1 "5-gram (<unk> as an ordinary word), counts (a minute, 60 MB)" ngrams data
+run_stage 1 "5-gram (<unk> as an ordinary word), counts (4 seconds on an idle core, 90 MB)" ngrams data
