@@ -17,20 +17,24 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 NAMES = ("rescore", "asr", "lhotse", "python", "python3")
-FIRST = (
-    "torch",
-    "torch.utils.tensorboard",
-    "lhotse.bin",
-    "lhotse.dataset",
-    "sentencepiece",
-    "asr.recipe",
-    "asr.decode_run",
+HEAVY = (  # what takes seconds to import; optimisers import torch._dynamo when they are made
+    *(
+        "torch",
+        "torch._dynamo",
+        "torch.utils.tensorboard",
+        "lhotse.bin",
+        "lhotse.dataset",
+        "sentencepiece",
+        "rich.table",
+    ),
+    *("kaldi_native_fbank", "asr.recipe", "asr.decode_run", "asr.train", "asr.transducer", "lm_zoo.recipe"),
+    *("rescore.lattice_rescoring", "rescore.lattice_line_search", "rescore.tune", "rescore.report"),
 )
-MORE = ("rescore.lattice_rescoring", "rescore.tune", "rescore.report", "lm_zoo.recipe", "asr.train", "rich.table")
 NO_ANSWER = 70
 
 CLIENT = """#!{python} -SE
@@ -53,11 +57,9 @@ def stubs(folder: Path, address: Path) -> None:
 
 def serve(address: str) -> None:
     """Answers until standard input ends."""
-    for name in (*FIRST, *MORE):
-        try:
+    for name in HEAVY:
+        with suppress(ImportError):  # a command that needs it says so
             importlib.import_module(name)
-        except ImportError as error:
-            print(f"{name}: {error}", file=sys.stderr)
     server = socket.socket(socket.AF_UNIX)
     server.bind(address)
     server.listen()
