@@ -56,7 +56,7 @@ train() {
 }
 
 decode() {
-  local sets=("data/librispeech_cuts_$dev.jsonl.gz" "data/librispeech_cuts_$test.jsonl.gz") scale fused
+  local sets=("data/librispeech_cuts_$dev.jsonl.gz" "data/librispeech_cuts_$test.jsonl.gz") fused scale
   ./decode.py --conf "$decode" --decoding-method greedy_search "${sets[@]}"
   ./decode.py --conf "$decode" --decoding-method modified_beam_search "${sets[@]}"
   ./decode.py --conf "$decode" --decoding-method fast_beam_search --lattices k2 "${sets[@]}"
@@ -64,7 +64,8 @@ decode() {
   for scale in $fusion_scales; do
     ./decode.py --conf "$decode" "${fused[@]}" "$scale" "${sets[0]}"
   done
-  scale=$(sort -k 2 -n "$exp/decoded/wer-summary-$dev-"*"$fusion_lm-lm-scale"* | head -n 1 | sed 's/.*_lm_scale_\([0-9.]*\).*/\1/')
+  scale=$(grep -h lm_scale "$exp/decoded/wer-summary-$dev-"*"$(basename "$fusion_lm")-lm-scale"* | sort -k 2 -n | head -n 1 |
+    sed 's/.*_lm_scale_\([0-9.]*\).*/\1/')
   ./decode.py --conf "$decode" "${fused[@]}" "$scale" "${sets[1]}"
 }
 
@@ -76,6 +77,7 @@ rescore() {
   done
   ../../shared/rescore.sh --dev "${lattices[0]}" --test "${lattices[1]}" --out "$exp/rescored" --lms "$lms" --ngram "$ngram" \
     --dev-ref "data/librispeech_text_$dev" --test-ref "data/librispeech_text_$test" \
+    --ngram-scale 0.5 --words-scale 2.5 --ngram-alone-scale 0.5 --mbr "" \
     --first "$(ls "$decoded/nbest-$test-"*fast_beam_search*.jsonl.gz)"
 }
 
