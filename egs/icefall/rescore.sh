@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What an icefall recipe decoded, rescored: N-best lists of its lattices, LMs of the zoo, scales from dev, a table of test.
 #
-#   rescore.sh --dev DIR --test DIR --dev-recogs FILE --test-recogs FILE --symbols FILE --lms "NAME|DIR ..."
+# Usage: rescore.sh --dev DIR --test DIR --dev-recogs FILE --test-recogs FILE --symbols FILE --lms "NAME|DIR ..."
 #
 # Stages: 0 exact N-best lists, 1 scores of the LMs, 2 scales and results, 3 the table.  README.md tells where the
 # lattices come from.

@@ -2,8 +2,8 @@
 # From Kaldi's lattices of dev and test to new decoding folders that Kaldi's score.sh reads: an LM of the zoo beside the
 # LM of the lattices, scales from dev alone.
 #
-#   run.sh --lang data/lang --dev exp/chain/decode_dev --dev-data data/dev \
-#     --test exp/chain/decode_test --test-data data/test --lm exp/transfornn --out exp/chain/zoo
+# Usage: run.sh --lang data/lang --dev exp/chain/decode_dev --dev-data data/dev \
+#                --test exp/chain/decode_test --test-data data/test --lm exp/transfornn --out exp/chain/zoo
 #
 # Stages: 0 the LM over the lattices of dev, 1 scales, 2 OUT/decode_test, 3 the table, OUT/results.md
 set -eou pipefail

@@ -2,7 +2,7 @@
 # From lattices of dev and test to a table of WERs: the recogniser, + n-gram, + each neural LM, + all of them, over N-best
 # lists and over whole lattices.  Scales come from dev alone.
 #
-#   rescore.sh --dev LATTICES --test LATTICES --dev-ref TEXT --test-ref TEXT --out DIR [--first TEST_1BEST] ...
+# Usage: rescore.sh --dev LATTICES --test LATTICES --dev-ref TEXT --test-ref TEXT --out DIR [--first TEST_1BEST] ...
 #
 # Texts are Kaldi's, or N-best lists (--first).
 #

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import subprocess
 import zipfile
 from pathlib import Path
 
@@ -61,13 +60,6 @@ def test_settings_are_known(path: Path) -> None:
     assert parse_settings(pairs.get("--set", ())).keys() <= known
     assert Path(defaults["out"]).name == path.stem
     assert {"texts", "valid"} <= defaults.keys()
-
-
-@pytest.mark.parametrize("script", sorted((ROOT / "egs").glob("*/LM/*.sh")), ids=lambda path: "/".join(path.parts[-3:]))
-def test_scripts_are_bash_and_explain_themselves(script: Path) -> None:
-    assert subprocess.run(["bash", "-n", script]).returncode == 0
-    shown = subprocess.run(["bash", script, "--help"], stdout=subprocess.PIPE, text=True)
-    assert shown.returncode == 0 and "Usage: ./" in shown.stdout
 
 
 @pytest.mark.parametrize(
