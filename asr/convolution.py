@@ -153,7 +153,7 @@ COMPONENTS = {"conv": Convolution, "dir": DropIn, "com": Combination, "rep": Rep
 
 
 class MaskedBatchNorm(Remembering, nn.BatchNorm1d):
-    """Batch normalisation over the frames that are no padding."""
+    """Batch normalisation over the frames that are no padding, of all processes of a distributed run."""
 
     weight: nn.Parameter
     bias: nn.Parameter
@@ -164,13 +164,35 @@ class MaskedBatchNorm(Remembering, nn.BatchNorm1d):
     def forward(self, x: Tensor, inside: Tensor) -> Tensor:  # type: ignore[override]
         """x `(B, T, H)`, inside bool `(B, T)` -> float32 `(B, T, H)`, zero in the padding where training."""
         rows = inside.flatten().nonzero().squeeze(1) if self.training else None
-        if rows is None or len(rows) < 2:  # one frame has no variance
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if rows is None or (len(rows) < 2 and not distributed):  # one frame has no variance
             return self.running(x)
         flat = x.flatten(0, 1).to(torch.promote_types(x.dtype, torch.float32))
         self.num_batches_tracked += 1
-        mean, var = self.running_mean, self.running_var
-        valid = F.batch_norm(flat[rows], mean, var, self.weight, self.bias, True, self.momentum or 0.0, self.eps)
+        if distributed:
+            valid = self._of_all_processes(flat[rows])
+        else:
+            mean, var = self.running_mean, self.running_var
+            valid = F.batch_norm(flat[rows], mean, var, self.weight, self.bias, True, self.momentum or 0.0, self.eps)
         return torch.zeros_like(flat).index_copy(0, rows, valid).view(x.shape)
+
+    def _of_all_processes(self, x: Tensor) -> Tensor:
+        """`F.batch_norm` of x `(N, H)`, with the mean and the variance of every process's frames.
+
+        The sums are those of distances from the running mean, which lose no digits to a large mean.
+        """
+        from torch.distributed.nn.functional import all_reduce
+
+        x = x - self.running_mean
+        mine = torch.cat([x.sum(0), x.square().sum(0), x.new_tensor([len(x)])])
+        total, squares, count = all_reduce(mine).split([x.shape[1], x.shape[1], 1])
+        mean = total / count
+        var = (squares / count - mean.square()).clamp(min=0.0)
+        with torch.no_grad():
+            momentum = self.momentum or 0.0
+            self.running_mean += momentum * mean
+            self.running_var.lerp_(var * count / (count - 1).clamp(min=1), momentum)
+        return (x - mean) * torch.rsqrt(var + self.eps) * self.weight + self.bias
 
     def running(self, x: Tensor) -> Tensor:
         """x `(..., H)`, normalised by the running mean and variance, float32."""

@@ -12,10 +12,11 @@ import torch
 from asr.checkpoint import check_tokens, load_weights, read_info, read_pieces, read_vocabulary, read_weights
 from asr.config import TransducerConfig, load_config
 from asr.device import check_device
-from asr.errors import AsrError, ConfigError
+from asr.errors import ConfigError
 from asr.features import BINS
 from asr.rnnt_loss import check_backend
 from asr.train import TrainConfig, train
+from lm_zoo import ranks
 from lm_zoo.base import PieceVocabulary, text_case
 from lm_zoo.errors import LMError
 from rescore.console import remark
@@ -59,7 +60,7 @@ class Recipe:
     start_epoch: int | None = None
     start_batch: int | None = None
     world_size: int = 1
-    master_port: int = 12354
+    master_port: int = ranks.PORT
     device: str | None = None
 
 
@@ -69,39 +70,19 @@ def run(recipe: Recipe, settings: TrainConfig) -> None:
     Raises:
       RescoreError, LMError: whatever the user can mend.
     """
-    started = "WORLD_SIZE" in os.environ  # by torchrun
-    if started and recipe.world_size not in (1, int(os.environ["WORLD_SIZE"])):
-        raise ConfigError(
-            f"--world-size {recipe.world_size}, but torchrun started {os.environ['WORLD_SIZE']} processes; "
-            "leave out --world-size under torchrun"
-        )
+    processes = ranks.to_start(recipe.world_size)
     if recipe.exp_dir.exists() and not recipe.exp_dir.is_dir():
         raise ConfigError(f"{recipe.exp_dir}: is a file, expected the folder of the run")
     device = recipe.device or ("cuda" if torch.cuda.is_available() else "cpu")
     check_device(device)
     check_backend(settings.loss_backend, device)
     recipe = replace(recipe, device=device)
-    if started or recipe.world_size == 1:
+    if not processes:
         run_here(recipe, settings)
         return
     make_model(recipe)  # mistakes are told once, not by each process
-    try:
-        torch.multiprocessing.spawn(_process, args=(recipe, settings), nprocs=recipe.world_size)
-    except torch.multiprocessing.ProcessExitedException as error:
-        raise AsrError(
-            f"training ended: process {error.error_index} of {recipe.world_size} failed, see above"
-        ) from None
-
-
-def _process(rank: int, recipe: Recipe, settings: TrainConfig) -> None:
-    """One of `world_size` processes on this machine."""
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(recipe.world_size)}
-    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(recipe.master_port)}
-    try:
-        run_here(recipe, settings)
-    except (RescoreError, LMError) as error:
-        remark(f"asr: process {rank}: {error}")
-        os._exit(2)
+    work = (run_here, (recipe, settings), recipe.world_size, recipe.master_port)
+    ranks.start(*work, remark, (RescoreError, LMError))
 
 
 def run_here(recipe: Recipe, settings: TrainConfig) -> None:

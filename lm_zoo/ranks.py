@@ -1,12 +1,18 @@
-"""The processes of a distributed run, as torchrun starts them."""
+"""The processes of a distributed run: those that torchrun started, or those started here as torchrun would."""
 
 from __future__ import annotations
 
 import os
+import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from lm_zoo.errors import LMError
+
+PORT = 12354  # at which processes meet, where no other is given
 
 
 @dataclass
@@ -48,3 +54,64 @@ class Ranks:
         parts: list[Any] = [None] * self.size
         torch.distributed.all_gather_object(parts, items)
         return [part[index] for index in range(len(items)) for part in parts]
+
+
+def to_start(size: int) -> bool:
+    """Whether a run of `size` processes has to start them: not where it is one of them itself.
+
+    Raises:
+      LMError: torchrun has started another number of processes.
+    """
+    started = os.environ.get("WORLD_SIZE")
+    if started is not None and size not in (1, int(started)):
+        raise LMError(
+            f"--world-size {size}, but torchrun started {started} processes; leave out --world-size under torchrun"
+        )
+    return started is None and size > 1
+
+
+def start(
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    size: int,
+    port: int,
+    remark: Callable[[str], None],
+    errors: tuple[type[Exception], ...] = (LMError,),
+) -> None:
+    """Calls `work(*arguments)` in `size` processes on this machine; returns when all have ended.
+
+    Args:
+      work: a function that finds its place by `Ranks.start`; like its arguments it goes to the processes by pickle.
+      port: at which they meet.
+      remark: gets a line for each process that ends by one of `errors`, those of the user.
+    Raises:
+      LMError: the port is in use, or a process has failed.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("localhost", port))
+        except OSError as error:
+            raise LMError(f"port {port} cannot be used ({error.strerror}); give another by --master-port") from None
+    try:
+        torch.multiprocessing.spawn(_process, (work, arguments, size, port, remark, errors), nprocs=size)
+    except torch.multiprocessing.ProcessExitedException as error:
+        raise LMError(f"the run has ended: process {error.error_index} of {size} failed, see above") from None
+
+
+def _process(
+    rank: int,
+    work: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    size: int,
+    port: int,
+    remark: Callable[[str], None],
+    errors: tuple[type[Exception], ...],
+) -> None:
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
+    os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    try:
+        work(*arguments)
+    except errors as error:
+        remark(f"process {rank}: {error}")
+        os._exit(2)  # at once: the others may wait for this one

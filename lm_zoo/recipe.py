@@ -15,8 +15,8 @@ from lm_zoo.base import Vocabulary, check_case
 from lm_zoo.batches import TokenText, split_long, tokenize
 from lm_zoo.errors import ModelError
 from lm_zoo.icefall import read_pieces
-from lm_zoo.ranks import Ranks
-from lm_zoo.registry import find, load_vocabulary, read_config
+from lm_zoo.ranks import PORT, Ranks, start, to_start
+from lm_zoo.registry import build, find, load_vocabulary, read_config
 from lm_zoo.text import read_sentences
 from lm_zoo.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.train import Progress, TrainConfig, train
@@ -56,12 +56,32 @@ def run(
     out: str,
     device: str,
     remark: Remark,
-) -> Progress:
-    """Trains, or continues, the run in the folder `out`; under torchrun every rank calls this."""
+    world_size: int = 1,
+    master_port: int = PORT,
+) -> None:
+    """Trains, or continues, the run in the folder `out`: here, as one of torchrun's, or in `world_size` processes."""
     folder, config = Path(out), train_config(options)
     if recipe.init is not None:
         recipe.vocab = recipe.vocab or recipe.init
         settings = inherit_settings(kind, recipe.init, settings)
+    work = (kind, settings, recipe, config, folder, device, remark)
+    if not to_start(world_size):
+        run_here(*work)
+        return
+    build(kind, make_vocabulary(recipe, folder, remark), settings)  # mistakes are told once, not by each process
+    start(run_here, work, world_size, master_port, remark)
+
+
+def run_here(
+    kind: str,
+    settings: dict[str, Any],
+    recipe: TextRecipe,
+    config: TrainConfig,
+    folder: Path,
+    device: str,
+    remark: Remark,
+) -> Progress:
+    """The run of this process."""
     ranks = Ranks.start(device)
     if ranks.rank:
         ranks.wait()  # until rank 0 has written the vocabulary

@@ -111,6 +111,8 @@ def train(
     run = _Run(lm, kind, config, out, info or {}, ranks, report)
     try:
         run.restore()
+        if ranks.rank:  # dropout and samples of weights of its own
+            torch.manual_seed(config.seed + ranks.rank + 1000 * run.progress.step)
         return run.loop(train_text, valid_text)
     finally:
         run.close()

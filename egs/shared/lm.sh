@@ -2,10 +2,10 @@
 # processes) and train_options: more options of every training, such as "--train optimizer=sgd --train lr=0.1".
 
 train_lm() {  # train_lm CONF FOLDER [OPTION...]: the LM of conf/CONF.yaml; a training that was stopped is continued
-  local launch=() more=()
+  local more=()
   read -ra more <<< "$train_options"
-  if [ "$world_size" -gt 1 ]; then launch=(torchrun --standalone --nproc_per_node "$world_size"); fi
-  once "$2/.done" "${launch[@]}" ./train.py --conf "conf/$1.yaml" --out "$2" --device "$device" "${@:3}" "${more[@]}"
+  once "$2/.done" ./train.py --conf "conf/$1.yaml" --out "$2" --device "$device" --world-size "$world_size" "${@:3}" \
+    "${more[@]}"
 }
 
 ngram_and_counts() {  # ngram_and_counts FOLDER ORDER TEXTS [OPTION...]: FOLDER/ORDERgram.arpa and FOLDER/counts.txt.gz

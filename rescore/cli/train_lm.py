@@ -51,6 +51,14 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
     help="A setting of the training, e.g. lr=0.002, steps=5000, dtype=bfloat16.",
 )
 @click.option("--longest", default=256, show_default=True, help="Cut sentences of more tokens into pieces.")
+@click.option(
+    "--world-size",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Processes to train in; not under torchrun.",
+)
+@click.option("--master-port", default=12354, show_default=True, help="Port at which the processes meet.")
 @click.option("--device", default="cpu", show_default=True)
 def command(
     kind: str,
@@ -64,6 +72,8 @@ def command(
     settings: tuple[str, ...],
     options: tuple[str, ...],
     longest: int,
+    world_size: int,
+    master_port: int,
     device: str,
 ) -> None:
     """Train an LM of KIND (see: rescore lms) and write its folder; run it again to continue after a stop.
@@ -76,4 +86,5 @@ def command(
     from rescore.console import remark
 
     recipe = TextRecipe(list(texts), valid, tokens, vocab_size, vocab, init, longest)
-    run(kind, parse_settings(settings), recipe, parse_settings(options), out, device, remark)
+    given, plan = parse_settings(settings), parse_settings(options)
+    run(kind, given, recipe, plan, out, device, remark, world_size, master_port)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,11 @@ from click.testing import CliRunner, Result
 
 from asr.checkpoint import load_model, read_checkpoint
 from asr.cli.main import cli
+from asr.data import PADDING
 from asr.errors import AsrError, ConfigError
+from asr.recipe import Recipe, make_batches, run_here
 from asr.search import greedy
+from asr.train import TrainConfig
 from lm_zoo.tokenizer import build_pieces
 from rescore.errors import RescoreError
 
@@ -166,3 +172,77 @@ def test_the_k2_backend_needs_k2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "k2", None)
     with pytest.raises(ConfigError, match="the loss backend k2 needs k2, which cannot be imported"):
         training(tmp_path / "nothing", tmp_path, "--loss-backend", "k2")  # told before any file is looked for
+
+
+Loaders = tuple[Any, Any]
+
+
+def of_this_rank(recipe: Recipe, settings: TrainConfig) -> Loaders:
+    return tuple(in_double(loader, [loader]) for loader in make_batches(recipe, settings))  # type: ignore[return-value]
+
+
+def of_both_ranks(recipe: Recipe, settings: TrainConfig) -> Loaders:
+    """The loaders of one process that takes in one batch what two processes take in one step."""
+    loaders = []
+    for rank in ("0", "1"):
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("RANK", rank)
+            environment.setenv("WORLD_SIZE", "2")
+            loaders.append(make_batches(recipe, settings))
+    return in_double(loaders[0][0], [training for training, _ in loaders]), in_double(loaders[0][1], [loaders[0][1]])
+
+
+def in_double(like: Any, loaders: list[Any]) -> Any:
+    """A loader like `like`, of batches in float64, each the batches of all loaders in one."""
+
+    def batches(epoch: int, skip: int) -> Iterator[dict[str, Any]]:
+        for parts in zip(*(loader(epoch, skip) for loader in loaders), strict=False):
+            rows = [part["features"][i, :length] for part in parts for i, length in enumerate(part["lengths"].tolist())]
+            yield {
+                "features": torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PADDING).double(),
+                "lengths": torch.cat([part["lengths"] for part in parts]),
+                **{name: [item for part in parts for item in part[name]] for name in ("texts", "ids")},
+            }
+
+    batches.left_out = like.left_out  # type: ignore[attr-defined]
+    return batches
+
+
+def run_in_double(recipe: Recipe, settings: TrainConfig) -> None:
+    """`asr.recipe.run_here` in float64, for AdamW takes steps of rounding errors where a gradient is zero."""
+    loaders = of_this_rank if "WORLD_SIZE" in os.environ else of_both_ranks
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("asr.recipe.make_batches", loaders)
+            run_here(recipe, settings)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_two_processes_train_like_one_with_both_batches(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--world-size 2`: the same losses and weights; utterances of several lengths, a second epoch."""
+    plan = ["--max-steps", 9, "--max-duration", 4, "--speed-perturb", "true", "--valid-cuts", data / "cuts.jsonl.gz"]
+    plan += ["--log-every", 1, "--ctc-scale", 0.2, "--base-lr", 0.01, "--optimizer", "adamw"]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    monkeypatch.setattr("asr.recipe.run_here", run_in_double)
+    training(data, tmp_path / "one", *plan)
+    training(data, tmp_path / "two", *plan, "--world-size", 2, "--master-port", port)
+    one, two = logged(tmp_path / "one"), logged(tmp_path / "two")
+    assert [line["step"] for line in one] == [*range(1, 10), 9] and one[8]["epoch"] == 2
+    for line, other in zip(one, two, strict=True):
+        for name, value in line.items():
+            assert other[name] == pytest.approx(value, rel=1e-5), (line["step"], name)
+    weights, others = (read_checkpoint(tmp_path / name / "checkpoint-9.pt")["model"] for name in ("one", "two"))
+    for name, tensor in weights.items():
+        assert torch.allclose(others[name], tensor, rtol=1e-5, atol=1e-5), name
+
+
+def logged(folder: Path) -> list[dict[str, float]]:
+    """The log's records without speeds and times."""
+    lines = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+    return [{name: line[name] for name in line if name[-2:] != "_s" and name != "seconds"} for line in lines]

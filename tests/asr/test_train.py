@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -249,41 +247,3 @@ def test_noise_is_taken_away_again() -> None:
     with noisy(list(layer.parameters()), 0.1):
         assert 0.03 < (layer.weight - before).std() < 0.3
     assert torch.equal(layer.weight, before)
-
-
-def shared_out(rank: int, size: int) -> loop.Batches:
-    """Every rank's own of the same batches; `size` 1: pairs of them in one batch."""
-
-    def both(number: int) -> dict[str, Any]:
-        first, second = batch(number), batch(number + 1)
-        tensors = {name: torch.cat([first[name], second[name]]) for name in ("features", "lengths")}
-        return {**tensors, "texts": first["texts"] + second["texts"], "ids": first["ids"] + second["ids"]}
-
-    def epoch(number: int, skip: int) -> Iterable[dict[str, Any]]:
-        numbers = [1000 * number + 2 * index for index in range(skip, 6)]
-        return (both(n) if size == 1 else batch(n + rank) for n in numbers)
-
-    return epoch
-
-
-def one_of_two(rank: int, folder: Path, port: int) -> None:
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="localhost")
-    os.environ["MASTER_PORT"] = str(port)
-    torch.set_num_threads(1)
-    torch.manual_seed(1)
-    model = StandIn(dropout=0.0)
-    run(folder, config(max_steps=12, log_every=1), model=model, train_batches=shared_out(rank, 2))
-
-
-def test_two_ranks_equal_one_with_both_batches(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    torch.manual_seed(1)
-    model = StandIn(dropout=0.0)
-    run(tmp_path / "one", config(max_steps=12, log_every=1), model=model, train_batches=shared_out(0, 1))
-    torch.multiprocessing.spawn(one_of_two, args=(tmp_path / "two", port), nprocs=2)
-    one, two = records(tmp_path / "one"), records(tmp_path / "two")
-    assert len(two) == 12
-    for (step, loss), (other_step, other_loss) in zip(one, two, strict=True):
-        assert step == other_step and other_loss == pytest.approx(loss, rel=1e-4)

@@ -1,4 +1,4 @@
-"""Every recipe on disk: scripts are bash and explain themselves, settings are known, nothing is imported or repeated."""
+"""Every recipe on disk: its scripts explain themselves, its settings are known, it imports and repeats no other."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -14,13 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.batches import TokenText, tokenize
-from lm_zoo.errors import ModelError
+from lm_zoo.errors import LMError, ModelError
 from lm_zoo.optimizers import learning_rate, make_optimizers
+from lm_zoo.ranks import to_start
 from lm_zoo.registry import build, load
 from lm_zoo.train import Progress, TrainConfig, train
+from rescore.cli.main import cli
 
 VOCAB = WordVocabulary([SOS_EOS, UNK, *"ABCDEFGH"], "upper")
 SETTINGS = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 1, "rnn_layers": 1, "dropout": 0.1}
@@ -159,9 +163,21 @@ def test_unknown_settings_are_named(tmp_path: Path) -> None:
         train("lstm", {"width": 8}, VOCAB, text(0), text(1), tmp_path / "y", config())
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def under_torchrun(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={free_port()}"]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, "-m", "rescore.cli.main", *arguments], check=True, env=environment, capture_output=True)
+
+
 @pytest.mark.parametrize("kind", ["transfornn", "lookup"])
-def test_two_ranks_equal_accumulation_in_one(tmp_path: Path, kind: str) -> None:
-    """`rescore train-lm` under torchrun: two ranks with a batch each step like one process that accumulates two."""
+def test_two_processes_train_like_one_that_accumulates(tmp_path: Path, kind: str) -> None:
+    """Two processes with a batch each step like one with two; started by torchrun (lookup) or by --world-size."""
     lines = tmp_path / "text.txt"
     rng = np.random.default_rng(0)
     lines.write_text("".join(" ".join(rng.choice(list("ABCDEFGH"), 6)) + "\n" for _ in range(288)))
@@ -171,25 +187,48 @@ def test_two_ranks_equal_accumulation_in_one(tmp_path: Path, kind: str) -> None:
         settings |= {"slots": 5, "entries": 4, "update_after": 3}
     model = [f"--set={name}={value}" for name, value in settings.items()]
     plan = {"batch_tokens": 128, "steps": 12, "warmup": 2, "valid_every": 6, "log_every": 1}
-    common = ["-m", "rescore.cli.main", "train-lm", kind, "--text", str(lines), "--valid", str(lines)]
-    common += ["--tokens", "word", *model, *[f"--train={name}={value}" for name, value in plan.items()]]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
+    common = ["train-lm", kind, "--text", str(lines), "--valid", str(lines), "--tokens", "word", *model]
+    common += [f"--train={name}={value}" for name, value in plan.items()]
     single, double = tmp_path / "single", tmp_path / "double"
-    plain = [sys.executable, *common, "--out", str(single), "--train=accumulate=2"]
-    subprocess.run(plain, check=True, env=environment, capture_output=True)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={port}"]
-    subprocess.run([*launch, *common, "--out", str(double)], check=True, env=environment, capture_output=True)
-    assert len(records(single)) == 12
-    for (step, loss), (other_step, other_loss) in zip(records(single), records(double), strict=True):
-        assert step == other_step
-        assert other_loss == pytest.approx(loss, rel=1e-4)
+    assert cli.main([*common, "--out", str(single), "--train=accumulate=2"], standalone_mode=False) is None
     if kind == "lookup":
-        memories = [load(str(folder)).dictionary for folder in (single, double)]
-        assert memories[0].abs().sum() > 0
-        torch.testing.assert_close(memories[1], memories[0], rtol=1e-3, atol=1e-5)
+        under_torchrun([*common, "--out", str(double)])
+    else:
+        processes = ["--world-size", "2", "--master-port", str(free_port())]
+        cli.main([*common, "--out", str(double), *processes], standalone_mode=False)
+    assert len(records(single)) == 12
+    for key in ("loss", "valid_loss"):
+        assert [step for step, _ in records(double, key)] == [step for step, _ in records(single, key)]
+        assert dict(records(double, key)) == pytest.approx(dict(records(single, key)), rel=1e-5)
+    one, two = (load_file(folder / "checkpoint" / "model.safetensors") for folder in (single, double))
+    for name, tensor in one.items():
+        torch.testing.assert_close(
+            two[name], tensor, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    assert kind != "lookup" or load(str(double)).dictionary.abs().sum() > 0
+
+
+def test_processes_that_cannot_start_or_fail(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.txt").write_text("A B\nB A\n")
+    common = ["train-lm", "lstm", "--valid", str(tmp_path / "none.txt"), "--out", str(tmp_path / "lm")]
+    common += ["--tokens", "word", "--text", str(tmp_path / "text.txt"), "--world-size", "2"]
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(LMError, match=rf"port {port} cannot be used \(.*\); give another by --master-port"):
+            cli.main([*common, "--master-port", str(port)], standalone_mode=False)
+    with pytest.raises(LMError, match=r"process [01] of 2 failed, see above"):
+        cli.main([*common, "--master-port", str(free_port())], standalone_mode=False)
+    assert re.search("^process [01]: .*none.txt", capfd.readouterr().err, re.MULTILINE)
+
+
+def test_torchruns_number_of_processes_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert to_start(2) and not to_start(1)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert not to_start(1) and not to_start(4)
+    with pytest.raises(LMError, match=r"--world-size 2, but torchrun started 4 processes"):
+        to_start(2)
 
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
