@@ -123,7 +123,7 @@ def total_scores(lattice: Lattice, scales: Mapping[str, float]) -> np.ndarray:
     """float64 `(arcs,)`: `sum_k scale_k * score_k` of every arc; the scale of `words` is paid by each non-epsilon arc.
 
     Raises:
-      ScoreError: `scales` names a score that the lattice does not have.
+      ScoreError: `scales` names a score that the lattice does not have (0 leaves a score out, there or not).
     """
     total = np.zeros(lattice.num_arcs)
     for name, scale in scales.items():
@@ -131,7 +131,7 @@ def total_scores(lattice: Lattice, scales: Mapping[str, float]) -> np.ndarray:
             total += scale * (lattice.labels != EPSILON)
         elif name in lattice.scores:
             total += scale * lattice.scores[name] if scale else 0.0  # 0 leaves a score out, be it -inf
-        else:
+        elif scale:
             known = ", ".join([*lattice.scores, "words"])
             raise ScoreError(f"lattice '{lattice.utt_id}' has no score '{name}'; it has: {known}")
     return total
