@@ -78,7 +78,8 @@ def test_lattices_are_read_back(kind: str, tmp_path: Path) -> None:
     encoded, lengths = model.encoded(8, 5)
     tokens = lattice_search(model, encoded, lengths, ["a", "b"], pieces(), beam=12.0, max_contexts=6)
     lattices = [*(word_lattice(lattice, pieces(), 5.0) for lattice in tokens), empty_lattice("c")]
-    spec = save_lattices(kind, tmp_path / "lattices-test", lattices)
+    words = {word for lattice in lattices for word in lattice.symbols} - {""}
+    spec = save_lattices(kind, tmp_path / "lattices-test", lattices, words)
     back = {lattice.utt_id: lattice for lattice in read_lattices(spec)}
     for lattice in lattices:
         one, other = (exact_nbest(found, AM, 5).hyps for found in (lattice, back[lattice.utt_id]))
