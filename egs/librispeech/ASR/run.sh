@@ -16,7 +16,7 @@ components="conv dir com rep"                # mini: the encoders that are compa
 lms="transfornn transformer bayesian lookup lstm"  # names of the zoo, or folders such as ../LM/exp/transfornn
 ngram=ngram                                  # such as ../LM/exp/4gram.arpa
 fusion_lm=transfornn
-fusion_scales="0.2 0.3 0.4"                  # tried on dev
+fusion_scales="0.1 0.15"                  # tried on dev
 word_reward=1.0
 . ../../shared/recipe.sh
 dev=dev-clean test=test-clean exp=exp/paper-com decode=conf/decode.yaml
@@ -77,7 +77,8 @@ rescore() {
   done
   ../../shared/rescore.sh --dev "${lattices[0]}" --test "${lattices[1]}" --out "$exp/rescored" --lms "$lms" --ngram "$ngram" \
     --dev-ref "data/librispeech_text_$dev" --test-ref "data/librispeech_text_$test" \
-    --ngram-scale 0.5 --words-scale 2.5 --ngram-alone-scale 0.5 --mbr "" \
+    --ngram-scale 0.5 --words-scale 2.5 --ngram-alone-scale 0.5 --ngram-lattice-scale 0.35 --lm-scale 0.2 \
+    --ngram-beam 4 --beam 3 --mbr "" \
     --first "$(ls "$decoded/nbest-$test-"*fast_beam_search*.jsonl.gz)"
 }
 
