@@ -8,19 +8,16 @@ Example: OMP_NUM_THREADS=1 python benchmarks/encoder.py train --size small
 from __future__ import annotations
 
 import copy
-import ctypes
-import gc
 import statistics
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import click
 import torch
-from rnnt_loss import memory
+from measure import added_memory, heading, row
 from torch import Tensor, nn
 
 from asr.config import EncoderConfig, load_config
@@ -76,27 +73,6 @@ class Trainer:
         return time.process_time() - begin
 
 
-def added(action: Callable[[], Any]) -> float:
-    """MB that it adds at its peak."""
-    gc.collect()
-    try:
-        ctypes.CDLL(None).malloc_trim(0)  # what was freed before goes back to the system
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
-    except (AttributeError, OSError):
-        return float("nan")
-    held = memory("VmRSS")
-    action()
-    return memory("VmHWM") - held
-
-
-def rows(*columns: str) -> None:
-    print(f"| {' | '.join(columns)} |\n|---{'|---:' * (len(columns) - 1)}|", flush=True)
-
-
-def row(*values: object) -> None:
-    print(f"| {' | '.join(map(str, values))} |", flush=True)
-
-
 def conditions(**what: object) -> None:
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads; {what}\n")
 
@@ -148,9 +124,9 @@ def train(size: str, offline: str, causal: str, batch: int, frames: int, rounds:
             if number:
                 least[trainer.name, cast] = min(least[trainer.name, cast], spent)
             if number == 1:
-                peak[trainer.name, cast] = added(partial(trainer.step, features, lengths, CASTS[cast]))
+                peak[trainer.name, cast] = added_memory(partial(trainer.step, features, lengths, CASTS[cast]))
     columns = [title for cast in CASTS for title in (f"frames/s, {cast}", "of the first", "peak MB", "of the first")]
-    rows("encoder", "kernel, N", "M parameters", *columns)
+    heading("encoder", "kernel, N", "M parameters", *columns)
     total = int(lengths.sum())
     for trainer in found:
         config, values = trainer.config, []
@@ -237,7 +213,7 @@ def stream(size: str, component: str, ms: Any, streams: Any, seconds: int, round
                 chunks = 1000 * seconds // length
                 spent = chunk_costs(encoder, count, length // 10, chunks, encoder.initial(count))
                 least[count, length] = min(least.get((count, length), float("inf")), statistics.median(spent))
-    rows("chunk, ms", "streams", "CPU ms a chunk", "RTF of a stream", "streams in real time on a core")
+    heading("chunk, ms", "streams", "CPU ms a chunk", "RTF of a stream", "streams in real time on a core")
     for (count, length), spent in least.items():
         factor = 1000 * spent / length / count
         row(length, count, f"{1000 * spent:.1f}", f"{factor:.4f}", f"{1 / factor:.0f}")
@@ -248,7 +224,7 @@ def stream(size: str, component: str, ms: Any, streams: Any, seconds: int, round
     print(f"\nA stream of {wanted[-1]} minutes, chunks of 320 ms; median CPU ms a chunk in a minute:\n")
     bounded = minute_costs(encoder, wanted, 32)
     unbounded = minute_costs(StreamingEncoder(encoder_of(size, component, None)), wanted, 32)
-    rows("minute", f"left context {SMALL.left_context}", "unbounded", "the whole utterance so far, anew")
+    heading("minute", f"left context {SMALL.left_context}", "unbounded", "the whole utterance so far, anew")
     for minute, near, far in zip(wanted, bounded, unbounded, strict=True):
         row(minute, f"{1000 * near:.1f}", f"{1000 * far:.1f}", f"{1000 * whole(model, minute, 1):.0f}")
 
@@ -280,7 +256,7 @@ def by_chunks(s4: S4D, u: Tensor, size: int) -> Tensor:
 def s4(channels: int, states: Any, lengths: Any, rounds: int) -> None:
     """S4D on one series of vectors: as a convolution by FFT, as a recurrence, and in chunks (8 frames are 320 ms)."""
     conditions(channels=channels, rounds=rounds)
-    rows(
+    heading(
         "N", "frames", "FFT ms", "its kernel ms", "steps ms", "of FFT", "chunks of 8 ms", "of FFT", "of 32 ms", "of FFT"
     )
     for count in states:

@@ -116,7 +116,8 @@ def gpt2(dim: int, vocab_size: int, parameters: int) -> Any:
     import transformers
 
     layers = max(1, round((parameters - vocab_size * dim) / (12 * dim * dim)))
-    config = transformers.GPT2Config(vocab_size, 512, dim, layers, 8, bos_token_id=0, eos_token_id=0)
+    sizes = {"vocab_size": vocab_size, "n_positions": 512, "n_embd": dim, "n_layer": layers, "n_head": 8}
+    config = transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=0)
     return transformers.GPT2LMHeadModel(config).eval()
 
 
