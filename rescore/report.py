@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,14 @@ from rescore.formats import FORMATS, read_nbest
 from rescore.significance import bootstrap_wer, error_positions, mapsswe
 from rescore.tail import Tail, corpus_tail_errors, rate_text
 from rescore.types import NbestList, Words
-from rescore.wer import ErrorCounts, best_of_list, check_same_utterances, utterance_errors
+from rescore.wer import (
+    ErrorCounts,
+    best_of_list,
+    characters,
+    check_same_utterances,
+    split_characters,
+    utterance_errors,
+)
 
 
 @dataclass
@@ -63,12 +70,14 @@ def parse_system(option: str) -> tuple[str, str]:
     return name, spec
 
 
-def read_system(name: str, spec: str, refs: Mapping[str, Words]) -> System:
+def read_system(name: str, spec: str, refs: Mapping[str, Words], cer: bool = False) -> System:
     """Reads Kaldi text, or N-best lists of which the first hypotheses are taken and the oracle is counted.
 
     Args:
       spec: a file of Kaldi text; or `FORMAT:PATH`; or a folder made by `rescore combine` or `rescore nbest`, of which
         the combined lists `nbest.jsonl.gz` are read, or else `scores.jsonl.gz` in the order of the recogniser.
+      refs: references; with `cer` of characters.
+      cer: take words apart to characters.
 
     Raises:
       ReferenceError: other utterances than the references'.
@@ -76,6 +85,8 @@ def read_system(name: str, spec: str, refs: Mapping[str, Words]) -> System:
     lists = _nbest_source(spec)
     if lists is None:
         hyps = read_kaldi_text(spec, "hyp")
+        if cer:
+            hyps = characters(hyps)
         check_same_utterances(refs, hyps, f"hypotheses of '{name}'")
         return System(name, hyps)
     hyps = {}
@@ -83,6 +94,8 @@ def read_system(name: str, spec: str, refs: Mapping[str, Words]) -> System:
     for nbest in lists:
         if nbest.utt_id in hyps:
             raise ScoreError(f"{spec}: utterance {nbest.utt_id} occurs a second time")
+        if cer:
+            nbest = replace(nbest, hyps=[replace(hyp, words=split_characters(hyp.words)) for hyp in nbest.hyps])
         hyps[nbest.utt_id] = nbest.hyps[0].words if nbest.hyps else ()
         oracle += best_of_list(nbest, refs.get(nbest.utt_id, ()))
     check_same_utterances(refs, hyps, f"hypotheses of '{name}'")
@@ -109,8 +122,11 @@ def compare_systems(
     seed: int = 0,
     samples: int = 10_000,
     tail: Tail | None = None,
+    cer: bool = False,
 ) -> Comparison:
     """Error rates with 95 % bootstrap intervals, and MAPSSWE p-values against the first system and those of `against`.
+
+    With `cer`, what the texts have as words are characters, and the table says so.
 
     Raises:
       UsageError: a name given twice, `against` names none of the systems, or `tail` is in another letter case.
@@ -135,7 +151,7 @@ def compare_systems(
         oracle = system.oracle.wer if system.oracle else None
         on_tail = corpus_tail_errors(refs, system.hyps, tail) if tail else []
         rows.append(Row(system.name, counts, (ends[0], ends[1]), relative, p_values, oracle, on_tail))
-    how = _how(len(refs), totals[0].ref_words, seed, samples)
+    how = _how(len(refs), totals[0].ref_words, seed, samples) | {"rate": "CER" if cer else "WER"}
     return Comparison(rows, against, how | ({"tail": tail.describe()} if tail else {}))
 
 
@@ -206,7 +222,7 @@ def write_json(path: str | Path, comparison: Comparison) -> None:
 
 def cells(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Heads and texts of the table; the oracle's column only if a system has one, `-` where a value makes no sense."""
-    heads = ["system", "WER %", "95 % interval", "sub", "del", "ins", "SER %", "change %"]
+    heads = ["system", f"{comparison.how['rate']} %", "95 % interval", "sub", "del", "ins", "SER %", "change %"]
     heads += [f"p against {name}" for name in comparison.against]
     oracle = any(row.oracle_wer is not None for row in comparison.rows)
     heads += ["oracle %"] if oracle else []
@@ -242,7 +258,10 @@ def to_markdown(comparison: Comparison) -> str:
 def caption(comparison: Comparison) -> str:
     """One line on data, intervals, test and tails."""
     how = comparison.how
-    text = f"{how['utterances']} utterances, {how['words']} words. Intervals: {how['interval']}. p: MAPSSWE, two-sided."
+    units = "characters" if how["rate"] == "CER" else "words"
+    text = (
+        f"{how['utterances']} utterances, {how['words']} {units}. Intervals: {how['interval']}. p: MAPSSWE, two-sided."
+    )
     return f"{text} T{how['tail'][1:]}." if "tail" in how else text
 
 

@@ -115,7 +115,12 @@ def utterance_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> di
 
 def characters(texts: Mapping[str, Words]) -> dict[str, Words]:
     """Splits words into characters for the character error rate; blanks do not count (as in Kaldi and icefall)."""
-    return {utt_id: tuple("".join(words)) for utt_id, words in texts.items()}
+    return {utt_id: split_characters(words) for utt_id, words in texts.items()}
+
+
+def split_characters(words: Words) -> Words:
+    """The characters of the words; `<unk>`, which stands for one character or word that is not known, is one."""
+    return tuple(character for word in words for character in ([word] if word == "<unk>" else word))
 
 
 def check_same_utterances(refs: Iterable[str], hyps: Iterable[str], hyps_name: str = "hypotheses") -> None:

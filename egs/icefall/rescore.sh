@@ -22,22 +22,18 @@ scale=               # of scores of the lattices for the lists, such as lm=1
 case=                # upper or lower, where the LMs' text is not in the case of the recogniser's
 out=exp/rescored
 . "$(dirname "$0")/../shared/recipe.sh"
+. "$(dirname "$0")/../shared/lists.sh"
 
 for name in dev test dev_recogs test_recogs; do
   [ -n "${!name}" ] || fail "--${name//_/-} is missing; see --help"
   need "${!name}" "decode with icefall first; see README.md"
 done
 need "$symbols" "give the symbol table of the lattices by --symbols"
-names=()
-options=()
-for lm in $lms; do
-  names+=("$(basename "$lm")")
-  options+=(--lm "$lm")
-done
 if [ -n "$ngram" ]; then
-  names+=(ngram)
-  options+=(--ngram "$ngram")
+  tuned+=(ngram)
+  models+=(--ngram "$ngram")
 fi
+dev_ref=$dev_recogs
 declare -A lattices=([dev]=$dev [test]=$test)
 
 lists() {
@@ -52,33 +48,20 @@ lists() {
   done
 }
 
-scores() {
-  local set
-  for set in dev test; do
-    rescore nbest --nbest "$out/$set/nbest.jsonl.gz" "${options[@]}" --out "$out/$set/scores"
-  done
-}
-
 tune() {  # each LM on its own, and all of them
-  local name other off
-  for name in "${names[@]}" all; do
-    off=()
-    for other in "${names[@]}"; do
-      [ "$name" = all ] || [ "$name" = "$other" ] || off+=(--fix "$other=0")
-    done
-    rescore tune --scores "$out/dev/scores" --ref "$dev_recogs" --out "$out/$name.json" "${off[@]}"
-    rescore combine --scores "$out/test/scores" --weights "$out/$name.json" --out "$out/test/$name"
-  done
+  local name
+  for name in "${tuned[@]}"; do tune_lists "$name" "$name"; done
+  tune_lists all "${tuned[@]}"
 }
 
 table() {
   local systems=() name
-  for name in "${names[@]}" all; do systems+=("+ $name=$out/test/$name"); done
+  for name in "${tuned[@]}" all; do systems+=("+ $name=$out/test/$name"); done
   rescore compare --ref "$test_recogs" "icefall=$test_recogs" "${systems[@]}" --json "$out/results.json" --markdown \
     | tee "$out/results.md"
 }
 
 run_stage 0 "exact $num_paths-best lists (seconds a hundred utterances)" lists
-run_stage 1 "scores of ${names[*]}" scores
+run_stage 1 "scores of ${tuned[*]}" score_lists
 run_stage 2 "scales from dev, applied to test" tune
 run_stage 3 "the table of test" table

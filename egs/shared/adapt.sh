@@ -1,14 +1,10 @@
-# Adapting an LM to a little text of another domain (Bayesian Transformer paper, Table 2): what earnings21/LM and pitt/LM
-# share; sourced after lm.sh.  Options: source, sizes, rates, dropouts, sigmas.  The settings are chosen by data/valid.txt.
-
-small_texts() {  # the first words of the target text, n-grams of them
-  local size
-  for size in $sizes; do
-    mkdir -p "data/$size"
-    awk -v n="$size" '{ print; words += NF } n != "all" && words >= n + 0 { exit }' data/train.txt > "data/$size/train.txt"
-    ngram_and_counts "data/$size" 4 "data/$size/train.txt"
-  done
-}
+# Adapting an LM to a little text of another domain (Bayesian Transformer paper, Table 2): what the run.sh of earnings21/LM
+# and pitt/LM share; sourced in place of recipe.sh, after the recipe's own options: source, sizes, and how `prepare` works.
+# Options beside those of lm.sh: the grid, of which data/valid.txt chooses.
+rates="0.0005 0.002"     # learning rates tried
+dropouts="0.0 0.2"       # tried in fine-tuning
+sigmas=0.01              # posterior standard deviations at the start tried in Bayesian adaptation
+. "$(dirname "${BASH_SOURCE[0]}")/lm.sh"
 
 adapt() {  # adapt CONF SOURCE SIZE RATE NAME [OPTION...]
   local every=8
@@ -48,4 +44,11 @@ adapted_perplexities() {
     ngram=data/$size/4gram.arpa perplexities "data/$size" data/test.txt data/valid.txt "source=$source" \
       "tuned=$(best "$size" tuned-)" "bayes=$(best "$size" bayes-)" "tuned-then-bayes=$(best "$size" tuned.bayes-)"
   done | tee exp/ppl.txt
+}
+
+adaptation_stages() {  # stages 0 to 3 of run.sh; the recipe has a function `prepare`
+  run_stage 0 "data" prepare
+  run_stage 1 "fine-tuning: every learning rate with every dropout (2 minutes a run of a small LM on a CPU core)" fine_tuning exp
+  run_stage 2 "Bayesian adaptation (2 minutes a run)" bayesian_adaptation exp
+  run_stage 3 "perplexity of test: the source, and the runs that are best on valid" adapted_perplexities
 }

@@ -58,6 +58,7 @@ once() {  # once MARK.done COMMAND...: runs it unless it was run to its end befo
 }
 
 fetch() {  # fetch FOLDER COMMAND...: a download that makes FOLDER; a FOLDER that was there before is taken as it is
+  # A recipe may say in `elsewhere` where else it can be had.
   local folder=$1
   shift
   if [ -e "$folder" ] && [ ! -e "$folder.begun" ]; then
@@ -66,7 +67,10 @@ fetch() {  # fetch FOLDER COMMAND...: a download that makes FOLDER; a FOLDER tha
   fi
   mkdir -p "$(dirname "$folder")"
   touch "$folder.begun"  # what it leaves when it is killed is no whole folder
-  "$@"
+  if ! ("$@"); then
+    if [ ! -e "$folder" ]; then rm "$folder.begun"; fi
+    fail "$folder was not made by: $*.  Bring it there by other means${elsewhere:+ ($elsewhere)}, without $folder.begun, and start again"
+  fi
   rm "$folder.begun"
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From lattices of dev and test to a table of WERs: the recogniser, + n-gram, + each neural LM, + all of them, over N-best
+# From lattices of dev and test to a table of error rates: the recogniser, + n-gram, + each neural LM, + all of them, over N-best
 # lists and over whole lattices.  Scales come from dev alone.
 #
 # Usage: rescore.sh --dev LATTICES --test LATTICES --dev-ref TEXT --test-ref TEXT --out DIR [--first TEST_1BEST] ...
@@ -32,18 +32,20 @@ held=                    # scores of the lattices that are not used
 normalise=               # options for the words, such as "--case upper"
 tail=                    # counts of a training text (rescore count): error rates on rare words too
 mbr=0.15                 # posterior scale of minimum Bayes risk; empty: none
+cer=false                # true: the words are characters; tables are of character error rates
 . "$(dirname "$0")/recipe.sh"
+. "$(dirname "$0")/lists.sh"
 
 for name in dev test dev_ref test_ref; do
   [ -n "${!name}" ] || fail "--${name//_/-} is missing; see --help"
 done
 read -ra normalise <<< "$normalise"
-names=()
-for lm in $lms; do names+=("$(basename "$lm")"); done
+names=("${tuned[@]}")
+tuned=(ngram "${names[@]}")
 declare -A lattices=([dev]=$dev [test]=$test)
-rare=()
-if [ -n "$tail" ]; then rare=(--tail "$tail"); fi
-fixed=()
+reported=()
+if [ -n "$tail" ]; then reported+=(--tail "$tail"); fi
+if "$cer"; then reported+=(--cer); fi
 for score in $held; do fixed+=(--fix "$score=0"); done
 
 lists() {
@@ -55,24 +57,6 @@ lists() {
   done
 }
 
-scores() {
-  local options=() set lm
-  for lm in $lms; do options+=(--lm "$lm"); done
-  for set in dev test; do
-    rescore nbest --nbest "$out/$set/nbest.jsonl.gz" "${options[@]}" --out "$out/$set/scores"
-  done
-}
-
-tune_lists() {  # tune_lists NAME SCORE...: with these scores of LMs and no others
-  local name=$1 off=("${fixed[@]}") score
-  shift
-  for score in ngram "${names[@]}"; do
-    [[ " $* " == *" $score "* ]] || off+=(--fix "$score=0")
-  done
-  rescore tune --scores "$out/dev/scores" --ref "$dev_ref" --out "$out/$name.json" "${off[@]}"
-  rescore combine --scores "$out/test/scores" --weights "$out/$name.json" --out "$out/test/$name"
-}
-
 tune() {
   local name
   tune_lists ngram ngram
@@ -80,7 +64,7 @@ tune() {
     tune_lists "$name" "$name"
     tune_lists "ngram+$name" ngram "$name"
   done
-  tune_lists all ngram "${names[@]}"
+  tune_lists all "${tuned[@]}"
 }
 
 timed() {  # timed LOG COMMAND...: what it says and the seconds that it takes, in LOG too
@@ -121,7 +105,7 @@ tables() {
   systems+=("+ n-gram=$out/test/ngram")
   for name in "${names[@]}"; do systems+=("+ $name=$out/test/$name"); done
   for name in "${names[@]}"; do systems+=("+ n-gram and $name=$out/test/ngram+$name"); done
-  rescore compare --ref "$test_ref" "${systems[@]}" "+ all=$out/test/all" --against "+ n-gram" "${rare[@]}" \
+  rescore compare --ref "$test_ref" "${systems[@]}" "+ all=$out/test/all" --against "+ n-gram" "${reported[@]}" \
     --json "$out/lists.json" --markdown | tee "$out/lists.md"
   [ -e "$out/test/lattices.ngram.txt" ] || return 0
   systems=()
@@ -133,12 +117,12 @@ tables() {
     systems+=("$shown, $num_paths-best=$lists" "$shown, lattice=$out/test/lattices.$name.txt")
     if [ -n "$mbr" ]; then systems+=("$shown, lattice, MBR=$out/test/mbr.$name.txt"); fi
   done
-  rescore compare --ref "$test_ref" "${systems[@]}" "${against[@]}" "${rare[@]}" --json "$out/lattices.json" --markdown \
+  rescore compare --ref "$test_ref" "${systems[@]}" "${against[@]}" "${reported[@]}" --json "$out/lattices.json" --markdown \
     | tee "$out/lattices.md"
 }
 
 run_stage 0 "exact $num_paths-best lists after a pass of the n-gram over the lattices" lists
-run_stage 1 "scores of $lms" scores
+run_stage 1 "scores of $lms" score_lists
 run_stage 2 "scales from dev, applied to test" tune
 run_stage 3 "whole lattices" whole_lattices
 run_stage 4 "the tables of test" tables

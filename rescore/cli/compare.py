@@ -12,6 +12,7 @@ import click
 @click.option("--against", multiple=True, metavar="NAME", help="p-values against this system too; may be repeated.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the table as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown.")
+@click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the bootstrap.")
 @click.option("--samples", default=10_000, show_default=True, help="Samples of the bootstrap.")
@@ -21,6 +22,7 @@ def command(
     against: tuple[str, ...],
     json_file: Path | None,
     markdown: bool,
+    cer: bool,
     tail: Path | None,
     seed: int,
     samples: int,
@@ -31,7 +33,8 @@ def command(
     HYP is a file of Kaldi text, icefall's recogs, N-best lists as FORMAT:PATH, or a folder of `rescore nbest` or
     `rescore combine` (its nbest.jsonl.gz, or else scores.jsonl.gz).  The first hypothesis of a list counts; lists have
     an oracle WER too.
-    --tail adds error rates on tail words (Tail-1) and tail bigrams (Tail-2); see rescore wer -h.
+    --tail adds error rates on tail words (Tail-1) and tail bigrams (Tail-2), or with --cer on tail characters; see
+    rescore wer -h.
 
     \b
     Example: rescore compare --ref data/test/text first=exp/first.txt rescored=exp/test/best --against first
@@ -47,10 +50,16 @@ def command(
     )
     from rescore.tail import load_tail
     from rescore.tune import file_identity
+    from rescore.wer import characters
 
     refs = read_kaldi_text(ref)
-    loaded = [read_system(*parse_system(option), refs) for option in systems]
-    comparison = compare_systems(refs, loaded, against, seed, samples, load_tail(tail) if tail else None)
+    if cer:
+        refs = characters(refs)
+    counts = load_tail(tail) if tail else None
+    if cer and counts:
+        counts.check_characters()
+    loaded = [read_system(*parse_system(option), refs, cer) for option in systems]
+    comparison = compare_systems(refs, loaded, against, seed, samples, counts, cer)
     comparison.how["ref"] = file_identity(ref)
     if tail:
         comparison.how["tail_counts"] = file_identity(tail)

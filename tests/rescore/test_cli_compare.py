@@ -36,6 +36,27 @@ def test_table_markdown_and_json(folder: Path) -> None:
     assert out.startswith("| system | WER % |") and "p against two" in out
 
 
+def test_characters(folder: Path) -> None:
+    """THE/HAT/SAT/DOWN against THE/CAT/SAT: one substitution, four insertions; `<unk>` is one character."""
+    (folder / "lists.jsonl").write_text(
+        "".join(
+            json.dumps({"utt_id": utt_id, "hyps": [{"words": words.split(), "scores": {"am": 0.0}} for words in texts]})
+            + "\n"
+            for utt_id, texts in {"a": ["<unk> HE CAT", "THE CATSAT"], "b": ["Y E S"]}.items()
+        )
+    )
+    systems = (f"one={folder / 'one'}", f"lists={folder / 'lists.jsonl'}")
+    out = run("compare", "--ref", folder / "ref", *systems, "--cer", "--markdown", "--json", folder / "t.json")
+    assert out.startswith("| system | CER % |") and "2 utterances, 12 characters." in out
+    one, lists = json.loads((folder / "t.json").read_text())["rows"]
+    assert (one["sub"], one["ins"], one["words"]) == (1, 4, 12)
+    assert (lists["errors"], lists["oracle_wer"]) == (4 + 3 - 3, 0.0)
+    (folder / "text").write_text("THE CAT\n")
+    run("count", "--text", folder / "text", "--out", folder / "counts")
+    with pytest.raises(UsageError, match="rescore count --characters"):
+        run("compare", "--ref", folder / "ref", *systems, "--cer", "--tail", folder / "counts")
+
+
 def test_bad_input(folder: Path) -> None:
     with pytest.raises(UsageError, match="expected NAME=HYP"):
         run("compare", "--ref", folder / "ref", folder / "one")

@@ -14,8 +14,9 @@ world_size=4
 device=cuda
 kinds="lookup transformer"  # LMs that are trained, by conf/KIND.yaml
 fusion="--lm exp/lm/lookup --lm-scale 0.4 --ilme-scale 0.2"  # the scales of the paper on the lookup dictionary
-. ../../shared/recipe.sh
-decoded=exp/decoded
+. ../../shared/asr.sh
+corpus=aishell dev=dev test=test decoded=exp/decoded decoding=(--device "$device")
+lms=$(printf 'exp/lm/%s ' $kinds) ngram=exp/lm/ngram.arpa
 
 prepare() { ./prepare.sh --dl-dir "$dl_dir" --musan "$musan"; }
 
@@ -32,24 +33,13 @@ lms() {
 }
 
 decode() {
-  local sets=(data/aishell_cuts_dev.jsonl.gz data/aishell_cuts_test.jsonl.gz) method
-  for method in greedy_search modified_beam_search "modified_beam_search $fusion" "fast_beam_search --lattices slf"; do
-    # shellcheck disable=SC2086
-    ./decode.py --device "$device" --decoding-method $method "${sets[@]}"
-  done
+  decode_sets "$dev $test" greedy_search modified_beam_search "modified_beam_search $fusion" "fast_beam_search --lattices slf"
 }
 
-rescored() {
-  local lms=() kind
-  for kind in $kinds; do lms+=("exp/lm/$kind"); done
-  ../../shared/rescore.sh --dev "slf:$(ls -d "$decoded"/lattices-dev-*)" --test "slf:$(ls -d "$decoded"/lattices-test-*)" \
-    --dev-ref data/aishell_text_dev --test-ref data/aishell_text_test --tail data/lm/counts.txt.gz \
-    --first "$(ls "$decoded"/nbest-test-*fast_beam_search*.jsonl.gz)" --out exp/rescored \
-    --lms "${lms[*]}" --ngram exp/lm/ngram.arpa
-}
+tables() { rescore_lattices exp/rescored --tail data/lm/counts.txt.gz --cer true; }
 
 run_stage 0 "data" prepare
 run_stage 1 "training (estimated: a day on four GPUs)" train exp
 run_stage 2 "language models of characters (estimated: two hours on a GPU)" lms exp/lm
 run_stage 3 "decoding: greedy, beams, shallow fusion, lattices" decode
-run_stage 4 "language models, over lists and lattices" rescored
+run_stage 4 "language models, over lists and lattices" tables

@@ -10,8 +10,7 @@ stop_stage=1
 dl_dir=../../../../shared/data/earnings21  # {train,valid,test}.txt, one upper-case sentence a line, divided by call
 sizes="10000 50000 all"                    # words of target text
 . ../../shared/recipe.sh
-. ../../shared/lm.sh
-. ../../shared/adapt.sh
+. ../../shared/ngram.sh
 
 texts() {
   local part

@@ -15,7 +15,7 @@ mini=false
 asr_data=../ASR/data      # full: the transcripts, librispeech_text_PART
 text_dir=../../../../shared/data/books  # mini: {train,valid,test}.txt.xz, one upper-case sentence a line
 . ../../shared/recipe.sh
-. ../../shared/lm.sh
+. ../../shared/ngram.sh
 if "$mini"; then
   data=data/mini
   for part in train valid test; do need "$text_dir/$part.txt.xz" "give --text-dir, a folder with {train,valid,test}.txt.xz"; done

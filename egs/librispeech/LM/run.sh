@@ -13,11 +13,7 @@ mini=false
 text_dir=
 lms=                    # on the transcripts: transfornn transformer_2 transformer_4 transformer_8
 books_lms=              # on books: transformer_16 lookup
-device=cpu
-world_size=1
-train_options=          # more options of every training
 ngram=                  # data/4gram.arpa
-. ../../shared/recipe.sh
 . ../../shared/lm.sh
 data=data exp=exp conf=
 if "$mini"; then

@@ -16,30 +16,18 @@ world_size=1
 device=cuda
 lms="transfornn transformer bayesian lookup lstm"  # names of the zoo, or model folders
 ngram=ngram
-. ../../shared/recipe.sh
-dev=dev-clean-2-dev test=dev-clean-2-test decoded=exp/decoded
+. ../../shared/asr.sh
+corpus=librispeech dev=dev-clean-2-dev test=dev-clean-2-test decoded=exp/decoded decoding=(--device "$device")
 
 prepare() { ./prepare.sh --dl-dir "$dl_dir"; }
 
 train() { ./train.py --conf "$conf" --world-size "$world_size" --device "$device"; }
 
-decode() {
-  local sets=("data/librispeech_cuts_$dev.jsonl.gz" "data/librispeech_cuts_$test.jsonl.gz") method
-  for method in greedy_search modified_beam_search "fast_beam_search --lattices slf"; do
-    # shellcheck disable=SC2086
-    ./decode.py --device "$device" --decoding-method $method "${sets[@]}"
-  done
-}
+decode() { decode_sets "$dev $test" greedy_search modified_beam_search "fast_beam_search --lattices slf"; }
 
-rescored() {
-  local paths=() set
-  for set in "$dev" "$test"; do paths+=("$(ls -d "$decoded/lattices-$set-"*)"); done
-  ../../shared/rescore.sh --dev "slf:${paths[0]}" --test "slf:${paths[1]}" --out exp/rescored --lms "$lms" --ngram "$ngram" \
-    --dev-ref "data/librispeech_text_$dev" --test-ref "data/librispeech_text_$test" \
-    --first "$(ls "$decoded/nbest-$test-"*fast_beam_search*.jsonl.gz)"
-}
+tables() { rescore_lattices exp/rescored; }
 
 run_stage 0 "data" prepare
 run_stage 1 "training (the hours of its budget, see max-minutes in $conf)" train exp
 run_stage 2 "decoding: greedy, beams, lattices (estimated: half an hour on a core)" decode
-run_stage 3 "language models, over lists and lattices (estimated: an hour on a core)" rescored
+run_stage 3 "language models, over lists and lattices (estimated: an hour on a core)" tables

@@ -10,8 +10,7 @@ stop_stage=1
 pitt_dir=         # .../SPEAKER-VISIT.cha, such as Dementia/cookie/001-0.cha
 sizes=all         # words of target text
 . ../../shared/recipe.sh
-. ../../shared/lm.sh
-. ../../shared/adapt.sh
+. ../../shared/ngram.sh
 need "${pitt_dir:-(empty)}" "give --pitt-dir, the folder of the Pitt transcripts (CHAT): members get it at dementia.talkbank.org"
 
 texts() {  # by the last digit of the speaker's number

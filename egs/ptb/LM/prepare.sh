@@ -9,7 +9,7 @@ stage=0
 stop_stage=1
 dl_dir=../../../../shared/data/ptb  # ptb.{train,valid,test}.txt
 . ../../shared/recipe.sh
-. ../../shared/lm.sh
+. ../../shared/ngram.sh
 
 texts() {
   local part

@@ -22,10 +22,6 @@ further="transformer bayesian_embedding bayesian_attention bayesian_feedforward 
   notes ngram-embedding"
 further_steps=2000
 seed=1
-device=cpu
-world_size=1
-train_options=          # more options of every training
-. ../../shared/recipe.sh
 . ../../shared/lm.sh
 ngram=data/5gram.arpa
 if "$mini"; then

@@ -13,7 +13,7 @@ eval2000_dir=       # LDC2002T43: .../hub5e00.english.000405.stm
 held_out=10000      # utterances of Switchboard that are kept to validate on, as in Kaldi's recipe
 vocab_size=30000    # words
 . ../../shared/recipe.sh
-. ../../shared/lm.sh
+. ../../shared/ngram.sh
 isip="www.openslr.org/resources/5/switchboard_word_alignments.tar.gz has them"
 need "${swbd_dir:-(empty)}" "give --swbd-dir, the folder of Switchboard's transcripts of ISIP ($isip; audio: LDC97S62)"
 need "${fisher_dirs%% *}" "give --fisher-dirs, the folders of LDC2004T19 and LDC2005T19 (catalog.ldc.upenn.edu)"

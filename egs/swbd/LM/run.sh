@@ -12,11 +12,7 @@ fisher_dirs=
 eval2000_dir=
 rows="bayes_emb bayes_mha_1 bayes_ff_1 bayes_ff_1-2 bayes_ff_1-3 bayes_ff_1-4 bayes_ff_1-5 bayes_ff_1-6"
 mixed="bayes_emb bayes_mha_1 bayes_ff_1"  # rows that are interpolated with the Transformer too
-device=cpu
-world_size=1
-train_options=          # more options of every training
 ngram=data/4gram.arpa
-. ../../shared/recipe.sh
 . ../../shared/lm.sh
 
 prepare() { ./prepare.sh --swbd-dir "$swbd_dir" --fisher-dirs "$fisher_dirs" --eval2000-dir "$eval2000_dir"; }

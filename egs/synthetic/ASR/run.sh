@@ -8,25 +8,19 @@ cd "$(dirname "$0")"
 stage=0
 stop_stage=3
 text_dir=../../../../shared/data/books
-. ../../shared/recipe.sh
+. ../../shared/asr.sh
+corpus=speech decoding=(--conf conf/decode.yaml)
 
 prepare() { ./prepare.sh --text-dir "$text_dir"; }
 
 train() {
-  python train.py --conf conf/short.yaml
-  python train.py
+  ./train.py --conf conf/short.yaml
+  ./train.py
 }
 
-model() {
-  asr average --exp-dir exp/long --iter "$(sed 's/[^0-9]//g' exp/long/last-checkpoint)" --avg 1 --half --out exp/small
-}
+model() { average exp/long exp/small; }
 
-decode() {
-  local method
-  for method in greedy_search modified_beam_search fast_beam_search; do
-    python decode.py --decoding-method "$method" data/speech_cuts_test.jsonl.gz
-  done
-}
+decode() { decode_sets test greedy_search modified_beam_search fast_beam_search; }
 
 run_stage 0 "speech, features, tokens" prepare
 run_stage 1 "training: 11 minutes on short sentences, 45 on longer ones" train exp

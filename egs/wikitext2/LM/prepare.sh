@@ -9,12 +9,18 @@ stage=0
 stop_stage=2
 dl_dir=download  # wikitext-2/wiki.{train,valid,test}.tokens, or where the archive is brought to
 . ../../shared/recipe.sh
-. ../../shared/lm.sh
+. ../../shared/ngram.sh
 
-download() {  # the author's own address; the first one, s3.amazonaws.com/research.metamind.io, answers no more
+unpack() {  # from the author's own address; the first one, s3.amazonaws.com/research.metamind.io, answers no more
   local archive=$dl_dir/wikitext-2-v1.zip
   fetch "$archive" curl -fL --retry 3 -o "$archive" https://wikitext.smerity.com/wikitext-2-v1.zip
-  fetch "$dl_dir/wikitext-2" python3 -m zipfile -e "$archive" "$dl_dir"
+  python3 -m zipfile -e "$archive" "$dl_dir" && (cd "$dl_dir/wikitext-2" && sha1sum --check --quiet -) < wikitext-2.sha1
+}
+
+download() {
+  local elsewhere="files of wikitext-2-v1 with the sums of wikitext-2.sha1; web.archive.org has \
+https://s3.amazonaws.com/research.metamind.io/wikitext/wikitext-2-v1.zip"
+  fetch "$dl_dir/wikitext-2" unpack
 }
 
 texts() {  # lines without a word are left out; words are as they stand: @-@, <unk>, = Heading =

@@ -1,0 +1,38 @@
+# What the run.sh of all recipes of recognisers share; sourced in place of recipe.sh, after the recipe's own options.
+# A recipe sets then: corpus (data/CORPUS_cuts_SET.jsonl.gz), dev and test (names of sets), decoded (where decode.py writes),
+# decoding (the options of every decode.py, an array), and for tables the options lms and ngram.
+. "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
+
+average() {  # average RUN OUT: the last weights of a run with a budget, in float16
+  asr average --exp-dir "$1" --iter "$(sed 's/[^0-9]//g' "$1/last-checkpoint")" --avg 1 --half --out "$2"
+}
+
+decode_sets() {  # decode_sets "SET..." METHOD...: by each method, which may have options: "fast_beam_search --lattices slf"
+  local set method words cuts=()
+  for set in $1; do cuts+=("data/${corpus}_cuts_$set.jsonl.gz"); done
+  for method in "${@:2}"; do
+    read -ra words <<< "$method"
+    ./decode.py "${decoding[@]}" --decoding-method "${words[@]}" "${cuts[@]}"
+  done
+}
+
+best_lm_scale() {  # best_lm_scale SET LM: of the searches with this LM, by icefall's summaries
+  grep -h lm_scale "$decoded/wer-summary-$1-"*"$(basename "$2")-lm-scale"* | sort -k 2 -n | head -n 1 |
+    sed 's/.*_lm_scale_\([0-9.]*\).*/\1/'
+}
+
+lattices() {  # lattices SET: those of decode.py, as FORMAT:PATH
+  local k2=("$decoded/lattices-$1-"*.pt) slf=("$decoded/lattices-$1-"*/)
+  if [ -e "${k2[0]}" ]; then
+    echo "k2:${k2[0]}?words=${k2[0]%.pt}.words.txt"
+  else
+    need "${slf[0]}" "decode by fast_beam_search --lattices first"
+    echo "slf:${slf[0]%/}"
+  fi
+}
+
+rescore_lattices() {  # rescore_lattices OUT [OPTION...]: rescore.sh on the lattices of dev and test
+  ../../shared/rescore.sh --dev "$(lattices "$dev")" --test "$(lattices "$test")" --out "$1" --lms "$lms" --ngram "$ngram" \
+    --dev-ref "data/${corpus}_text_$dev" --test-ref "data/${corpus}_text_$test" \
+    --first "$(ls "$decoded/nbest-$test-"*fast_beam_search*.jsonl.gz)" "${@:2}"
+}
