@@ -11,6 +11,7 @@ Such LMs have seen ordinary text: `?case=lower` lower-cases words before they ar
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from lm_zoo.trie import build_trie, sequence_scores
 TREE_NODES = 1024  # prefixes in one pass: each is compared with all
 BATCH_TOKENS = 1024  # logits of GPT-2 for so many tokens take 200 MB
 TRIE_ROWS = 128  # bounds the keys and values that trie scoring keeps
+WINDOWS = ("sliding_window", "window_size", "attention_chunk_size")  # of configs: tokens that some layers look back
 ANCHOR = "a"
 
 
@@ -137,13 +139,16 @@ class HFCausalLM(HFModel):
     def _check_causal(self) -> None:
         """Later tokens must not change what is predicted before them, and states must be keys and values."""
         inputs = torch.tensor([[0, 0, 0], [0, 0, 1]])
-        output = self.model(input_ids=inputs, past_key_values=_cache(()), use_cache=True)
+        kind = self.model.config.model_type
+        try:
+            output = self.model(input_ids=inputs, past_key_values=_cache(()), use_cache=True)
+        except Exception as error:  # a model's code may refuse such a cache in any way
+            raise ModelError(f"{self.folder}: a {kind} with a cache of keys and values fails ({error})") from error
         if not torch.allclose(output.logits[0, :2], output.logits[1, :2], atol=1e-5):
             raise ModelError(f"{self.folder}: not a causal LM, it looks ahead; score N-best lists with hf-mlm:PATH")
         try:
             _keys_and_values(output.past_key_values)
         except (AttributeError, TypeError):
-            kind = self.model.config.model_type
             raise ModelError(f"{self.folder}: a {kind} has states other than keys and values, not supported") from None
 
     @torch.no_grad()
@@ -183,9 +188,15 @@ class HFCausalLM(HFModel):
     def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
         sentences = self.checked(sentences, 1)
-        if self.takes_trees():
+        if self._within_windows(sentences) and self.takes_trees():
             return tree.score_words(self, sentences, TREE_NODES)  # type: ignore[arg-type]
         return trie.score_words(self, sentences, TRIE_ROWS)
+
+    def _within_windows(self, sentences: Sequence[Sequence[str]]) -> bool:
+        """Whether every prefix sees all tokens before it, as in `tree_hidden`."""
+        config = self.model.config.get_text_config()
+        window = min(getattr(config, name, None) or sys.maxsize for name in WINDOWS)
+        return all(sum(len(self.vocab.encode_word(word)) for word in words) < window for words in sentences)
 
     def takes_trees(self) -> bool:
         """Whether the model takes 4-D masks and its logits are those of its output layer; tried once, on a tree."""

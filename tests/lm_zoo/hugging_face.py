@@ -27,14 +27,35 @@ def gpt2(folder: Path) -> Path:
     return _save(folder, tokenizer, tokens, gpt2_model)
 
 
-def words(folder: Path) -> Path:
-    """The same model over whole words `A` to `H`, an unknown word, and an end but no begin of sentence."""
+def words(folder: Path, make_model: Any = None) -> Path:
+    """The same model (or another) over whole words `A` to `H`, an unknown word, an end but no begin of sentence."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     vocab = {word: index for index, word in enumerate(["<unk>", "</s>", *"ABCDEFGH"])}
     tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    return _save(folder, tokenizer, {"eos_token": "</s>", "unk_token": "<unk>"}, gpt2_model)
+    return _save(folder, tokenizer, {"eos_token": "</s>", "unk_token": "<unk>"}, make_model or gpt2_model)
+
+
+def bloom_model(size: int) -> Any:
+    """ALiBi: distances that are counted along the sequence, so a tree cannot be one sequence."""
+    from transformers import BloomConfig, BloomForCausalLM
+
+    return BloomForCausalLM(BloomConfig(vocab_size=size, hidden_size=16, n_layer=2, n_head=2))
+
+
+def mistral_model(size: int) -> Any:
+    """Layers that look back six tokens, themselves among them."""
+    from transformers import MistralConfig, MistralForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return MistralForCausalLM(MistralConfig(vocab_size=size, num_key_value_heads=1, sliding_window=6, **sizes))
+
+
+def mamba_model(size: int) -> Any:
+    from transformers import MambaConfig, MambaForCausalLM
+
+    return MambaForCausalLM(MambaConfig(vocab_size=size, hidden_size=16, num_hidden_layers=2, state_size=4))
 
 
 def llama(folder: Path, split: bool = True) -> Path:

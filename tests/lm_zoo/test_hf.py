@@ -107,6 +107,48 @@ def test_models_that_refuse_the_mask(lm: Any, monkeypatch: pytest.MonkeyPatch) -
     assert other.score_hypotheses([("the", "cat")])[0] == pytest.approx(lm.score_words([("the", "cat")])[0], abs=1e-4)
 
 
+LISTS = [("A", "B"), ("A", "B", "C", "D", "E", "F", "A"), ("A", "C"), (), ("A", "B", "C", "D", "E", "F", "B"), ("A",)]
+
+
+def counted_inputs(lm: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many tokens each later call of the model reads."""
+    counts: list[int] = []
+    forward = lm.model.forward
+
+    def counting(*args: Any, **options: Any) -> Any:
+        counts.append(options["input_ids"].numel())
+        return forward(*args, **options)
+
+    monkeypatch.setattr(lm.model, "forward", counting)
+    return counts
+
+
+def test_models_with_alibi_evaluate_each_prefix_once(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lm = load(f"hf:{hugging_face.words(tmp_path / 'bloom', hugging_face.bloom_model)}")
+    assert not lm.takes_trees()
+    counts = counted_inputs(lm, monkeypatch)
+    found = lm.score_hypotheses(LISTS)
+    assert sum(counts) == 1 + len({words[:end] for words in LISTS for end in range(1, len(words) + 1)})
+    monkeypatch.undo()
+    for got, words in zip(found, LISTS, strict=True):
+        assert sum(got) == pytest.approx(reference(lm, words), abs=1e-4)
+
+
+def test_sentences_beyond_a_window(folders: dict[str, Path], tmp_path: Path) -> None:
+    lm = load(f"hf:{hugging_face.words(tmp_path / 'mistral', hugging_face.mistral_model)}")
+    assert lm.takes_trees()  # with sentences within the window
+    for lists in (LISTS, LISTS[:1]):
+        for got, words in zip(lm.score_hypotheses(lists), lists, strict=True):
+            assert sum(got) == pytest.approx(reference(lm, words), abs=1e-4)
+
+
+def test_recurrent_models_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="a mamba has states other than keys and values, not supported"):
+        load(f"hf:{hugging_face.words(tmp_path / 'mamba', hugging_face.mamba_model)}")
+
+
 def test_words_are_encoded_as_inside_a_sentence(folders: dict[str, Path]) -> None:
     gpt2 = load(f"hf:{folders['gpt2']}").vocab
     assert gpt2.encode_word("cat") == tuple(gpt2.tokenizer.encode(" cat"))
