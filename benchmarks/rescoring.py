@@ -230,7 +230,7 @@ def table(
     hyps = [hyp for part in lists for hyp in part]
     words = sum(map(len, hyps))
     tokens, trie = build_word_trie(lm.vocab, hyps)
-    sharing = sum(len(word) for hyp in tokens for word in hyp) / trie.num_nodes
+    sharing = len(tokens.tokens) / trie.num_nodes
     for way in ways.values():
         way(lists[:1])
     best = dict.fromkeys(ways, float("inf"))

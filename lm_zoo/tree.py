@@ -21,8 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lm_zoo.budget import score_in_parts
 from lm_zoo.precision import product
-from lm_zoo.trie import Trie, build_trie, sum_to_words
+from lm_zoo.trie import Trie
 
 if TYPE_CHECKING:
     from lm_zoo.layers import CausalSelfAttention, Output, TransformerLayer
@@ -279,22 +280,9 @@ def score_words(lm: NeuralLM, sentences: Sequence[Sequence[str]], nodes: int = N
     """As `lm_zoo.base.score_words`, for sentences that share prefixes, such as the hypotheses of N-best lists.
 
     Args:
-      nodes: so many prefixes are evaluated at once; half as many, and so on, where memory does not suffice.
+      nodes: so many prefixes are evaluated at once; fewer where memory does not suffice (`lm_zoo.budget`).
     """
-    words = [[lm.vocab.encode_word(word) for word in sentence] for sentence in sentences]
-    result: list[list[float]] = []
-    while len(result) < len(words):
-        trie = build_trie(([t for word in sentence for t in word] for sentence in words[len(result) :]), nodes)
-        part = words[len(result) : len(result) + len(trie.ends)]
-        try:
-            scores = score(lm, trie)
-        except RuntimeError as error:
-            if "memory" not in str(error).lower() or len(trie.ends) == 1:
-                raise
-            nodes = trie.num_nodes // 2
-            continue
-        result += sum_to_words(part, trie, *scores)
-    return result
+    return score_in_parts(lm, sentences, score, nodes)
 
 
 def stepped_hidden(lm: NeuralLM, tree: Tree) -> Tensor:

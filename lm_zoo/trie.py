@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import torch
 
 from lm_zoo.base import LanguageModel, Vocabulary
+
+AHEAD = 8  # tokens looked at for each prefix that may be evaluated at once
 
 
 @dataclass
@@ -25,51 +27,104 @@ class Trie:
       tokens: int64 `(nodes,)`, the last token (-1 for node 0).
       levels: int64 `(depth + 2,)`: nodes of depth d are `levels[d] ... levels[d + 1] - 1`.
       ends: int64 `(sequences,)`, the node of each whole sequence.
+      paths: int64 `(tokens,)`, the node of every token of the sequences, one sequence after the other.
+      added: int64 `(sequences,)`, the nodes that no sequence before this one has.
     """
 
     parents: np.ndarray
     tokens: np.ndarray
     levels: np.ndarray
     ends: np.ndarray
+    paths: np.ndarray
+    added: np.ndarray
 
     @property
     def num_nodes(self) -> int:
         return len(self.parents)
 
 
-def build_trie(sequences: Iterable[Sequence[int]], most: int | None = None) -> Trie:
-    """The trie of token sequences (repeats and empty ones allowed), or of the first ones where it has `most` nodes."""
-    children: dict[tuple[int, int], int] = {}
-    parents, tokens, depths, ends = [-1], [-1], [0], []
-    for sequence in sequences:
-        node = 0
-        for token in sequence:
-            child = children.get((node, token))
-            if child is None:
-                child = len(parents)
-                children[node, token] = child
-                parents.append(node)
-                tokens.append(token)
-                depths.append(depths[node] + 1)
-            node = child
-        ends.append(node)
-        if most is not None and len(parents) >= most:
-            break
-    return _sorted_trie(np.array(parents), np.array(tokens), np.array(depths), np.array(ends, dtype=np.int64))
+@dataclass
+class Encoded:
+    """Sentences as tokens, one after the other.
+
+    Attributes:
+      tokens: int64 `(tokens,)`.
+      lengths: int64 `(words,)`, tokens of each word, one at least.
+      counts: int64 `(sentences,)`, words of each sentence.
+    """
+
+    tokens: np.ndarray
+    lengths: np.ndarray
+    counts: np.ndarray
+
+    def __post_init__(self) -> None:
+        words = _starts(self.counts)
+        self.words, self.bounds = words, _starts(self.lengths)[words]
+
+    def part(self, begin: int, end: int) -> Encoded:
+        """Sentences `begin ... end - 1`."""
+        words = slice(self.words[begin], self.words[end])
+        return Encoded(self.tokens[self.bounds[begin] : self.bounds[end]], self.lengths[words], self.counts[begin:end])
+
+    def trie(self) -> Trie:
+        return _trie(self.tokens, np.diff(self.bounds))
+
+    def first(self, begin: int, nodes: int) -> tuple[Encoded, Trie]:
+        """Sentences from `begin` on, one at least and until their trie has about so many nodes; and that trie."""
+        most = int(np.searchsorted(self.bounds, self.bounds[begin] + AHEAD * nodes))
+        part = self.part(begin, min(max(most, begin + 1), len(self.counts)))
+        made = part.trie()
+        enough = int(np.searchsorted(np.cumsum(made.added), nodes)) + 1
+        if enough < len(part.counts):
+            part = part.part(0, enough)
+            made = part.trie()
+        return part, made
 
 
-def _sorted_trie(parents: np.ndarray, tokens: np.ndarray, depths: np.ndarray, ends: np.ndarray) -> Trie:
-    """Numbers the nodes by depth, then by parent, so that the children of neighbours are neighbours."""
-    levels = np.searchsorted(np.sort(depths), np.arange(depths.max() + 2))
-    order = np.argsort(depths, kind="stable")
-    rank = np.zeros_like(order)
-    for begin, end in pairwise(levels[1:]):
-        level = order[begin:end]
-        order[begin:end] = level[np.argsort(rank[parents[level]], kind="stable")]
-        rank[order[begin:end]] = np.arange(begin, end)
-    sorted_parents = rank[parents[order]]
-    sorted_parents[0] = -1
-    return Trie(sorted_parents, tokens[order], levels, rank[ends])
+def _starts(lengths: np.ndarray) -> np.ndarray:
+    """Where runs of these lengths begin, and the end of the last one."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def encode_words(vocab: Vocabulary, sentences: Sequence[Sequence[str]]) -> Encoded:
+    """The tokens of every word of every sentence; each distinct word is encoded once."""
+    place = {word: index for index, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
+    encoded = [vocab.encode_word(word) for word in place]
+    sizes = np.array([len(tokens) for tokens in encoded], dtype=np.int64)
+    table = np.fromiter(chain.from_iterable(encoded), np.int64)
+    words = np.fromiter(map(place.__getitem__, chain.from_iterable(sentences)), np.int64)
+    lengths = sizes[words]
+    first = _starts(sizes)[words] - _starts(lengths)[:-1]  # of each word: its tokens' place in the table
+    tokens = table[np.repeat(first, lengths) + np.arange(int(lengths.sum()))]
+    return Encoded(tokens, lengths, np.array([len(sentence) for sentence in sentences], dtype=np.int64))
+
+
+def build_trie(sequences: Iterable[Sequence[int]]) -> Trie:
+    """The trie of token sequences; repeats and empty ones are allowed."""
+    rows = list(sequences)
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    return _trie(np.fromiter(chain.from_iterable(rows), np.int64), lengths)
+
+
+def _trie(tokens: np.ndarray, lengths: np.ndarray) -> Trie:
+    """A level at a time: the distinct pairs of the node so far and the next token are the nodes of the next level."""
+    starts, size = _starts(lengths)[:-1], int(tokens.max(initial=0)) + 1
+    node = np.zeros(len(lengths), dtype=np.int64)  # of each sequence
+    paths, added = np.zeros_like(tokens), np.zeros_like(lengths)
+    pairs, levels = [np.zeros(1, dtype=np.int64)], [0, 1]
+    left, depth = np.flatnonzero(lengths), 0
+    while len(left):
+        place = starts[left] + depth
+        found, first, inverse = np.unique(node[left] * size + tokens[place], return_index=True, return_inverse=True)
+        node[left] = paths[place] = levels[-1] + inverse
+        added[left] += np.bincount(first, minlength=len(left))
+        pairs.append(found)
+        levels.append(levels[-1] + len(found))
+        depth += 1
+        left = left[lengths[left] > depth]
+    parents, last = np.divmod(np.concatenate(pairs), size)
+    parents[0] = last[0] = -1
+    return Trie(parents, last, np.array(levels), node, paths, added)
 
 
 @torch.no_grad()
@@ -132,30 +187,16 @@ def score_words(lm: LanguageModel, sentences: Sequence[Sequence[str]], rows: int
     return sum_to_words(words, trie, *score_trie(lm, trie, rows))
 
 
-def build_word_trie(vocab: Vocabulary, sentences: Sequence[Sequence[str]]) -> tuple[list[list[tuple[int, ...]]], Trie]:
+def build_word_trie(vocab: Vocabulary, sentences: Sequence[Sequence[str]]) -> tuple[Encoded, Trie]:
     """The tokens of every word of every sentence, and the trie of the sentences' tokens."""
-    words = [[vocab.encode_word(word) for word in sentence] for sentence in sentences]
-    return words, build_trie([token for word in sentence for token in word] for sentence in words)
+    words = encode_words(vocab, sentences)
+    return words, words.trie()
 
 
-def sum_to_words(
-    words: list[list[tuple[int, ...]]], trie: Trie, node_scores: np.ndarray, end_scores: np.ndarray
-) -> list[list[float]]:
+def sum_to_words(words: Encoded, trie: Trie, node_scores: np.ndarray, end_scores: np.ndarray) -> list[list[float]]:
     """Scores of nodes and ends, as of `score_trie`, summed to the words of each sentence; its end last."""
-    result = []
-    for row, sentence in enumerate(words):
-        path = _path_scores(trie, node_scores, trie.ends[row])
-        scores, start = [], 0
-        for word in sentence:
-            scores.append(sum(path[start : start + len(word)]))
-            start += len(word)
-        result.append([*scores, float(end_scores[row])])
-    return result
-
-
-def _path_scores(trie: Trie, node_scores: np.ndarray, node: int) -> list[float]:
-    scores = []
-    while node:
-        scores.append(float(node_scores[node]))
-        node = trie.parents[node]
-    return scores[::-1]
+    scores = node_scores[trie.paths]
+    if len(scores):
+        scores = np.add.reduceat(scores, _starts(words.lengths)[:-1])
+    flat = np.insert(scores, words.words[1:], end_scores).tolist()
+    return [flat[begin:end] for begin, end in pairwise(_starts(words.counts + 1).tolist())]
