@@ -82,7 +82,7 @@ def run(recipe: Recipe, settings: TrainConfig) -> None:
         return
     make_model(recipe)  # mistakes are told once, not by each process
     work = (run_here, (recipe, settings), recipe.world_size, recipe.master_port)
-    ranks.start(*work, remark, (RescoreError, LMError))
+    ranks.start(*work, (RescoreError, LMError))
 
 
 def run_here(recipe: Recipe, settings: TrainConfig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -75,7 +76,6 @@ def start(
     arguments: tuple[Any, ...],
     size: int,
     port: int,
-    remark: Callable[[str], None],
     errors: tuple[type[Exception], ...] = (LMError,),
 ) -> None:
     """Calls `work(*arguments)` in `size` processes on this machine; returns when all have ended.
@@ -83,7 +83,7 @@ def start(
     Args:
       work: a function that finds its place by `Ranks.start`; like its arguments it goes to the processes by pickle.
       port: at which they meet.
-      remark: gets a line for each process that ends by one of `errors`, those of the user.
+      errors: those of the user; a process that ends by one of them says so on standard error, in a line.
     Raises:
       LMError: the port is in use, or a process has failed.
     """
@@ -94,7 +94,7 @@ def start(
         except OSError as error:
             raise LMError(f"port {port} cannot be used ({error.strerror}); give another by --master-port") from None
     try:
-        torch.multiprocessing.spawn(_process, (work, arguments, size, port, remark, errors), nprocs=size)
+        torch.multiprocessing.spawn(_process, (work, arguments, size, port, errors), nprocs=size)
     except torch.multiprocessing.ProcessExitedException as error:
         raise LMError(f"the run has ended: process {error.error_index} of {size} failed, see above") from None
 
@@ -105,7 +105,6 @@ def _process(
     arguments: tuple[Any, ...],
     size: int,
     port: int,
-    remark: Callable[[str], None],
     errors: tuple[type[Exception], ...],
 ) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
@@ -113,5 +112,5 @@ def _process(
     try:
         work(*arguments)
     except errors as error:
-        remark(f"process {rank}: {error}")
+        print(f"process {rank}: {error}", file=sys.stderr, flush=True)
         os._exit(2)  # at once: the others may wait for this one

@@ -69,7 +69,7 @@ def run(
         run_here(*work)
         return
     build(kind, make_vocabulary(recipe, folder, remark), settings)  # mistakes are told once, not by each process
-    start(run_here, work, world_size, master_port, remark)
+    start(run_here, work, world_size, master_port)
 
 
 def run_here(

@@ -1,24 +1,31 @@
-"""Remarks and progress on standard error; silent under `rescore --quiet`."""
+"""Remarks and progress on standard error; silent under `rescore --quiet`, in the processes that it starts too."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import click
 
 T = TypeVar("T")
-_quiet = False
+QUIET = "RESCORE_QUIET"  # a variable of the environment, which processes inherit
 
 
 def set_quiet(quiet: bool) -> None:
-    global _quiet
-    _quiet = quiet
+    if quiet:
+        os.environ[QUIET] = "1"
+    else:
+        os.environ.pop(QUIET, None)
+
+
+def is_quiet() -> bool:
+    return QUIET in os.environ
 
 
 def remark(message: str) -> None:
     """A line for the user (counts of what was skipped, where output went)."""
-    if not _quiet:
+    if not is_quiet():
         click.echo(message, err=True)
 
 
@@ -28,7 +35,7 @@ def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterat
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
-    if _quiet or not console.is_terminal:
+    if is_quiet() or not console.is_terminal:
         yield from items
         return
     columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from rescore.cli.processes import process_options
+
 _PATH = click.Path(path_type=Path)
 _POSITIVE = click.FloatRange(0, min_open=True)
 
@@ -69,14 +71,7 @@ def settings(command: Any) -> Any:
 @click.option("--start-batch", type=click.IntRange(1), help="Continue from checkpoint-N.pt.")
 @click.option("--use-fp16", type=bool, default=False, show_default=True, help="Compute in float16 (GPU).")
 @click.option("--use-bf16", type=bool, default=False, show_default=True, help="Compute in bfloat16.")
-@click.option(
-    "--world-size",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Processes to train in; not under torchrun.",
-)
-@click.option("--master-port", default=12354, show_default=True, help="Port at which the processes meet.")
+@process_options
 @click.option("--device", help="cpu or cuda.  [cuda where there is one]")
 @settings
 def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan: bool | None, **values: Any) -> None:

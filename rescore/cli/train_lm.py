@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from rescore.cli.processes import process_options
+
 
 def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
     """`("dim=512", "tied=false")` -> typed values (JSON where it is JSON, else a string)."""
@@ -51,14 +53,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
     help="A setting of the training, e.g. lr=0.002, steps=5000, dtype=bfloat16.",
 )
 @click.option("--longest", default=256, show_default=True, help="Cut sentences of more tokens into pieces.")
-@click.option(
-    "--world-size",
-    default=1,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Processes to train in; not under torchrun.",
-)
-@click.option("--master-port", default=12354, show_default=True, help="Port at which the processes meet.")
+@process_options
 @click.option("--device", default="cpu", show_default=True)
 def command(
     kind: str,

@@ -176,7 +176,9 @@ def under_torchrun(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["transfornn", "lookup"])
-def test_two_processes_train_like_one_that_accumulates(tmp_path: Path, kind: str) -> None:
+def test_two_processes_train_like_one_that_accumulates(
+    tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Two processes with a batch each step like one with two; started by torchrun (lookup) or by --world-size."""
     lines = tmp_path / "text.txt"
     rng = np.random.default_rng(0)
@@ -195,7 +197,9 @@ def test_two_processes_train_like_one_that_accumulates(tmp_path: Path, kind: str
         under_torchrun([*common, "--out", str(double)])
     else:
         processes = ["--world-size", "2", "--master-port", str(free_port())]
-        cli.main([*common, "--out", str(double), *processes], standalone_mode=False)
+        assert "tokens/s" in capfd.readouterr().err
+        cli.main(["--quiet", *common, "--out", str(double), *processes], standalone_mode=False)
+        assert not re.search("tokens/s|sentences", capfd.readouterr().err), "processes are quiet like the command"
     assert len(records(single)) == 12
     for key in ("loss", "valid_loss"):
         assert [step for step, _ in records(double, key)] == [step for step, _ in records(single, key)]
@@ -219,7 +223,7 @@ def test_processes_that_cannot_start_or_fail(tmp_path: Path, capfd: pytest.Captu
         with pytest.raises(LMError, match=rf"port {port} cannot be used \(.*\); give another by --master-port"):
             cli.main([*common, "--master-port", str(port)], standalone_mode=False)
     with pytest.raises(LMError, match=r"process [01] of 2 failed, see above"):
-        cli.main([*common, "--master-port", str(free_port())], standalone_mode=False)
+        cli.main(["--quiet", *common, "--master-port", str(free_port())], standalone_mode=False)
     assert re.search("^process [01]: .*none.txt", capfd.readouterr().err, re.MULTILINE)
 
 

@@ -326,7 +326,7 @@ def test_formats_of_one_score(tmp_path: Path, name: str) -> None:
 def test_references_that_are_left_out_are_counted(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(console, "_quiet", False)
+    monkeypatch.delenv(console.QUIET, raising=False)
     lists = list(make_lists(SPECS[name][1]))
     lists[0].ref = lists[2].ref = ("A",)
     write_nbest(spec_in(tmp_path, name), lists)

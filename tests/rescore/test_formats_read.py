@@ -34,7 +34,7 @@ def write_tree(folder: Path, files: dict[str, str]) -> Path:
 
 @pytest.fixture
 def remarks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> pytest.CaptureFixture[str]:
-    monkeypatch.setattr(console, "_quiet", False)
+    monkeypatch.delenv(console.QUIET, raising=False)
     return capsys
 
 
