@@ -7,6 +7,7 @@ envelope of its lines, so that the errors are piecewise constant and all their s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,15 +42,14 @@ class PaddedLists:
 
     def part(self, utterances: np.ndarray) -> PaddedLists:
         """The lists of some utterances, given by their indices."""
-        return PaddedLists(self.scores[:, utterances], self.errors[utterances])
+        return PaddedLists(np.ascontiguousarray(self.scores[:, utterances]), self.errors[utterances])
 
     def totals(self, scales: np.ndarray) -> np.ndarray:
-        """Totals `(utterances, hyps)`, summed in the order of the columns as `combine.total` does."""
-        result = np.zeros(self.errors.shape)
-        for scale, column in zip(scales, self.scores, strict=True):
-            if scale != 0.0:  # adding 0 changes nothing
-                result += scale * column
-        return result
+        """Totals `(utterances, hyps)`, summed in an order that BLAS chooses: the last digits may differ."""
+        moving = np.flatnonzero(scales)
+        if len(moving) == 1:
+            return np.asarray(scales[moving[0]] * self.scores[moving[0]])
+        return np.asarray(scales @ self.scores.reshape(len(scales), -1)).reshape(self.errors.shape)
 
     def chosen_errors(self, totals: np.ndarray) -> np.ndarray:
         """Errors of the hypothesis with the highest total (the first of equals) of each utterance, `(utterances,)`."""
@@ -69,8 +69,12 @@ class PaddedLists:
         return error_steps(base, slope, self.errors, low, high)
 
     def count(self, scales: np.ndarray) -> int:
-        """Errors of all chosen hypotheses."""
-        return int(self.chosen_errors(self.totals(scales)).sum())
+        """Errors of all chosen hypotheses; sums in the order of the columns, as `combine.total` does."""
+        totals = np.zeros(self.errors.shape)
+        for scale, column in zip(scales, self.scores, strict=True):
+            if scale != 0.0:  # adding 0 changes nothing
+                totals += scale * column
+        return int(self.chosen_errors(totals).sum())
 
     def count_all(self, points: np.ndarray) -> np.ndarray:
         """As `count` for many scales `(points, columns)` at once, but ties may fall otherwise; int64 `(points,)`."""
@@ -125,18 +129,67 @@ def error_steps(base: np.ndarray, slope: np.ndarray, errors: np.ndarray, low: fl
       errors: int64 `(utterances, hyps)`.
       low, high: finite ends of the search, `low < high`.
     """
-    start, places, changes = 0, [], []
-    step = max(1, CHUNK // base.shape[1])
-    for begin in range(0, len(base), step):
-        block = slice(begin, begin + step)
-        block_start, block_places, block_changes = _envelopes(base[block], slope[block], errors[block], low, high)
+    hyps, start, places, changes = base.shape[1], 0, [], []
+    step = max(1, CHUNK // hyps)
+    blocks = [slice(begin, begin + step) for begin in range(0, len(base), step)]
+    lines = [contenders(base[block], slope[block], low, high) + block.start * hyps for block in blocks]
+    base, slope, errors = base.ravel(), slope.ravel(), errors.ravel()
+    for left in rectangles(np.concatenate(lines), hyps, len(base) // hyps):
+        block_start, block_places, block_changes = walk_envelopes(base[left], slope[left], errors[left], low, high)
         start += block_start
         places.extend(block_places)
         changes.extend(block_changes)
     return merge_steps(start, np.concatenate([[], *places]), np.concatenate([[], *changes]), low, high)
 
 
-def _envelopes(
+def contenders(base: np.ndarray, slope: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Leaves out most of the lines that are nowhere highest between `low` and `high`; arguments as of `error_steps`.
+
+    The lines that are highest at `low`, 0 and `high` are kept.  Between two of these points all others are below the
+    two lines that are highest there, at one point each, and the higher of the two is lowest where they cross.  Lines
+    are straight, so that one that is not above the crossing is nowhere above both.
+
+    Returns:
+      Places of the kept lines in the flattened rectangle, ascending.
+    """
+    everyone = np.arange(len(base))
+    ends = [low, 0.0, high] if low < 0.0 < high else [low, high]
+    totals = np.empty(base.shape)
+    tops = [_at(end, base, slope, totals).argmax(axis=1) for end in ends]
+    kept = np.zeros(base.shape, dtype=bool)
+    for begin, end, first, second in zip(ends, ends[1:], tops, tops[1:], strict=False):
+        kept[everyone, first] = kept[everyone, second] = True
+        rise = slope[everyone, second] - slope[everyone, first]
+        gap = base[everyone, first] - base[everyone, second]
+        crossing = np.divide(gap, rise, out=np.full(len(base), begin), where=rise > 0)
+        crossing = crossing.clip(begin, end)  # rounding
+        height = base[everyone, first] + crossing * slope[everyone, first]
+        kept |= _at(crossing[:, None], base, slope, totals) > height[:, None]
+    return np.flatnonzero(kept)
+
+
+def _at(t: float | np.ndarray, base: np.ndarray, slope: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """The lines' totals at `t`, written to `out`."""
+    np.multiply(slope, t, out=out)
+    out += base
+    return out
+
+
+def rectangles(lines: np.ndarray, hyps: int, utterances: int) -> Iterator[np.ndarray]:
+    """Puts lists of nearly as many lines together: `(lists, most)`, filled with the first line of each list.
+
+    Args:
+      lines: places as from `contenders`, at least one of each list.
+    """
+    counts = np.bincount(lines // hyps, minlength=utterances)
+    starts = np.cumsum(counts) - counts
+    for group in np.array_split(np.argsort(counts, kind="stable"), 1 + 8 * len(lines) // CHUNK):
+        if len(group):
+            place = np.arange(counts[group[-1]])
+            yield lines[starts[group, None] + np.where(place < counts[group, None], place, 0)]
+
+
+def walk_envelopes(
     base: np.ndarray, slope: np.ndarray, errors: np.ndarray, low: float, high: float
 ) -> tuple[int, list[np.ndarray], list[np.ndarray]]:
     """Walks along the upper envelopes of all lists at once, from crossing to crossing.

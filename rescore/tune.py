@@ -133,6 +133,7 @@ def tune_table(
     problem = make_problem(table, scales)
     found = search(problem, np.random.default_rng(seed), restarts, show=True)
     found = place_at(problem, rounded(problem.lists, found))
+    found.errors = problem.lists.count(found.scales)  # as `rescore combine` counts them, to the last digit
     words = table.total_words
     constant = [name for k, name in enumerate(table.names) if name not in scales and k not in problem.free]
     if constant:
@@ -290,22 +291,23 @@ def directions(problem: Problem, scales: np.ndarray, rng: np.random.Generator) -
     return [result[i] for i in rng.permutation(len(result)) if result[i].any()]
 
 
-def steps_along(problem: Problem, place: Place, along: np.ndarray) -> Steps:
-    """Errors at `place.scales + t * along` for all `t` within the limits of the scales."""
+def steps_along(problem: Problem, place: Place, along: np.ndarray, slope: Any = None) -> Steps:
+    """Errors at `place.scales + t * along` for all `t` within the limits; `slope`: totals of `along`."""
     moves = along != 0
     ends = np.stack([problem.low - place.scales, problem.high - place.scales])[:, moves] / along[moves]
     low, high = min(0.0, float(ends.min(axis=0).max())), max(0.0, float(ends.max(axis=0).min()))
     if low == high:
         return Steps(np.array([low, high]), np.array([place.errors]))
-    totals: Any = problem.lists.totals(along)
-    return problem.lists.steps(place.totals, totals, low, high)
+    slope = problem.lists.totals(along) if slope is None else slope
+    return problem.lists.steps(place.totals, slope, low, high)
 
 
-def move(problem: Problem, place: Place, along: np.ndarray, step: float) -> Place:
+def move(problem: Problem, place: Place, along: np.ndarray, slope: Any, step: float) -> Place:
     """The place a step away, or the same one if rounding or ties make the true count there worse."""
     scales = np.clip(place.scales + step * along, problem.low, problem.high)
-    moved = place_at(problem, np.where(along != 0, scales, place.scales))
-    return moved if moved.errors <= place.errors else place
+    totals = place.totals + step * slope
+    errors = int(problem.lists.chosen_errors(totals).sum())
+    return Place(np.where(along != 0, scales, place.scales), totals, errors) if errors <= place.errors else place
 
 
 def descend(problem: Problem, start: np.ndarray, rng: np.random.Generator, most_rounds: int = 20) -> Place:
@@ -314,22 +316,24 @@ def descend(problem: Problem, start: np.ndarray, rng: np.random.Generator, most_
     for _ in range(most_rounds):
         before = place.errors
         for along in directions(problem, place.scales, rng):
-            fewest, begin, end = steps_along(problem, place, along).best()
+            slope: Any = problem.lists.totals(along)
+            fewest, begin, end = steps_along(problem, place, along, slope).best()
             if fewest <= place.errors:
-                place = move(problem, place, along, 0.5 * (begin + end))
+                place = move(problem, place, along, slope, 0.5 * (begin + end))
         idle = idle + 1 if place.errors == before else 0
         if idle == 2:
             break
-    return place
+    return place_at(problem, place.scales)  # without the rounding of many steps
 
 
 def centre(problem: Problem, place: Place, rng: np.random.Generator, rounds: int = 5) -> Place:
     """Moves to the middle of the flat region around a result, along one direction after another."""
     for _ in range(rounds):
         for along in directions(problem, place.scales, rng):
-            begin, end = steps_along(problem, place, along).region(0.0, place.errors)
-            place = move(problem, place, along, 0.5 * (begin + end))
-    return place
+            slope: Any = problem.lists.totals(along)
+            begin, end = steps_along(problem, place, along, slope).region(0.0, place.errors)
+            place = move(problem, place, along, slope, 0.5 * (begin + end))
+    return place_at(problem, place.scales)
 
 
 def flatness(problem: Problem, place: Place) -> float:

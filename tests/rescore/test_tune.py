@@ -14,7 +14,7 @@ from rescore.combine import combine_list, load_weights, save_weights
 from rescore.errors import ReferenceError, ScoreError, UsageError, WeightsError
 from rescore.files import write_kaldi_text
 from rescore.formats import write_nbest
-from rescore.line_search import PaddedLists, Steps, error_steps
+from rescore.line_search import PaddedLists, Steps, contenders, error_steps, merge_steps, walk_envelopes
 from rescore.table import ScoreTable, build_table
 from rescore.tune import (
     choose_fixed,
@@ -124,6 +124,29 @@ def test_blocks_of_lists_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     assert blocks.edges.tolist() == whole.edges.tolist() and blocks.errors.tolist() == whole.errors.tolist()
 
 
+def slow_steps(base: np.ndarray, slope: np.ndarray, errors: np.ndarray, low: float, high: float) -> Steps:
+    """Walks along the envelopes of all lines, one list after another."""
+    walks = [walk_envelopes(*(rows[u : u + 1] for rows in (base, slope, errors)), low, high) for u in range(len(base))]
+    places, changes = ([part for walk in walks for part in walk[k]] for k in (1, 2))
+    start = sum(walk[0] for walk in walks)
+    return merge_steps(start, np.concatenate([[], *places]), np.concatenate([[], *changes]), low, high)
+
+
+@pytest.mark.parametrize("ends", [(-4.0, 5.0), (0.0, 3.0), (-50.0, -1.0)])
+def test_lines_left_out_are_nowhere_highest(ends: tuple[float, float]) -> None:
+    rng = np.random.default_rng(1)
+    base, slope = rng.standard_normal((2, 80, 60))
+    slope[:, 30] = slope[:, 7]  # parallel lines, and equal ones
+    base[:40, 50], slope[:40, 50] = base[:40, 20], slope[:40, 20]
+    errors = rng.integers(0, 9, base.shape)
+    kept = contenders(base, slope, *ends)
+    assert len(kept) < 0.3 * base.size and (np.diff(kept) > 0).all()
+    for t in np.linspace(*ends, 300):
+        assert np.isin(np.arange(80) * 60 + (base + t * slope).argmax(axis=1), kept).all()
+    fast, slow = error_steps(base, slope, errors, *ends), slow_steps(base, slope, errors, *ends)
+    assert fast.edges.tolist() == slow.edges.tolist() and fast.errors.tolist() == slow.errors.tolist()
+
+
 def test_counting_agrees_with_the_slow_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table()
     lists = PaddedLists.from_table(table)
@@ -134,6 +157,8 @@ def test_counting_agrees_with_the_slow_reference(monkeypatch: pytest.MonkeyPatch
     assert [lists.count(point) for point in points] == slow
     monkeypatch.setattr("rescore.line_search.BATCH", 5000)
     assert lists.count_all(np.stack(points)).tolist() == slow
+    assert [int(lists.chosen_errors(lists.totals(point)).sum()) for point in points] == slow
+    assert lists.totals(points[0]) == pytest.approx(np.tensordot(points[0], lists.scores, 1))
 
 
 def test_table_holds_scores_words_and_errors() -> None:
