@@ -108,32 +108,6 @@ class Fusion:
             scorer.keep(list(nodes))
 
 
-class _AllTokens(Histories):
-    """Histories whose scores are kept for all tokens of the LM, and that words are added to as they come up."""
-
-    def __init__(self, lm: LanguageModel) -> None:
-        super().__init__(lm, [])
-        self.used = torch.arange(len(lm.vocab))
-        self.column = {token: token for token in range(len(lm.vocab))}
-        self.numbers: dict[tuple[int, ...], int] = {}
-
-    def number(self, tokens: tuple[int, ...]) -> int:
-        """What stands for a word of these tokens in `extend`."""
-        found = self.numbers.setdefault(tokens, len(self.tokens))
-        if found == len(self.tokens):
-            self.tokens.append(tokens)
-        return found
-
-    def child(self, node: int, token: int) -> int:
-        return self._child(node, token)
-
-    def next_tokens(self, nodes: Sequence[int]) -> np.ndarray:
-        """float32 `(nodes, tokens)`."""
-        with torch.no_grad():
-            self._evaluate(np.asarray(nodes, dtype=np.int64))
-        return np.stack([self.scores[node] for node in nodes])  # type: ignore[misc, arg-type]
-
-
 class TokenLM:
     """An LM over the recogniser's own pieces."""
 
@@ -141,7 +115,7 @@ class TokenLM:
         self.lm = lm
 
     def start(self, prefixes: Prefixes, model: Any) -> None:
-        self.prefixes, self.histories = prefixes, _AllTokens(self.lm)
+        self.prefixes, self.histories = prefixes, Histories(self.lm)
         self.of = {0: ROOT}
 
     def _history(self, node: int) -> int:
@@ -151,15 +125,15 @@ class TokenLM:
         return self.of[node]
 
     def rows(self, nodes: Sequence[int], predicted: Tensor) -> np.ndarray:
-        found = self.histories.next_tokens([self._history(node) for node in nodes])
+        found = self.histories.rows([self._history(node) for node in nodes])
         found[:, BLANK] = 0.0
         return found
 
     def end(self, node: int) -> float:
-        return float(self.histories.next_tokens([self._history(node)])[0, self.lm.vocab.eos])
+        return float(self.histories.rows([self._history(node)])[0, self.lm.vocab.eos])
 
     def keep(self, nodes: Sequence[int]) -> None:
-        self.histories.keep(np.array([self._history(node) for node in nodes]))
+        self.histories.keep([self._history(node) for node in nodes])
 
 
 class WordLM:
@@ -230,7 +204,7 @@ class _NeuralWords:
     """Histories of words of an LM that steps over tokens."""
 
     def __init__(self, lm: LanguageModel) -> None:
-        self.lm, self.histories, self.root = lm, _AllTokens(lm), ROOT
+        self.lm, self.histories, self.root = lm, Histories(lm), ROOT
 
     def extend(self, histories: list[int], words: list[list[str]]) -> list[tuple[float, int]]:
         encode = self.lm.vocab.encode_word
@@ -241,10 +215,10 @@ class _NeuralWords:
         return list(zip(scores.tolist(), longer.tolist(), strict=True))
 
     def end(self, history: int) -> float:
-        return float(self.histories.next_tokens([history])[0, self.lm.vocab.eos])
+        return float(self.histories.rows([history])[0, self.lm.vocab.eos])
 
     def keep(self, histories: list[int]) -> None:
-        self.histories.keep(np.array(histories))
+        self.histories.keep(histories)
 
 
 class _NgramWords:

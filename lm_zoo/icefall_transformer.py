@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from lm_zoo.base import Vocabulary
 from lm_zoo.layers import Output, sinusoids
 from lm_zoo.neural import NeuralLM, State
+from lm_zoo.tree import Tree
 
 
 @dataclass
@@ -61,6 +62,12 @@ class IcefallTransformer(NeuralLM):
         x = self._input(inputs)
         for layer in self.layers:
             x = layer(x)
+        return x
+
+    def tree_hidden(self, tree: Tree) -> Tensor:
+        x = self._input(tree.inputs)
+        for layer in self.layers:
+            x = layer.over(x, tree)
         return x
 
     def initial_state(self) -> State:
@@ -131,6 +138,30 @@ class RelativeAttention(nn.Module):
         weights = scores.masked_fill(distance < 0, float("-inf")).softmax(dim=-1)
         return self.out_proj(torch.matmul(weights, values).transpose(1, 2).flatten(2))
 
+    def over(self, x: Tensor, tree: Tree) -> Tensor:
+        """Over a tree, a span at a time as in `lm_zoo.tree.attention`: x (nodes, dim) -> (nodes, dim)."""
+        parts = torch.stack(self._split(x.unsqueeze(0))).squeeze(1)  # (3, heads, nodes, size)
+        heads, size = parts.shape[1], parts.shape[3]
+        kept = parts[1:]
+        if tree.store is not None:
+            kept = tree.space(self, (2, heads, size), parts)
+            kept[:, :, tree.first :] = parts[1:]
+        codes = self._positions(int(tree.depths.max()) + 1, x).unsqueeze(1)
+        mixed = torch.empty_like(x)
+        for span in tree.spans:
+            paths, length, width = span.allowed.shape
+            keys, values = kept.index_select(2, span.keys.flatten()).view(2, heads, paths, width, size)
+            queries = parts[0].index_select(1, span.queries.flatten()).view(heads, paths, length, size)
+            place = torch.arange(width, device=x.device)
+            distance = (place[width - length :].unsqueeze(1) - place).clamp(min=0)
+            by_distance = torch.matmul(queries + self.bias_v[:, None, None], codes[:, :, :width].transpose(2, 3))
+            scores = torch.matmul(queries + self.bias_u[:, None, None], keys.transpose(2, 3))
+            scores += by_distance.gather(3, distance.expand_as(by_distance))
+            weights = scores.masked_fill_(~span.allowed, -math.inf).softmax(dim=-1)
+            found = torch.matmul(weights, values).permute(1, 2, 0, 3).reshape(-1, x.shape[1])
+            mixed[span.nodes] = found[span.own]
+        return self.out_proj(mixed)
+
     def step(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
         """One new token a node: x (nodes, dim), cache (nodes, 2, heads, time, dim / heads) of its ancestors.
 
@@ -161,6 +192,9 @@ class _Layer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self._rest(x, self.attention(x))
+
+    def over(self, x: Tensor, tree: Tree) -> Tensor:
+        return self._rest(x, self.attention.over(x, tree))
 
     def step(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
         attended, cache = self.attention.step(x, cache)

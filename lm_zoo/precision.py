@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from lm_zoo.errors import ModelError
 
 DTYPES = ("float32", "bfloat16", "int8")
+FEW = 8  # rows for which torch 1.13.1's oneDNN, which reorders the weights in every call, is no faster than MKL
 
 
 class Product(nn.Module):
@@ -43,6 +44,8 @@ class OneDnnProduct(Product):
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
+        if self.pointwise is None and len(rows) <= FEW:
+            return F.linear(x, self.weight, self.bias)
         if self.pointwise is not None:
             y = self.pointwise(rows, self.weight, self.bias, "none", [], "")
         else:

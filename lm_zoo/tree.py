@@ -1,12 +1,14 @@
-"""Neural LMs over whole prefix tries: every linear layer sees all distinct prefixes of many lists in one product.
+"""Neural LMs over prefix trees: every linear layer sees all distinct prefixes of many lists in one product.
 
-A node of a trie attends to its ancestors and itself.  The nodes are divided into spans: what a sequence adds to those
+A node of a tree attends to its ancestors and itself.  The nodes are divided into spans: what a sequence adds to those
 before it, a run of nodes one below the other.  A span's queries attend to one path from the root (`Span`), so that a
 path's keys are gathered once for all nodes that it adds.  LSTMs go level by level; their input products do not.  The
 output layer gives the logits of the children alone and the logarithm of the normaliser, in tiles: no
 (nodes, vocabulary) matrix is kept.
 
-`score` equals `lm_zoo.trie.score_trie`, which goes by single steps, and `LanguageModel.score` of every sequence.
+A tree may go on from nodes that were evaluated before, whose keys, values and states a `Store` keeps
+(`lm_zoo.histories`).  `score` equals `lm_zoo.trie.score_trie`, which goes by single steps, and `LanguageModel.score` of
+every sequence.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -39,78 +42,142 @@ class Span:
     """Runs of nodes at the ends of paths; all paths are right-aligned.
 
     Attributes:
-      keys: int64 `(paths, K)`, the nodes of each path from the root on, behind some zeros.
-      size: Q, the last nodes of each path that are its queries, more than it adds in some.
+      keys: int64 `(paths, K)`, the slots of each path from the root on, behind some zeros.
+      queries: int64 `(paths, Q)`, the last nodes of each path, more than it adds in some (any node in their place).
       allowed: bool `(paths, Q, K)`: the keys that a query sees.
       own: int64 `(nodes,)`, places in `(paths * Q,)` of those that the path adds; every node is added by one path.
       nodes: int64 `(nodes,)`, those nodes.
     """
 
     keys: Tensor
-    size: int
+    queries: Tensor
     allowed: Tensor
     own: Tensor
     nodes: Tensor
 
 
+class Store:
+    """What the layers keep of evaluated nodes, by layer: tensors `(..., slots, size)`, a slot a node."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[Any, Tensor] = {}
+
+    def space(self, key: Any, slots: int, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Room for `slots` slots, `(*shape[:-1], slots, shape[-1])`; what was there before stays."""
+        held = self.tensors.get(key)
+        if held is None or held.shape[-2] < slots:
+            room = max(slots, 256 if held is None else 2 * held.shape[-2])
+            made = torch.empty(*shape[:-1], room, shape[-1], dtype=like.dtype, device=like.device)
+            if held is not None:
+                made[..., : held.shape[-2], :] = held
+            held = self.tensors[key] = made
+        return held[..., :slots, :]
+
+    def keep(self, slots: Tensor) -> None:
+        """Only these slots, int64 `(slots,)`, are left, in this order."""
+        self.tensors = {key: held.index_select(-2, slots.to(held.device)) for key, held in self.tensors.items()}
+
+    @property
+    def held(self) -> int:
+        """Bytes."""
+        return sum(held.numel() * held.element_size() for held in self.tensors.values())
+
+
 class Tree:
-    """A trie as tensors on a device.
+    """New nodes `0 ... nodes - 1`, sorted by depth, behind those that have slots already (none, for a trie alone).
 
     Attributes:
+      first: the slot of node 0; the new nodes have the slots from there on.
       inputs: int64 `(nodes,)`, the token that a node has read last (the begin of sentence at the root).
       depths: int64 `(nodes,)`, tokens read before that one.
-      parents: int64 `(nodes,)`; the root's is itself.
+      parents: int64 `(nodes,)`, slots; the root's is its own.
       levels: the nodes of each depth, as slices.
       spans: see `Span`.
     """
 
-    def __init__(self, trie: Trie, bos: int, device: torch.device | str = "cpu") -> None:
-        self.trie, self.device = trie, torch.device(device)
-        counts = np.diff(trie.levels)
-        depths = np.repeat(np.arange(len(counts)), counts)
-        self.inputs = self._tensor(np.concatenate([[bos], trie.tokens[1:]]))
-        self.depths = self._tensor(depths)
-        self.parents = self._tensor(np.maximum(trie.parents, 0))
-        self.levels = [slice(int(a), int(b)) for a, b in zip(trie.levels[:-1], trie.levels[1:], strict=True)]
-        self.spans = [self._span(*rows) for rows in _grouped(trie.parents, depths)]
+    def __init__(
+        self,
+        parents: np.ndarray,
+        tokens: np.ndarray,
+        depths: np.ndarray,
+        first: int = 0,
+        store: Store | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """
+        Args:
+          parents, tokens, depths: int64 `(slots,)`, of the nodes before as well; the root's parent is -1.
+        """
+        self.first, self.store, self.device = first, store, torch.device(device)
+        self._parents, self._tokens = np.maximum(parents, 0), tokens
+        new = depths[first:]
+        self.inputs, self.depths = self.tensor(tokens[first:]), self.tensor(new)
+        self.parents = self.tensor(self._parents[first:])
+        cuts = [0, *(np.flatnonzero(np.diff(new)) + 1).tolist(), len(new)]
+        self.levels = [slice(a, b) for a, b in pairwise(cuts)]
+        local = np.where(parents[first:] < first, -1, parents[first:] - first)
+        self.spans = [self._span(*rows) for rows in _grouped(local, new)]
 
-    def _tensor(self, values: np.ndarray) -> Tensor:
+    @classmethod
+    def of(cls, trie: Trie, bos: int, device: torch.device | str = "cpu") -> Tree:
+        """All of a trie."""
+        depths = np.repeat(np.arange(len(trie.levels) - 1), np.diff(trie.levels))
+        return cls(trie.parents, np.concatenate([[bos], trie.tokens[1:]]), depths, device=device)
+
+    def tensor(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
     def _span(self, ends: np.ndarray, added: np.ndarray, depths: np.ndarray) -> Span:
         """The paths to the nodes `ends`, each adding so many of its last nodes."""
         width, size = int(depths.max()) + 1, int(added.max())
         keys = np.zeros((len(ends), width), dtype=np.int64)
-        node = ends.copy()
+        node = ends + self.first
         for column in range(width - 1, -1, -1):
             keys[:, column] = node
-            node = np.maximum(self.trie.parents[node], 0)
+            node = self._parents[node]
         place = np.arange(width)
         query = np.arange(width - size, width)[:, None]
         first = (width - 1 - depths)[:, None, None]  # of each path
         own = np.arange(size) >= size - added[:, None]  # (paths, Q)
         # (paths, Q, K); a query before the first node of its path sees itself, so that it is a number
         allowed = ((place <= query) & (place >= first)) | (place == query)
-        nodes = keys[:, width - size :][own]
-        return Span(*(self._tensor(keys), size), *map(self._tensor, (allowed, np.flatnonzero(own), nodes)))
+        queries = np.maximum(keys[:, width - size :] - self.first, 0)
+        arrays = (keys, queries, allowed, np.flatnonzero(own), queries[own])
+        return Span(*map(self.tensor, arrays))
 
     def history(self, order: int) -> Tensor:
         """The last `order` tokens that every node has read, newest last, 0 before the first: int64 `(nodes, order)`."""
-        columns, node, left = [], torch.arange(len(self.inputs), device=self.device), self.depths
+        slots = np.arange(self.first, len(self._tokens))
+        columns, left = [], self.depths.cpu().numpy()
         for back in range(order):
-            columns.append(torch.where(left >= back, self.inputs[node], torch.zeros_like(node)))
-            node = self.parents[node]
-        return torch.stack(columns[::-1], dim=1)
+            columns.append(np.where(left >= back, self._tokens[slots], 0))
+            slots = self._parents[slots]
+        return self.tensor(np.stack(columns[::-1], axis=1))
+
+    def space(self, key: Any, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """Where a layer puts what it keeps of the nodes: `(*shape[:-1], slots, shape[-1])`, that of earlier ones there.
+
+        Args:
+          key: of the layer, the same for every tree.
+        """
+        slots = len(self._tokens)
+        if self.store is not None:
+            return self.store.space(key, slots, shape, like)
+        return torch.empty(*shape[:-1], slots, shape[-1], dtype=like.dtype, device=like.device)
 
 
 def _grouped(parents: np.ndarray, depths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Paths that add every node once: their last nodes, how many nodes they add, and their depths; in groups.
 
     A path goes down from a node that no path has added to a leaf, by first children.
+
+    Args:
+      parents: int64 `(nodes,)`, -1 where it is none of the nodes.
     """
     count = len(parents)
     first_child = np.full(count, -1)
-    first_child[parents[:0:-1]] = np.arange(count - 1, 0, -1)  # the smallest child is written last
+    children = np.flatnonzero(parents >= 0)[::-1]
+    first_child[parents[children]] = children  # the smallest child is written last
     starts = np.ones(count, dtype=bool)
     starts[first_child[first_child >= 0]] = False
     ends = np.arange(count)
@@ -140,11 +207,15 @@ def attention(module: CausalSelfAttention, x: Tensor, tree: Tree) -> Tensor:
     nodes, dim = x.shape
     heads, size = module.heads, dim // module.heads
     parts = module.in_proj(x).view(nodes, 3, heads, size).permute(1, 2, 0, 3).contiguous()  # (3, heads, nodes, size)
+    kept = parts[1:]
+    if tree.store is not None:
+        kept = tree.space(module, (2, heads, size), parts)
+        kept[:, :, tree.first :] = parts[1:]
     mixed = torch.empty(nodes, dim, dtype=parts.dtype, device=x.device)
     for span in tree.spans:
         paths, width = span.keys.shape
-        keys, values = parts[1:].index_select(2, span.keys.flatten()).view(2, heads, paths, width, size)
-        queries = parts[0].index_select(1, span.keys[:, width - span.size :].flatten()).view(heads, paths, -1, size)
+        keys, values = kept.index_select(2, span.keys.flatten()).view(2, heads, paths, width, size)
+        queries = parts[0].index_select(1, span.queries.flatten()).view(heads, paths, -1, size)
         scores = torch.matmul(queries, keys.transpose(2, 3)).div_(math.sqrt(size))
         scores.masked_fill_(~span.allowed, -math.inf)
         found = torch.matmul(scores.softmax(dim=-1), values).permute(1, 2, 0, 3).reshape(-1, dim)
@@ -166,17 +237,25 @@ class Cells(nn.Module):
         self.inputs = nn.ModuleList(product(getattr(rnn, f"weight_ih_l{k}"), _bias(rnn, k), dtype) for k in layers)
         self.recurrent = nn.ModuleList(product(getattr(rnn, f"weight_hh_l{k}"), None, dtype) for k in layers)
 
-    def over(self, x: Tensor, tree: Tree) -> Tensor:
-        """`(nodes, inputs)` -> `(nodes, dim)`: what the last layer gives after reading each node."""
-        for inputs, recurrent in zip(self.inputs, self.recurrent, strict=True):
+    def over(self, x: Tensor, tree: Tree, key: Any = None) -> Tensor:
+        """`(nodes, inputs)` -> `(nodes, dim)`: what the last layer gives after reading each node.
+
+        Args:
+          key: under which the states are kept; `self` if None.
+        """
+        first, owner = tree.first, self if key is None else key
+        for layer, (inputs, recurrent) in enumerate(zip(self.inputs, self.recurrent, strict=True)):
             gates = inputs(x)
-            x = torch.empty(len(gates), gates.shape[1] // 4, dtype=gates.dtype, device=gates.device)
-            cells = torch.empty_like(x)
-            x[tree.levels[0]], cells[tree.levels[0]] = _cell(gates[tree.levels[0]], None)
-            for level in tree.levels[1:]:
-                parents = tree.parents[level]
-                rows = gates[level].add_(recurrent(x.index_select(0, parents)))
-                x[level], cells[level] = _cell(rows, cells.index_select(0, parents))
+            size = gates.shape[1] // 4
+            hidden, cells = (tree.space((owner, layer, kind), (size,), gates) for kind in ("hidden", "cell"))
+            for level in tree.levels:
+                rows, before, slots = gates[level], None, slice(first + level.start, first + level.stop)
+                if level.start or first:  # not the root
+                    parents = tree.parents[level]
+                    rows = rows.add_(recurrent(hidden.index_select(0, parents)))
+                    before = cells.index_select(0, parents)
+                hidden[slots], cells[slots] = _cell(rows, before)
+            x = hidden[first:]
         return x
 
     def forward(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -211,7 +290,7 @@ def _cell(gates: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
 def lstm(rnn: nn.Module, x: Tensor, tree: Tree) -> Tensor:
     """An `nn.LSTM`, or the `Cells` of one, over a tree: x `(nodes, inputs)` -> `(nodes, dim)`."""
     made = rnn if isinstance(rnn, Cells) else Cells(rnn)  # type: ignore[arg-type]
-    return made.over(x, tree)
+    return made.over(x, tree, rnn)
 
 
 def _tanh(x: Tensor) -> Tensor:
@@ -266,10 +345,10 @@ def logits_of(output: Output, hidden: Tensor, rows: Tensor, tokens: Tensor) -> T
 @torch.no_grad()
 def score(lm: NeuralLM, trie: Trie) -> tuple[np.ndarray, np.ndarray]:
     """As `lm_zoo.trie.score_trie`."""
-    tree = Tree(trie, lm.vocab.bos, lm.device)
+    tree = Tree.of(trie, lm.vocab.bos, lm.device)
     hidden = lm.tree_hidden(tree)
     normalisers = log_normalisers(lm.output, hidden)
-    ends = tree._tensor(trie.ends)
+    ends = tree.tensor(trie.ends)
     rows = torch.cat([tree.parents[1:], ends])
     tokens = torch.cat([tree.inputs[1:], torch.full_like(ends, lm.vocab.eos)])
     scores = (logits_of(lm.output, hidden, rows, tokens) - normalisers[rows]).double().cpu().numpy()

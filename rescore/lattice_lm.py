@@ -81,7 +81,7 @@ class LatticeLM:
             asked = [(s, run, _send(run, answer)) for (s, run, _), answer in zip(asked, answers, strict=True)]
             for place, lm in enumerate(histories):
                 if lm.held > HELD:
-                    lm.keep(np.concatenate([search.live_nodes(place) for search in searches]))
+                    lm.keep(np.concatenate([search.live_nodes(place) for search in searches]).tolist())
         self.evaluations += sum(lm.evaluations for lm in histories)
         return [search.result() for search in searches]
 

@@ -41,14 +41,15 @@ def test_the_tree_is_the_chain_of_steps(lm: Any, seed: int) -> None:
 @given(SEQUENCES)
 def test_every_node_is_in_one_span_behind_its_ancestors(sequences: list[list[int]]) -> None:
     trie = build_trie(sequences)
-    made = tree.Tree(trie, bos=1)
+    made = tree.Tree.of(trie, bos=1)
     seen: list[int] = []
     for span in made.spans:
-        queries = span.keys[:, span.keys.shape[1] - span.size :]
-        assert torch.equal(queries.flatten()[span.own], span.nodes)
+        size = span.queries.shape[1]
+        assert torch.equal(span.queries, span.keys[:, span.keys.shape[1] - size :])
+        assert torch.equal(span.queries.flatten()[span.own], span.nodes)
         allowed = span.allowed.flatten(0, 1)
         for place, node in zip(span.own.tolist(), span.nodes.tolist(), strict=True):
-            keys = span.keys[place // span.size][allowed[place]].tolist()
+            keys = span.keys[place // size][allowed[place]].tolist()
             ancestors = [node]
             while ancestors[-1]:
                 ancestors.append(int(trie.parents[ancestors[-1]]))
@@ -61,7 +62,7 @@ def test_every_node_is_in_one_span_behind_its_ancestors(sequences: list[list[int
 @given(SEQUENCES, st.integers(1, 4))
 def test_history(sequences: list[list[int]], order: int) -> None:
     trie = build_trie(sequences)
-    history = tree.Tree(trie, bos=1).history(order)
+    history = tree.Tree.of(trie, bos=1).history(order)
     for node in range(trie.num_nodes):
         expected, at = [], node
         while at >= 0 and len(expected) < order:
