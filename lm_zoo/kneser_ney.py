@@ -3,47 +3,21 @@
 Chen and Goodman, "An empirical study of smoothing techniques for language modeling", 1998, section 4.1.6 and
 equation 26; pruning and all conventions as in KenLM's lmplz (Heafield et al., "Scalable modified Kneser-Ney language
 model estimation", ACL 2013), whose probabilities and back-offs it gives.
-
-Every n-gram has an id within its order: the rank of the pair (id of its first n-1 words, last word).  So a pair of
-32-bit numbers, packed into one 64-bit key, stands for an n-gram of any order, and sorting keys counts the n-grams.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from lm_zoo.errors import LMError, TextError
+from lm_zoo.errors import LMError
+from lm_zoo.ngram_counts import BOS, SPECIAL_WORDS, NgramTypes, Remark, count_ngrams, read_ids
 
-UNK, BOS, EOS = range(3)
-SPECIAL_WORDS = ("<unk>", "<s>", "</s>")
 MAX_ORDER = 6
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # lmplz's default
-
-Remark = Callable[[str], None]
-
-
-@dataclass
-class NgramTypes:
-    """The distinct n-grams of one order, all arrays `(types,)`, sorted by (context, word).
-
-    Attributes:
-      context: int32, id of the first n-1 words among the (n-1)-grams; zeros for unigrams.
-      word:    int32, id of the last word.
-      suffix:  int32, id of the last n-1 words among the (n-1)-grams; zeros for unigrams.
-      count:   int64, occurrences in the text; `<s>` has 0.
-    """
-
-    context: np.ndarray
-    word: np.ndarray
-    suffix: np.ndarray
-    count: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.word)
+PART = 1 << 18  # n-grams that are computed with at a time
 
 
 @dataclass
@@ -51,7 +25,7 @@ class NgramTable:
     """The n-grams of one order that the model keeps.
 
     Attributes:
-      kept:     int64 `(kept,)`, ids of the kept n-grams.
+      kept:     int32 `(kept,)`, ids of the kept n-grams.
       log_prob: float32 `(kept,)`, log10 of the interpolated probability.
       backoff:  float32 `(kept,)`, log10 of the back-off weight; None at the highest order.
     """
@@ -142,92 +116,15 @@ def check_thresholds(prune: Sequence[int], order: int) -> list[int]:
     return values + [values[-1]] * (order - len(values))
 
 
-def read_ids(sentences: Iterable[Sequence[str]]) -> tuple[list[str], np.ndarray]:
-    """Words in the order of their first occurrence after the special words, and the text as their ids.
-
-    Returns:
-      the words by id, and int32 `(tokens,)`: `<s> w w ... </s> <s> w ... </s>`.
-    """
-    from array import array
-
-    ids: defaultdict[str, int] = defaultdict()
-    ids.default_factory = ids.__len__
-    for word in SPECIAL_WORDS:
-        ids[word]
-    look_up, text = ids.__getitem__, array("i")
-    for sentence in sentences:
-        text.append(BOS)
-        text.extend(map(look_up, sentence))
-        text.append(EOS)
-    if not text:
-        raise TextError("the text has no sentence")
-    result = np.frombuffer(text, dtype=np.int32)
-    _check_markers(result)
-    return list(ids), result
-
-
-def _check_markers(text: np.ndarray) -> None:
-    """Every `</s>` is followed by `<s>`, or one of them was a word of the text."""
-    begins, ends = np.flatnonzero(text == BOS), np.flatnonzero(text == EOS)
-    if len(begins) != len(ends) or (begins[1:] != ends[:-1] + 1).any():
-        raise TextError("the text has <s> or </s> as a word; sentence begins and ends are added here: remove them")
-
-
-def count_ngrams(text: np.ndarray, vocab_size: int, order: int, say: Remark) -> list[NgramTypes]:
-    """Distinct n-grams of the orders 1 to `order`; none of them has `<s>` but in first place.
-
-    Args:
-      text: int32 `(tokens,)`, see `read_ids`.
-    """
-    count = np.bincount(text, minlength=vocab_size)
-    count[BOS] = 0
-    zeros = np.zeros(vocab_size, np.int32)
-    types = [NgramTypes(zeros, np.arange(vocab_size, dtype=np.int32), zeros, count)]
-    ids = text  # of the n-gram that ends at each position, -1 where the sentence is too short for it
-    for n in range(2, order + 1):
-        ends = np.flatnonzero((text[1:] != BOS) & (ids[:-1] >= 0)) + 1
-        types_n, ids_n = _count_order(text, ids, ends, vocab_size)
-        types.append(types_n)
-        if n < order:
-            ids = np.full(len(text), -1, np.int32)
-            ids[ends] = ids_n
-        say(f"{n}-grams: {len(types_n)} counted")
-    return types
-
-
-def _count_order(
-    text: np.ndarray, lower_ids: np.ndarray, ends: np.ndarray, vocab_size: int
-) -> tuple[NgramTypes, np.ndarray]:
-    """The n-grams that end at the positions `ends` (not empty), and the id of each of them there, int32 `(ends,)`."""
-    keys = lower_ids[ends - 1].astype(np.uint64)
-    keys *= np.uint64(vocab_size)
-    keys += text[ends].astype(np.uint64)
-    by_key = np.argsort(keys)
-    keys = keys[by_key]
-    first = np.ones(len(keys), bool)
-    np.not_equal(keys[1:], keys[:-1], out=first[1:])
-    starts = np.flatnonzero(first)
-    ids = np.empty(len(ends), np.int32)
-    ids[by_key] = np.cumsum(first, dtype=np.int32) - 1
-    context, word = np.divmod(keys[starts], np.uint64(vocab_size))
-    types = NgramTypes(
-        context=context.astype(np.int32),
-        word=word.astype(np.int32),
-        suffix=lower_ids[ends[by_key[starts]]],
-        count=np.diff(starts, append=len(keys)),
-    )
-    return types, ids
-
-
 def adjusted_counts(types: list[NgramTypes], order: int) -> np.ndarray:
-    """int64 `(types,)`: in how many different words' company an n-gram occurs on its left.
+    """int32 `(types,)`: in how many different words' company an n-gram occurs on its left.
 
     The highest order, and n-grams that begin with `<s>`, have nothing on their left: they keep their occurrences.
     """
     lower = types[order - 1]
     if order == len(types):
         return lower.count
-    left = np.bincount(types[order].suffix, minlength=len(lower))
+    left = np.bincount(types[order].suffix, minlength=len(lower)).astype(np.int32)
     begin = lower.word == BOS if order == 1 else _begins(types, order)
     return np.where(begin, lower.count, left)
 
@@ -335,21 +232,43 @@ def _interpolate(
     orders = zip(types, adjusted, pruned, discounts, strict=True)
     lower = np.array([1.0 / (np.count_nonzero(~pruned[0]) - 1)])  # uniform over all words but <s>
     for n, (ngrams, counts, left_out, discount) in enumerate(orders, start=1):
-        subtracted = np.where(left_out, counts, discount[np.minimum(counts, 3)])
-        total = np.bincount(ngrams.context, weights=counts, minlength=len(lower))
-        gamma = np.bincount(ngrams.context, weights=subtracted, minlength=len(lower))
-        gamma = np.divide(gamma, total, out=np.ones(len(lower)), where=total > 0)
+        total, gamma = _contexts(ngrams, counts, left_out, discount, len(lower))
         if n > 1:
             tables[-1].backoff = _log10(gamma[tables[-1].kept])
-        kept = np.flatnonzero(~left_out)
-        context = ngrams.context[kept]
-        prob = (counts[kept] - subtracted[kept]) / total[context] + gamma[context] * lower[ngrams.suffix[kept]]
-        lower = np.zeros(len(ngrams))
-        lower[kept] = prob
+        kept = np.flatnonzero(~left_out).astype(np.int32)
+        log_prob, probs = np.empty(len(kept), np.float32), np.zeros(len(ngrams) if n < len(types) else 0)
+        for part in _parts(len(kept)):
+            ids = kept[part]
+            context, count = ngrams.context[ids], counts[ids]
+            prob = (count - discount[np.minimum(count, 3)]) / total[context]
+            prob += gamma[context] * lower[ngrams.suffix[ids]]
+            log_prob[part] = np.minimum(_log10(prob), 0)
+            if n < len(types):
+                probs[ids] = prob
         if n == 1:
-            prob[BOS], lower[BOS] = 1.0, 0.0  # context only
-        tables.append(NgramTable(ngrams, kept, np.minimum(_log10(prob), 0), None))
+            log_prob[BOS], probs[BOS : BOS + 1] = 0.0, 0.0  # context only; there are no probs at order 1
+        lower = probs
+        tables.append(NgramTable(ngrams, kept, log_prob, None))
     return tables
+
+
+def _contexts(
+    ngrams: NgramTypes, counts: np.ndarray, left_out: np.ndarray, discount: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """a(c *) and gamma(c) of every context, float64 `(size,)`."""
+    total, subtracted = np.zeros(size), np.zeros(size)
+    for part in _parts(len(ngrams)):
+        context, count = ngrams.context[part], counts[part]
+        first, last = context[0], context[-1] + 1
+        total[first:last] += np.bincount(context - first, count)
+        lost = np.where(left_out[part], count, discount[np.minimum(count, 3)])
+        subtracted[first:last] += np.bincount(context - first, lost)
+    return total, np.divide(subtracted, total, out=np.ones(size), where=total > 0)
+
+
+def _parts(size: int) -> Iterator[slice]:
+    for start in range(0, size, PART):
+        yield slice(start, min(start + PART, size))
 
 
 def _log10(values: np.ndarray) -> np.ndarray:
