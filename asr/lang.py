@@ -31,11 +31,13 @@ def with_characters(cuts: Iterable[MonoCut]) -> list[MonoCut]:
 def write_lang(folder: Path, texts: Sequence[Path], size: int | None) -> PieceVocabulary:
     """Makes `size` BPE pieces, or a token of each character, of text files (a sentence a line); writes the lang folder.
 
+    A folder that has these tokens and words already is left as it is, so that a run that was killed can be repeated.
+
     Args:
       size: None: a token for every character, which is a word of its own.
 
     Raises:
-      DataError: the texts have no words.
+      DataError: the texts have no words, or the folder has others.
       VocabError: sentencepiece cannot make so many pieces of them.
     """
     from lm_zoo.tokenizer import build_pieces, count_words
@@ -48,17 +50,22 @@ def write_lang(folder: Path, texts: Sequence[Path], size: int | None) -> PieceVo
         raise DataError(f"{', '.join(map(str, texts))}: no words to make tokens of, expected a sentence a line")
     vocab = build_pieces(counts, size or len(counts), kind="bpe" if size else "word")
     symbols = [vocab.processor.id_to_piece(index) for index in range(len(vocab))]
+    words = [*BEFORE, *sorted(counts.keys() - {*BEFORE, *AFTER}), *AFTER]
+    tables = {"tokens.txt": _table(symbols), "words.txt": _table(words)}
+    if folder.exists():
+        if any(not (folder / name).is_file() or (folder / name).read_text("utf-8") != tables[name] for name in tables):
+            names = ", ".join(map(str, texts))
+            raise DataError(f"{folder}: has not the tokens and words of {names}; remove it first, or name a new folder")
+        return vocab
     with atomic_folder(folder) as temporary:
         vocab.save(temporary)
-        _write_table(temporary / "tokens.txt", symbols)
-        words = sorted(counts.keys() - {*BEFORE, *AFTER})
-        _write_table(temporary / "words.txt", [*BEFORE, *words, *AFTER])
+        for name, content in tables.items():
+            (temporary / name).write_text(content, encoding="utf-8")
     return vocab
 
 
-def _write_table(path: Path, symbols: list[str]) -> None:
-    lines = (f"{symbol} {index}\n" for index, symbol in enumerate(symbols))
-    path.write_text("".join(lines), encoding="utf-8")
+def _table(symbols: list[str]) -> str:
+    return "".join(f"{symbol} {index}\n" for index, symbol in enumerate(symbols))
 
 
 def unspellable(cuts: Iterable[Cut], vocab: PieceVocabulary) -> list[str]:

@@ -229,6 +229,12 @@ def test_lang_folder_is_icefalls(tmp_path: Path) -> None:
     vocab = PieceVocabulary.load(lang, "upper")
     assert vocab.processor.decode(list(vocab.encode_word("THE"))) == "THE"
     assert [vocab.processor.id_to_piece(index) for index in range(16)] == [token for token, _ in tokens]
+    made = (lang / "bpe.model").stat().st_mtime_ns
+    prepare(*args)  # as after a kill
+    assert (lang / "bpe.model").stat().st_mtime_ns == made
+    (tmp_path / "text").write_text("THE CAT SAT ON THE MAT\nTHE HEN\n" * 5)
+    with pytest.raises(DataError, match="lang_bpe_16: has not the tokens and words of .*text; remove it first"):
+        prepare(*args)
 
 
 def test_characters_are_words_and_tokens(tmp_path: Path) -> None:

@@ -31,18 +31,24 @@ class Recipes:
 
     def run(self, script: str, *arguments: object, code: int = 0) -> str:
         """Runs `egs/SCRIPT`; gives all that it prints, and fails with that where its exit code is not `code`."""
+        done = self.start(script, *arguments)
+        assert done.returncode == code, f"{script}: exit code {done.returncode}\n{done.stdout}"
+        return done.stdout
+
+    def start(self, script: str, *arguments: object, killed: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Runs `egs/SCRIPT`, and kills it in each command that the file `killed` does not name yet (see forking.py)."""
         path = self.folder / script
-        done = subprocess.run(
+        environment = {"PATH": f"{self._commands}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+        return subprocess.run(
             ["bash", str(path), *map(str, arguments)],
-            env=os.environ | {"PATH": f"{self._commands}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"},
+            env=os.environ | environment | ({forking.KILLED: str(killed)} if killed else {}),
             cwd=path.parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            start_new_session=True,
         )
-        assert done.returncode == code, f"{script}: exit code {done.returncode}\n{done.stdout}"
-        return done.stdout
 
 
 def write_lms(folder: Path, words: Iterable[str]) -> tuple[Path, Path]:

@@ -4,6 +4,10 @@
     stubs(FOLDER, SOCKET)           writes `rescore`, `asr`, `lhotse`, `python3` and so on, which are run by the server
 
 A recipe runs dozens of commands, each of which would import torch for seconds.
+
+Where the variable KILLED names a file, the script that calls a command is killed in it, twice for each command line:
+when the command is about to open a second file to write, and when it has ended, before the script could note that.
+The file has the kills so far.
 """
 
 from __future__ import annotations
@@ -36,14 +40,25 @@ HEAVY = (  # what takes seconds to import; optimisers import torch._dynamo when 
     *("rescore.lattice_rescoring", "rescore.lattice_line_search", "rescore.tune", "rescore.report"),
 )
 NO_ANSWER = 70
+KILLED = "EGS_KILLED"
 
 CLIENT = """#!{python} -SE
-import json, os, socket, sys
+import json, os, signal, socket, sys
+command, kill = [os.path.basename(sys.argv[0]), *sys.argv[1:]], ""
+if {killed!r} in os.environ:
+    with open(os.environ[{killed!r}], "a+") as stream:
+        stream.seek(0)
+        before = stream.read().splitlines()
+        kill = ([kill for kill in ("within", "after") if json.dumps([kill, *command]) not in before] + [""])[0]
+        if kill:
+            print(json.dumps([kill, *command]), file=stream)
 server = socket.socket(socket.AF_UNIX)
 server.connect({address!r})
-message = json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:], os.getcwd()])
-socket.send_fds(server, [message.encode()], [0, 1, 2])
-sys.exit(int(server.recv(16) or {no_answer}))
+socket.send_fds(server, [json.dumps([kill, *command, os.getcwd()]).encode()], [0, 1, 2])
+answer = server.recv(16)
+if kill == "after" or kill and not answer:
+    os.killpg(0, signal.SIGKILL)
+sys.exit(int(answer or {no_answer}))
 """
 
 
@@ -51,7 +66,8 @@ def stubs(folder: Path, address: Path) -> None:
     """Writes the commands NAMES into a folder that is to stand first in PATH."""
     for name in NAMES:
         path = folder / name
-        path.write_text(CLIENT.format(python=sys.executable, address=str(address), no_answer=NO_ANSWER))
+        parts = {"python": sys.executable, "address": str(address), "no_answer": NO_ANSWER, "killed": KILLED}
+        path.write_text(CLIENT.format(**parts))
         path.chmod(0o755)
 
 
@@ -83,13 +99,29 @@ def answer(client: socket.socket) -> None:
     for place, stream in enumerate(streams):
         os.dup2(stream, place)
         os.close(stream)
-    name, *arguments, folder = json.loads(message)
+    kill, name, *arguments, folder = json.loads(message)
     os.chdir(folder)
+    if kill == "within":
+        end_at_second_file()
     code = exit_code(name, arguments)
     sys.stdout.flush()
     sys.stderr.flush()
     client.send(str(code).encode())
     os._exit(0)
+
+
+def end_at_second_file() -> None:
+    """Ends this process, as if killed, when it opens a second file to write."""
+    opened = 0
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal opened
+        if event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR) and "/dev/" not in str(arguments[0]):
+            opened += 1
+            if opened == 2:
+                os._exit(1)
+
+    sys.addaudithook(watch)
 
 
 def exit_code(name: str, arguments: list[str]) -> int:

@@ -3,53 +3,23 @@
 from __future__ import annotations
 
 import json
-import lzma
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
 from tests.egs.conftest import Recipes, write_lms
+from tests.egs.corpora import MANDARIN, SENTENCES, aishell, books, librispeech, musan
 
 pytest.importorskip("lhotse")
-soundfile = pytest.importorskip("soundfile")
+pytest.importorskip("soundfile")
 
-SENTENCES = [
-    "THE CAT SAT",
-    "A DOG ATE",
-    "THE MAN RAN",
-    "A CAT RAN",
-    "THE DOG SAT",
-    "A MAN ATE",
-    "THE CAT RAN",
-    "A DOG SAT",
-]
 WORDS = [word for sentence in SENTENCES for word in sentence.split()]
-MANDARIN = ["而对楼市T恤", "对楼市", "楼市成交", "成交对T恤"]
 ENCODER = {"channels": 4, "dim": 16, "layers": 1, "heads": 2, "feedforward": 16, "kernel": 2}
 TINY: dict[str, Any] = {"decoder": "stateless", "decoder_dim": 16, "joiner_dim": 16, "encoder": ENCODER}
 FEW_ARCS = {"beam": 3.0, "max_contexts": 2, "lattice_beam": 0.3}  # a model that knows nothing gives large lattices
 CPU = ("--device", "cpu")
-
-
-def tone(path: Path, number: int) -> None:
-    """0.4 s, 16 kHz."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    noise = 0.02 * np.random.default_rng(number).standard_normal(6400)
-    soundfile.write(path, 0.3 * np.sin(np.arange(6400) * 0.1 * (1 + number % 5)) + noise, 16000)
-
-
-def librispeech(folder: Path, parts: dict[str, int]) -> None:
-    """`LibriSpeech/PART` with so many speakers, two sentences each; speakers are 10, 11 and so on through the parts."""
-    for speaker, part in enumerate(part for part, count in parts.items() for _ in range(count)):
-        name, lines = 10 + speaker, []
-        for number in range(2):
-            utt_id = f"{name}-7-000{number}"
-            tone(folder / "LibriSpeech" / part / f"{name}" / "7" / f"{utt_id}.flac", 2 * speaker + number)
-            lines.append(f"{utt_id} {SENTENCES[(2 * speaker + number) % len(SENTENCES)]}\n")
-        (folder / "LibriSpeech" / part / f"{name}" / "7" / f"{name}-7.trans.txt").write_text("".join(lines))
 
 
 def adapt(conf: Path, **changes: Any) -> None:
@@ -107,18 +77,7 @@ def test_mini_librispeech(recipes: Recipes, tmp_path: Path) -> None:
 def test_aishell(recipes: Recipes, tmp_path: Path) -> None:
     """Characters are the words of references, recognised text, lattices and LMs."""
     here, download = recipes.folder / "aishell" / "ASR", tmp_path / "download"
-    corpus = download / "aishell" / "data_aishell"
-    (corpus / "transcript").mkdir(parents=True)
-    lines = []
-    for part in ("train", "dev", "test"):
-        for number, sentence in enumerate(MANDARIN):
-            utt_id = f"BAC009{part}{number}"
-            tone(corpus / "wav" / part / f"S{number}" / f"{utt_id}.wav", number)
-            lines.append(f"{utt_id} {sentence[:2]} {sentence[2:]}\n")
-    (corpus / "transcript" / "aishell_transcript_v0.8.txt").write_text("".join(lines), encoding="utf-8")
-    for number, part in enumerate(("music", "noise", "speech")):
-        tone(download / "musan" / part / "here" / f"{part}.wav", number)
-    (download / "musan" / "music" / "here" / "ANNOTATIONS").write_text("music genre N someone\n")
+    aishell(musan(download))
     recipes.run("aishell/ASR/prepare.sh", "--dl-dir", download)
     assert "already done" in recipes.run("aishell/ASR/prepare.sh", "--dl-dir", download)
     assert (here / "data" / "lm" / "train.txt").read_text(encoding="utf-8").count("\n对 楼 市\n") == 1
@@ -145,11 +104,7 @@ def test_aishell(recipes: Recipes, tmp_path: Path) -> None:
 def test_synthetic_and_librispeech_mini(recipes: Recipes, tmp_path: Path) -> None:
     for engine in ("ttspico", "espeakng_loader"):
         pytest.importorskip(engine)
-    (tmp_path / "books").mkdir()
-    for part in ("train", "valid", "test"):
-        (tmp_path / "books" / f"{part}.txt.xz").write_bytes(
-            lzma.compress("".join(f"{s}\n" for s in SENTENCES).encode())
-        )
+    books(tmp_path / "books", dict.fromkeys(("train", "valid", "test"), "".join(f"{s}\n" for s in SENTENCES)))
     here = recipes.folder / "synthetic" / "ASR"
     counts = ("--count", 4, "--short-count", 4, "--valid-count", 2, "--test-count", 2, "--vocab-size", 24)
     recipes.run("synthetic/ASR/prepare.sh", "--text-dir", tmp_path / "books", *counts)
@@ -188,9 +143,7 @@ def test_librispeech_from_the_download(recipes: Recipes, tmp_path: Path) -> None
         tmp_path,
         dict.fromkeys(("train-clean-100", "train-clean-360", "train-other-500", "dev-clean", "dev-other"), 1),
     )
-    for number, part in enumerate(("music", "noise", "speech")):
-        tone(tmp_path / "musan" / part / "here" / f"{part}.wav", number)
-    (tmp_path / "musan" / "music" / "here" / "ANNOTATIONS").write_text("music genre N someone\n")
+    musan(tmp_path)
     recipes.run("librispeech/ASR/prepare.sh", "--dl-dir", tmp_path, "--vocab-size", 16)
     assert (here / "data" / "lang_bpe_16" / "tokens.txt").exists()
     (here / "conf" / "tiny.json").write_text(json.dumps(TINY))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import random
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,38 +12,11 @@ from lm_zoo.registry import model_class
 from rescore.cli.train_lm import command, parse_settings
 from rescore.recipe import read_defaults
 from tests.egs.conftest import ROOT, Recipes
+from tests.egs.corpora import books_and_transcripts, librispeech_texts, pitt, swbd, wikitext2, write, write_parts
 
 CONFS = sorted((ROOT / "egs").glob("*/LM/conf/**/*.yaml"))
 TINY = "--set dim=16 --set heads=2 --set feedforward=16 --set layers=1 --train batch_tokens=256"
 QUICK = "--train steps=2 --train warmup=1 --train valid_every=2 --train optimizer=adamw --train dtype=float32"
-
-
-def text(count: int, seed: int = 1, upper: bool = True) -> str:
-    """So many sentences of words that are about as uneven as those of a language."""
-    rng = random.Random(seed)
-    words = [first + second for first in "bdfgklmnprst" for second in ("a", "e", "i", "o", "u", "an", "er", "in", "on")]
-    lines = (
-        " ".join(words[int(len(words) * rng.random() ** 3)] for _ in range(rng.randint(2, 9))) for _ in range(count)
-    )
-    joined = "".join(f"{line}\n" for line in lines)
-    return joined.upper() if upper else joined
-
-
-def write(path: Path, content: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content)
-    return path
-
-
-def write_parts(folder: Path, name: str = "{}.txt", upper: bool = True) -> Path:
-    """Training, validation and test text."""
-    for seed, (part, count) in enumerate({"train": 300, "valid": 20, "test": 20}.items()):
-        write(folder / name.format(part), text(count, seed, upper))
-    return folder
-
-
-def kaldi(content: str) -> str:
-    return "".join(f"utt-{number} {line}\n" for number, line in enumerate(content.splitlines()))
 
 
 @pytest.mark.parametrize("path", CONFS, ids=lambda path: str(path.relative_to(ROOT / "egs")))
@@ -80,12 +51,7 @@ def test_what_is_missing_is_named(recipes: Recipes, script: str, missing: str) -
 
 
 def test_librispeech_mini(recipes: Recipes, tmp_path: Path) -> None:
-    import lzma
-
-    for part in ("train", "valid", "test"):
-        with lzma.open(tmp_path / f"{part}.txt.xz", "wt") as stream:
-            stream.write(text(400 if part == "train" else 15))
-    write(tmp_path / "text" / "train-clean-100.txt", kaldi(text(30)))
+    books_and_transcripts(tmp_path)
     run = ["librispeech/LM/run.sh", "--mini", "true", "--dl-dir", tmp_path, "--text-dir", tmp_path]
     run += ["--lms", "transformer bayesian", "--books-lms", "lstm"]
     shown = recipes.run(*run, "--train-options", QUICK + " --set dim=16 --train batch_tokens=256")
@@ -96,14 +62,7 @@ def test_librispeech_mini(recipes: Recipes, tmp_path: Path) -> None:
 
 
 def test_librispeech(recipes: Recipes, tmp_path: Path) -> None:
-    import gzip
-
-    data = recipes.folder / "librispeech/ASR/data"
-    for part in ("train-clean-100", "train-other-500", "dev-clean", "dev-other", "test-clean", "test-other"):
-        write(data / f"librispeech_text_{part}", kaldi(text(200 if "train" in part else 10, len(part))))
-    with gzip.open(tmp_path / "librispeech-lm-norm.txt.gz", "wt") as stream:
-        stream.write(text(200))
-    write(tmp_path / "librispeech-vocab.txt", "\n".join(sorted({*text(400).split(), "UNSEEN"})))
+    librispeech_texts(recipes.folder / "librispeech/ASR/data", tmp_path)
     run = ["librispeech/LM/run.sh", "--dl-dir", tmp_path, "--lms", "transformer_2", "--books-lms", "lookup"]
     options = f"{TINY} {QUICK} --train accumulate=1 --vocab-size 40"
     assert "already there" in recipes.run(*run, "--train-options", options)
@@ -125,46 +84,37 @@ def test_ptb(recipes: Recipes, tmp_path: Path) -> None:
 
 def test_wikitext2(recipes: Recipes, tmp_path: Path) -> None:
     """The archive is taken where it is, its files only with the sums of wikitext-2.sha1."""
-    import hashlib
-
-    folder, sums = recipes.folder / "wikitext2/LM", {}
-    with zipfile.ZipFile(tmp_path / "wikitext-2-v1.zip", "w") as archive:
-        for seed, part in enumerate(("train", "valid", "test")):
-            content = " \n = Title = \n \n" + text(300, seed, upper=False)
-            archive.writestr(f"wikitext-2/wiki.{part}.tokens", content)
-            sums[f"wiki.{part}.tokens"] = hashlib.sha1(content.encode()).hexdigest()
+    folder, sums = recipes.folder / "wikitext2/LM", wikitext2(tmp_path)
     run = ["wikitext2/LM/run.sh", "--dl-dir", tmp_path, "--dim", 16, "--rows", "transfornn_2_nopos", "--stop-stage", 1]
     said = recipes.run(*run, code=2)
     assert "wiki.train.tokens: FAILED" in said and "web.archive.org has" in said and "without" in said
-    write(folder / "wikitext-2.sha1", "".join(f"{value}  {name}\n" for name, value in sums.items()))
+    write(folder / "wikitext-2.sha1", sums)
     recipes.run(*run, "--train-options", QUICK)
     assert (folder / "data/valid.txt").read_text().startswith(" = Title = \n")
     assert (folder / "exp/transfornn_2_nopos/model.safetensors").exists()
 
 
 def test_swbd_and_pitt(recipes: Recipes, tmp_path: Path) -> None:
-    def lines(count: int, seed: int, form: str) -> str:
-        return "".join(form.format(number, line) for number, line in enumerate(text(count, seed, False).splitlines()))
-
-    write(
-        tmp_path / "swb/20/2001/sw2001A-ms98-a-trans.text", lines(150, 1, "sw2001A-ms98-a-{:04} 0.0 1.5 {} [noise]\n")
-    )
-    write(tmp_path / "fsh/trans/000/fe_03_00001.txt", "# comment\n\n" + lines(150, 2, "{}.0 9999.5 A: (( {} ))\n"))
-    stm = lines(10, 3, "sw_4390 A sw_4390_A {} 9999 <O> {}\n") + lines(3, 4, "en_4156 A en_4156_A {} 9999 <O> {}\n")
-    write(tmp_path / "eval/reference/hub5e00.english.000405.stm", stm)
-    run = ["swbd/LM/run.sh", "--swbd-dir", tmp_path / "swb", "--fisher-dirs", tmp_path / "fsh"]
-    run += ["--eval2000-dir", tmp_path / "eval", "--rows", "bayes_ff_1", "--mixed", "bayes_ff_1"]
-    prepare = recipes.run("swbd/LM/prepare.sh", *run[1:7], "--held-out", 20, "--vocab-size", 50)
+    corpora = swbd(tmp_path)
+    run = ["swbd/LM/run.sh", *corpora, "--rows", "bayes_ff_1", "--mixed", "bayes_ff_1"]
+    prepare = recipes.run("swbd/LM/prepare.sh", *corpora, "--held-out", 20, "--vocab-size", 50)
     assert "10 utterances" in prepare
     recipes.run(*run, "--stage", 1, "--train-options", f"{TINY} {QUICK}")
     folder = recipes.folder / "swbd/LM"
     assert len((folder / "exp/bayes_ff_1/words.txt").read_text().splitlines()) == 52
     assert "transformer" in (folder / "exp/ppl.txt").read_text()
 
-    for speaker in range(10):
-        chat = "".join(f"*PAR:\t{line} .\n" for line in text(20, speaker, False).splitlines())
-        write(tmp_path / f"pitt/Control/cookie/00{speaker}-0.cha", "@Begin\n" + chat + "@End\n")
-    run = ["pitt/LM/run.sh", "--pitt-dir", tmp_path / "pitt", "--sizes", "all", "--rates", 0.001, "--dropouts", 0.0]
+    run = [
+        "pitt/LM/run.sh",
+        "--pitt-dir",
+        pitt(tmp_path / "pitt"),
+        "--sizes",
+        "all",
+        "--rates",
+        0.001,
+        "--dropouts",
+        0.0,
+    ]
     recipes.run(*run, "--train-options", QUICK)
     table = (recipes.folder / "pitt/LM/exp/ppl.txt").read_text()
     assert table.count("tuned-then-bayes") >= 2

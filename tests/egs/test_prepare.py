@@ -1,0 +1,117 @@
+"""Each recipe's prepare.sh: killed in every command and run again, it makes what it makes in one go."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.egs import corpora
+from tests.egs.conftest import Recipes
+from tests.egs.test_all import CORPORA, EGS
+
+Arguments = list[object]
+
+
+def ptb(recipes: Recipes, folder: Path) -> Arguments:
+    return ["--dl-dir", corpora.write_parts(folder, "ptb.{}.txt", upper=False)]
+
+
+def wikitext2(recipes: Recipes, folder: Path) -> Arguments:
+    corpora.write(recipes.folder / "wikitext2/LM/wikitext-2.sha1", corpora.wikitext2(folder))
+    return ["--dl-dir", folder]
+
+
+def earnings21(recipes: Recipes, folder: Path) -> Arguments:
+    return ["--dl-dir", corpora.write_parts(folder), "--sizes", "100 all"]
+
+
+def swbd(recipes: Recipes, folder: Path) -> Arguments:
+    return [*corpora.swbd(folder), "--held-out", 20, "--vocab-size", 50]
+
+
+def pitt(recipes: Recipes, folder: Path) -> Arguments:
+    return ["--pitt-dir", corpora.pitt(folder)]
+
+
+def librispeech_lm(recipes: Recipes, folder: Path) -> Arguments:
+    return ["--dl-dir", corpora.librispeech_texts(recipes.folder / "librispeech/ASR/data", folder)]
+
+
+def librispeech(recipes: Recipes, folder: Path) -> Arguments:
+    corpora.librispeech(folder, {"train-clean-100": 2, "dev-clean": 1})
+    return ["--dl-dir", corpora.musan(folder), "--vocab-size", 20]
+
+
+def mini_librispeech(recipes: Recipes, folder: Path) -> Arguments:
+    return ["--dl-dir", corpora.librispeech(folder, {"train-clean-5": 3, "dev-clean-2": 2}), "--vocab-size", 24]
+
+
+def aishell(recipes: Recipes, folder: Path) -> Arguments:
+    return ["--dl-dir", corpora.aishell(corpora.musan(folder))]
+
+
+def synthetic(recipes: Recipes, folder: Path) -> Arguments:
+    for engine in ("ttspico", "espeakng_loader"):
+        pytest.importorskip(engine)
+    sentences = "".join(f"{sentence}\n" for sentence in corpora.SENTENCES)
+    corpora.books(folder, dict.fromkeys(("train", "valid", "test"), sentences))
+    counts = ["--count", 3, "--short-count", 2, "--valid-count", 2, "--test-count", 2]
+    return ["--text-dir", folder, "--vocab-size", 24, "--jobs", 1, *counts]
+
+
+PREPARED: dict[str, Callable[[Recipes, Path], Arguments]] = {
+    "aishell/ASR": aishell,
+    "earnings21/LM": earnings21,
+    "librispeech/ASR": librispeech,
+    "librispeech/LM": librispeech_lm,
+    "mini_librispeech/ASR": mini_librispeech,
+    "pitt/LM": pitt,
+    "ptb/LM": ptb,
+    "swbd/LM": swbd,
+    "synthetic/ASR": synthetic,
+    "wikitext2/LM": wikitext2,
+}
+
+
+def test_all_recipes_are_here() -> None:
+    assert {str(folder.relative_to(EGS)) for folder in CORPORA} == PREPARED.keys()
+
+
+def contents(folder: Path) -> dict[str, object]:
+    """What there is: of texts the content, of manifests the number of lines, of features and audio nothing."""
+    found: dict[str, object] = {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = str(path.relative_to(folder))
+        if path.suffix in (".txt", ".arpa") or "_text_" in path.name:
+            found[name] = path.read_text(encoding="utf-8")
+        elif path.name.endswith(".jsonl.gz"):
+            with gzip.open(path, "rt", encoding="utf-8") as stream:
+                found[name] = len(stream.readlines())
+        else:
+            found[name] = None
+    return found
+
+
+@pytest.mark.parametrize("recipe", PREPARED)
+def test_killed_in_every_command(recipes: Recipes, tmp_path: Path, recipe: str) -> None:
+    if recipe.endswith("ASR"):
+        pytest.importorskip("lhotse")
+    (tmp_path / "corpus").mkdir()
+    arguments = PREPARED[recipe](recipes, tmp_path / "corpus")
+    script, data, killed = f"{recipe}/prepare.sh", recipes.folder / recipe / "data", tmp_path / "killed"
+    while (done := recipes.start(script, *arguments, killed=killed)).returncode == -9:
+        pass
+    assert done.returncode == 0, done.stdout
+    kills = killed.read_text().splitlines()
+    assert len(kills) == len(set(kills)) >= 2
+    again = recipes.run(script, *arguments)
+    assert "already done" in again
+    found = contents(data)
+    shutil.rmtree(data)
+    recipes.run(script, *arguments)
+    whole = contents(data)
+    assert whole and {name: found.get(name, "nothing") for name in whole} == whole
