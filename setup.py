@@ -21,12 +21,15 @@ EXTRAS = {
     "ngram": ["kenlm>=0.2"],
     "train": ["tensorboard>=2.10"],
     "hf": ["transformers>=5"],
+    "bench": ["transformers>=5", "speechbrain>=1.1"],
     "asr": ["lhotse>=1.32", "lilcom>=1.7", "urllib3", "soundfile>=0.12", "kaldi-native-fbank>=1.20", "kaldiio>=2.18"],
     "demo": ["pocketsphinx>=5.0.3", "ttspico>=0.3", "espeakng-loader>=0.2"],
     "dev": ["pytest>=7", "hypothesis>=6", "ruff", "mypy"],
 }
-# transformers needs a newer torch than the one of k2's wheel, so "hf" is asked for by name.
-EXTRAS["all"] = [requirement for name, requirements in EXTRAS.items() if name != "hf" for requirement in requirements]
+# transformers and SpeechBrain need a newer torch than the one of k2's wheel: "hf" and "bench" are asked for by name.
+EXTRAS["all"] = [
+    requirement for name, requirements in EXTRAS.items() if name not in ("hf", "bench") for requirement in requirements
+]
 
 setup(
     name="rescore",
