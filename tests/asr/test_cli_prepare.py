@@ -233,7 +233,7 @@ def test_lang_folder_is_icefalls(tmp_path: Path) -> None:
     prepare(*args)  # as after a kill
     assert (lang / "bpe.model").stat().st_mtime_ns == made
     (tmp_path / "text").write_text("THE CAT SAT ON THE MAT\nTHE HEN\n" * 5)
-    with pytest.raises(DataError, match="lang_bpe_16: has not the tokens and words of .*text; remove it first"):
+    with pytest.raises(DataError, match=r"lang_bpe_16: has not the tokens and words of .*text; remove it first"):
         prepare(*args)
 
 
