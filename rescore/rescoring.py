@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rescore.combine import load_weights, parse_scales, read_scores, write_combined
-from rescore.console import progress, remark
+from rescore.combine import load_weights, parse_scales, write_combined
+from rescore.console import remark
 from rescore.errors import FormatError, UsageError
 from rescore.formats import parse_spec, read_nbest
 from rescore.scoring import Scorer, open_scorers, write_scores
@@ -45,11 +45,14 @@ def rescore_nbest(
         "mix": mix,
         "first": first.utt_id,
     }
-    total, kept = write_scores(progress(read_nbest(source), "scoring"), scorers, out, plan, mix)
-    remark(f"{total} utterances scored" + (f", {kept} of them by a run that was stopped" if kept else ""))
+    used = weights or _all_ones(first, scorers, mix)
+    written = write_scores(
+        read_nbest(source), scorers, out, plan, mix, lambda scored: write_combined(scored, used, out)
+    )
+    kept, counts = written.kept, written.used
+    remark(f"{written.total} utterances scored" + (f", {kept} of them by a run that was stopped" if kept else ""))
     for scorer in scorers:
         remark(f"{scorer.column}: {scorer.unknown} of {scorer.words} hypothesis words unknown, scored as <unk>")
-    counts = write_combined(read_scores(out), weights or _all_ones(out), out)
     if weights is None:
         remark("no --weights and no --scale: every score counts with scale 1; find better scales with: rescore tune")
     elif counts.unused:
@@ -57,9 +60,10 @@ def rescore_nbest(
     remark(f"{counts.hypotheses} hypotheses; {counts.changed} first hypotheses changed; written to {out}")
 
 
-def _all_ones(out: Path) -> Weights:
-    first: NbestList = next(iter(read_scores(out)))
-    return Weights(dict.fromkeys(first.hyps[0].scores, 1.0), {"how": "no weights given: every scale is 1"})
+def _all_ones(first: NbestList, scorers: list[Scorer], mix: dict[str, float] | None) -> Weights:
+    new = [column for scorer in scorers for column in scorer.columns] + (["mix"] if mix else [])
+    names = [*first.hyps[0].scores, *new]
+    return Weights(dict.fromkeys(names, 1.0), {"how": "no weights given: every scale is 1"})
 
 
 def _fingerprint(source: str) -> str:

@@ -9,17 +9,24 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from lm_zoo.base import check_case
+from lm_zoo.budget import found_to_fit
+from lm_zoo.errors import VocabError
 from lm_zoo.registry import HUGGING_FACE
 from rescore.combine import SCORES_FILE
+from rescore.console import progress, remark
 from rescore.errors import ScoreError, UsageError
+from rescore.files import atomic_path
 from rescore.formats import read_nbest, write_nbest
-from rescore.types import Hypothesis, NbestList, Words
+from rescore.pipeline import Behind, ahead
+from rescore.types import Hypothesis, NbestList
 
 BATCH_WORDS = 60_000
 PARTS = ".parts"
@@ -39,6 +46,7 @@ class Scorer:
     words: int = 0
     unknown: int = 0
     _known: dict[str, bool] = field(default_factory=dict)
+    _short_of_memory: bool = False
 
     @property
     def is_pseudo(self) -> bool:
@@ -52,22 +60,32 @@ class Scorer:
 
     def word_columns(self, lists: list[NbestList]) -> dict[str, list[list[float]]]:
         """The values a word (the last one is the sentence end) of every hypothesis of the lists, by column."""
-        for nbest in lists:
-            for hyp in nbest.hyps:
-                self._count(nbest.utt_id, hyp.words)
+        self._count(lists)
         sentences = [hyp.words for nbest in lists for hyp in nbest.hyps]
-        if len(self.columns) == 1:
-            return {self.column: self.lm.score_hypotheses(sentences)}
-        return dict(zip(self.columns, self.lm.score_with_uncertainty(sentences), strict=True))
+        if len(self.columns) > 1:
+            return dict(zip(self.columns, self.lm.score_with_uncertainty(sentences), strict=True))
+        scores = {self.column: self.lm.score_hypotheses(sentences)}
+        if not self._short_of_memory and (fits := found_to_fit(self.lm)):
+            self._short_of_memory = True
+            remark(f"{self.column}: memory did not suffice; going on with {fits} prefixes or fewer at once")
+        return scores
 
-    def _count(self, utt_id: str, words: Words) -> None:
-        self.words += len(words)
-        for word in words:
-            known = self._known.get(word)
-            if known is None:
-                check_case(self.lm.vocab, (word,), f"LM '{self.column}', utterance {utt_id}")
-                known = self._known[word] = self.lm.knows(word)
-            self.unknown += not known
+    def _count(self, lists: list[NbestList]) -> None:
+        counts = Counter(chain.from_iterable(hyp.words for nbest in lists for hyp in nbest.hyps))
+        new = list(counts.keys() - self._known.keys())
+        self._check_case(new, lists)
+        self._known.update((word, self.lm.knows(word)) for word in new)
+        self.words += counts.total()
+        self.unknown += sum(count for word, count in counts.items() if not self._known[word])
+
+    def _check_case(self, new: list[str], lists: list[NbestList]) -> None:
+        """Checks words that come up for the first time in these lists; the error names their utterance."""
+        try:
+            check_case(self.lm.vocab, new, "")
+        except VocabError:
+            for nbest in lists:
+                for hyp in nbest.hyps:
+                    check_case(self.lm.vocab, hyp.words, f"LM '{self.column}', utterance {nbest.utt_id}")
 
 
 def open_scorers(names: Iterable[str], ngram: str | None, dtype: str = "float32") -> list[Scorer]:
@@ -156,16 +174,26 @@ def _check_free(nbest: NbestList, columns: list[str]) -> None:
 
 
 def _batches(lists: Iterable[NbestList]) -> Iterator[list[NbestList]]:
+    """Batches of `BATCH_WORDS` words; the first ones are smaller, so that there is something to see and to write."""
     batch: list[NbestList] = []
-    words = 0
+    words, most = 0, BATCH_WORDS // 16
     for nbest in lists:
         batch.append(nbest)
         words += sum(len(hyp.words) + 1 for hyp in nbest.hyps)
-        if words >= BATCH_WORDS:
+        if words >= most:
             yield batch
-            batch, words = [], 0
+            batch, words, most = [], 0, min(2 * most + 1, BATCH_WORDS)
     if batch:
         yield batch
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `write_scores` did: utterances in all, those taken over from a stopped run, the result of `use`."""
+
+    total: int
+    kept: int
+    used: Any
 
 
 def write_scores(
@@ -174,35 +202,57 @@ def write_scores(
     out: Path,
     plan: dict[str, Any],
     mix: dict[str, float] | None = None,
-) -> tuple[int, int]:
+    use: Callable[[Iterator[NbestList]], Any] = lambda scored: sum(1 for _ in scored),
+) -> Written:
     """Scores a stream of lists into `out/scores.jsonl.gz`; goes on where a stopped run of the same plan left off.
 
-    Each batch is kept in a part of its own until all are there.
+    Lists are read ahead and written behind the scoring by threads of their own.  Each batch is kept in a part of its
+    own until all are there.
 
     Args:
       plan: what is scored with what; parts left by another plan are thrown away.
-    Returns:
-      utterances in all, and those taken over from the stopped run.
+      use: goes through the scored lists as they come, all of them.
     Raises:
       ScoreError: no utterance at all.
     """
     folder = out / PARTS
     _keep_parts_of(folder, plan)
-    parts, kept, total = [], 0, 0
-    for number, batch in enumerate(_batches(lists)):
-        part = folder / f"{number:06d}.jsonl"
-        if part.exists():
-            kept += len(batch)
-        else:
-            write_nbest(f"jsonl:{part}", score_batch(batch, scorers, mix))
-        parts.append(part)
-        total += len(batch)
-    if not total:
-        raise ScoreError("there is no utterance to score; the N-best source is empty")
-    written = (nbest for part in parts for nbest in read_nbest(f"jsonl:{part}"))
-    write_nbest(f"jsonl:{out / SCORES_FILE}", written)
+    parts: list[Path] = []
+    kept = 0
+
+    def scored() -> Iterator[NbestList]:
+        nonlocal kept
+        for batch in ahead(_batches(lists)):
+            part = folder / f"{len(parts):06d}.jsonl.gz"
+            if part.exists():
+                kept += len(batch)
+                behind.put((part, None))
+            else:
+                behind.put((part, score_batch(batch, scorers, mix)))
+            parts.append(part)
+            yield from batch
+        if not parts:
+            raise ScoreError("there is no utterance to score; the N-best source is empty")
+
+    behind: Behind[tuple[Path, list[NbestList] | None], Any] = Behind(lambda items: use(_through_parts(items)))
+    with behind:
+        total = sum(1 for _ in progress(scored(), "scoring"))
+    with atomic_path(out / SCORES_FILE) as path, open(path, "wb") as target:
+        for part in parts:  # files of gzip one after the other are one
+            with open(part, "rb") as source:
+                shutil.copyfileobj(source, target)
     shutil.rmtree(folder)
-    return total, kept
+    return Written(total, kept, behind.result)
+
+
+def _through_parts(items: Iterable[tuple[Path, list[NbestList] | None]]) -> Iterator[NbestList]:
+    """Writes the parts that are not there yet; gives the lists of all."""
+    for part, scored in items:
+        if scored is None:
+            yield from read_nbest(f"jsonl:{part}")
+        else:
+            write_nbest(f"jsonl:{part}", scored)
+            yield from scored
 
 
 def _keep_parts_of(folder: Path, plan: dict[str, Any]) -> None:

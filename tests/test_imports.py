@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("rescore", "lm_zoo", "asr")
 
 # What the core of rescore may know of the zoo.
-ZOO_OF_RESCORE = {"base", "errors", "histories", "interpolation", "ngram", "precision", "registry", "trie"}
+ZOO_OF_RESCORE = {"base", "budget", "errors", "histories", "interpolation", "ngram", "precision", "registry", "trie"}
 # Commands may call any of the zoo's functions, and `rescore ppl` is the measuring of LMs itself.
 ZOO_ALL = ("rescore/cli/", "rescore/perplexity.py")
 
@@ -103,7 +103,7 @@ def test_asr_knows_the_agreed_modules_only() -> None:
         "rescore.__version__",
     )
     allowed += ("lm_zoo.base", "lm_zoo.errors", "lm_zoo.registry", "lm_zoo.tokenizer", "lm_zoo.optimizers")
-    allowed += ("lm_zoo.ranks", "lm_zoo.torch_file", "lm_zoo.histories")
+    allowed += ("lm_zoo.ranks", "lm_zoo.torch_file", "lm_zoo.histories", "lm_zoo.dropout")
     found = [
         f"{name(file)}:{line} imports {module}"
         for file in python_files("asr")

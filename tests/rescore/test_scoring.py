@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from lm_zoo import tree
 from lm_zoo.errors import LMError, ModelError
 from lm_zoo.registry import save_folder
 from rescore import scoring
 from rescore.cli.main import cli
 from rescore.combine import read_scores
 from rescore.errors import RescoreError, ScoreError, UsageError
-from rescore.scoring import PARTS, Scorer, open_scorers, score_batch, write_scores
+from rescore.scoring import PARTS, Scorer, Written, open_scorers, score_batch, write_scores
 from rescore.types import Hypothesis, NbestList
 from tests.lm_zoo.zoo import neural
 
@@ -66,6 +68,21 @@ def test_two_lms_of_one_class_keep_apart(folder: Path) -> None:
         open_scorers([], str(folder))
 
 
+def test_lack_of_memory_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    score = tree.score
+
+    def little_memory(lm: Any, trie: Any) -> Any:
+        if trie.num_nodes > 4:
+            raise RuntimeError("CUDA out of memory")
+        return score(lm, trie)
+
+    monkeypatch.setattr(tree, "score", little_memory)
+    scorer = Scorer("lm", neural("lstm"))
+    first, second = score_batch(lists(1), [scorer]), score_batch(lists(1), [scorer])
+    assert first == second
+    assert capsys.readouterr().err.count("lm: memory did not suffice; going on with 2 prefixes or fewer at once") == 1
+
+
 def test_no_score_is_overwritten() -> None:
     with pytest.raises(ScoreError, match=r"utt0: there is a score 'am' already"):
         score_batch(lists(), [Scorer("am", neural("lstm"))])
@@ -106,12 +123,35 @@ def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         write_scores(stopped(), [Scorer("lm", lm)], tmp_path, {"plan": 1})
     assert not (tmp_path / "scores.jsonl.gz").exists()
     scorer = Scorer("lm", lm)
-    assert write_scores(lists(3), [scorer], tmp_path, {"plan": 1}) == (3, 2)
+    assert write_scores(lists(3), [scorer], tmp_path, {"plan": 1}) == Written(3, 2, 3)
     assert not (tmp_path / PARTS).exists()
     assert [n.utt_id for n in read_scores(tmp_path)] == ["utt0", "utt1", "utt2"]
     again = [n.hyps for n in read_scores(tmp_path)]
-    assert write_scores(lists(3), [Scorer("lm", lm)], tmp_path / "fresh", {"plan": 1}) == (3, 0)
+    assert write_scores(lists(3), [Scorer("lm", lm)], tmp_path / "fresh", {"plan": 1}) == Written(3, 0, 3)
     assert again == [n.hyps for n in read_scores(tmp_path / "fresh")]
+
+
+def test_an_error_behind_the_scoring_leaves_the_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "BATCH_WORDS", 1)
+    lm = neural("lstm")
+
+    def use(scored: Iterator[NbestList]) -> None:
+        next(scored)
+        raise ScoreError("no scale")
+
+    with pytest.raises(ScoreError, match="no scale"):
+        write_scores(lists(9), [Scorer("lm", lm)], tmp_path, {"plan": 1}, use=use)
+    assert not (tmp_path / "scores.jsonl.gz").exists()
+    written = write_scores(lists(9), [Scorer("lm", lm)], tmp_path, {"plan": 1}, use=lambda s: [n.utt_id for n in s])
+    assert written.kept >= 1
+    assert written.used == [f"utt{i}" for i in range(9)] == [n.utt_id for n in read_scores(tmp_path)]
+
+
+def test_an_error_of_the_scoring_leaves_nothing_under_the_final_names(tmp_path: Path, folder: Path) -> None:
+    bad = [*lists(2), NbestList("utt2", [Hypothesis(("a",), {"am": 0.0})])]
+    result = run("nbest", "--nbest", write_lists(tmp_path / "in.jsonl", bad), "--lm", folder, "--out", tmp_path / "out")
+    assert "utterance utt2: found 'a', but the LM was trained on upper-case" in str(result.exception)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {PARTS}
 
 
 def test_parts_of_another_plan_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +163,7 @@ def test_parts_of_another_plan_are_not_used(tmp_path: Path, monkeypatch: pytest.
 
     with pytest.raises(KeyboardInterrupt):
         write_scores(stopped(), [Scorer("lm", neural("lstm"))], tmp_path, {"plan": 1})
-    assert write_scores(lists(3), [Scorer("lm", neural("lstm"))], tmp_path, {"plan": 2}) == (3, 0)
+    assert write_scores(lists(3), [Scorer("lm", neural("lstm"))], tmp_path, {"plan": 2}) == Written(3, 0, 3)
 
 
 def test_nbest_from_source_to_1best(tmp_path: Path, folder: Path) -> None:
