@@ -3,12 +3,13 @@
 #
 # Usage: ./prepare.sh [--dl-dir DIR] [--musan false] [--stage N] [--stop-stage N]
 #
-# Every character is a word and a token: error rates are of characters, and LMs are over characters.
+# Every character is a word and a token: error rates are of characters, and LMs are over characters.  Stages have the numbers
+# of icefall's.
 set -eou pipefail
 cd "$(dirname "$0")"
 
 stage=0
-stop_stage=4
+stop_stage=7
 dl_dir=download  # aishell/data_aishell/{wav,transcript}
 musan=true       # noise for the training
 . ../../shared/recipe.sh
@@ -45,5 +46,5 @@ texts() {
 run_stage 0 "download (16 GB; hours)" download
 run_stage 1 "manifests, characters as words (estimated: 10 minutes)" manifests data
 run_stage 2 "noise of MUSAN (download: 11 GB)" noise
-run_stage 3 "tokens (a minute)" tokens
-run_stage 4 "texts for language models (a minute)" texts data/lm
+run_stage 6 "tokens (a minute)" tokens
+run_stage 7 "texts for language models (a minute)" texts data/lm

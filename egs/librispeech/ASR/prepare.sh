@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# LibriSpeech: manifests, features, tokens and noise, in data/.
+# LibriSpeech: manifests, features, tokens and noise, in data/.  Stages have the numbers of icefall's.
 #
 # Usage: ./prepare.sh [--dl-dir DIR] [--stage N] [--stop-stage N]
 #        ./prepare.sh --mini true --dl-dir DIR [--text-dir DIR]
@@ -10,7 +10,7 @@ set -eou pipefail
 cd "$(dirname "$0")"
 
 stage=0
-stop_stage=4
+stop_stage=6
 dl_dir=download        # LibriSpeech/PART/SPEAKER/CHAPTER/*.{flac,trans.txt}; mini: dev-clean-speaker-split.json too
 vocab_size=500
 mini=false
@@ -55,5 +55,5 @@ synthetic() {
 run_stage 0 "download (60 GB; hours)" download
 run_stage 1 "manifests (960 h: estimated half an hour); mini: features at three speeds too (4 minutes, 0.3 GB)" manifests data
 run_stage 2 "noise of MUSAN (download: 11 GB)" noise
-run_stage 3 "tokens (a minute)" tokens
-run_stage 4 "mini: synthetic speech and its tokens (11 minutes, 1.9 GB)" synthetic
+run_stage 5 "tokens (a minute)" tokens
+run_stage 6 "mini: synthetic speech and its tokens (11 minutes, 1.9 GB)" synthetic

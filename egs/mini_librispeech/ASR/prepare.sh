@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Mini LibriSpeech (5 hours to train on, 2 to tune and test on): manifests, features and tokens, in data/.
+# Stages have the numbers of icefall's.
 #
 # Usage: ./prepare.sh [--dl-dir DIR] [--vocab-size N] [--stage N] [--stop-stage N]
 set -eou pipefail
 cd "$(dirname "$0")"
 
 stage=0
-stop_stage=2
+stop_stage=5
 dl_dir=download  # LibriSpeech/{train-clean-5,dev-clean-2}/SPEAKER/CHAPTER/*.{flac,trans.txt}
 vocab_size=256
 . ../../shared/recipe.sh
@@ -35,4 +36,4 @@ tokens() {
 
 run_stage 0 "download (0.5 GB; minutes)" download
 run_stage 1 "manifests and features, the training part at three speeds (estimated: 10 minutes, 0.5 GB)" features data
-run_stage 2 "tokens (seconds)" tokens
+run_stage 5 "tokens (seconds)" tokens
