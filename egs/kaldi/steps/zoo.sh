@@ -1,4 +1,4 @@
-# What the scripts here share: options as Kaldi's utils/parse_options.sh takes them, jobs as run.pl runs them.
+# What the scripts here share: options as Kaldi's utils/parse_options.sh takes them, path.sh, the command rescore.
 # A script sets its options as variables and sources this file; what is not an option stands in `positional` then.
 
 say() { echo "${0##*/}: $*" >&2; }
@@ -32,45 +32,3 @@ if ! command -v rescore > /dev/null; then  # the environment of the repository
   for folder in "$here"/../../../.venv311 "$here"/../../../.venv; do PATH=$folder/bin:$PATH; done
 fi
 command -v rescore > /dev/null || die "the command rescore is not on the PATH: install the package"
-
-jobs() {  # jobs LOG COMMAND...: for each of the $nj jobs, JOB being its number, by $cmd if that is there
-  local log=$1 job
-  shift
-  if command -v "${cmd%% *}" > /dev/null; then
-    $cmd "JOB=1:$nj" "$log" "$@" || exit 1
-    return
-  fi
-  mkdir -p "$(dirname "$log")"
-  for job in $(seq "$nj"); do
-    "${@//JOB/$job}" > "${log//JOB/$job}" 2>&1 || { cat "${log//JOB/$job}" >&2; die "job $job failed"; }
-  done
-}
-
-find_old_lm() {  # sets old_lm where it is not given: that of the lang folder $1
-  if [ -z "$old_lm" ] && [ -f "$1/G.carpa" ]; then
-    die "$1/G.carpa is not read: give the ARPA file that it was made of by --old-lm FILE"
-  fi
-  old_lm=${old_lm:-$1/G.fst}
-  [ -f "$old_lm" ] || die "expecting $old_lm to exist, or an ARPA file by --old-lm FILE"
-}
-
-start_decode_dir() {  # start_decode_dir INDIR DIR: num_jobs, and beside the folder what scoring looks for there; sets nj
-  local name
-  [ -f "$1/lat.1.gz" ] || die "expected file $1/lat.1.gz to exist"
-  nj=$(cat "$1/num_jobs")
-  mkdir -p "$2/log"
-  cp "$1/num_jobs" "$2/num_jobs"
-  for name in final.mdl frame_subsampling_factor; do
-    if [ -e "$1/../$name" ] && [ ! -e "$2/../$name" ]; then ln -s "$(readlink -f "$1/../$name")" "$2/../$name"; fi
-  done
-}
-
-score() {  # score DATA LANG DIR, by the recipe's own script if there is one
-  if "$skip_scoring"; then
-    say "not scoring because --skip-scoring was given"
-  elif [ -x local/score.sh ]; then
-    local/score.sh --cmd "$cmd" "$1" "$2" "$3" || die "scoring failed (ignore by --skip-scoring true)"
-  else
-    "$here"/score_zoo.sh "$1" "$2" "$3"
-  fi
-}
