@@ -14,7 +14,7 @@ import numpy as np
 
 from rescore.table import ScoreTable
 
-CHUNK = 1 << 15  # lines of one block of lists; small enough for the processor's cache
+CHUNK = 1 << 16  # lines of one block of lists; small enough for the processor's cache
 BATCH = 1 << 21  # totals of many scales held at a time
 NARROW = 1e-9  # intervals narrower than this, relative to their place, are rounding
 
@@ -183,7 +183,7 @@ def rectangles(lines: np.ndarray, hyps: int, utterances: int) -> Iterator[np.nda
     """
     counts = np.bincount(lines // hyps, minlength=utterances)
     starts = np.cumsum(counts) - counts
-    for group in np.array_split(np.argsort(counts, kind="stable"), 1 + 8 * len(lines) // CHUNK):
+    for group in np.array_split(np.argsort(counts, kind="stable"), 1 + 16 * len(lines) // CHUNK):
         if len(group):
             place = np.arange(counts[group[-1]])
             yield lines[starts[group, None] + np.where(place < counts[group, None], place, 0)]

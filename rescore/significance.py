@@ -19,6 +19,7 @@ from rescore.wer import GAP, align
 
 MIN_CORRECT = 2  # correct words of both systems that end a segment, as in sc_stats
 CHUNK = 1 << 22  # resampled counts held at a time
+MANY = 5_000  # utterances of a large set
 
 
 @dataclass(frozen=True)
@@ -131,17 +132,31 @@ def bootstrap_wer(
 
 
 def resampled_wer(errors: np.ndarray, ref_words: np.ndarray, seed: int, samples: int) -> np.ndarray:
-    """WER in percent of each resampled corpus: `(systems, utterances)` errors to `(systems, samples)` rates."""
+    """WER in percent of each resampled corpus: `(systems, utterances)` errors to `(systems, samples)` rates.
+
+    Small sets draw utterances, the same for all systems.  In large ones many have as many errors and words as others:
+    what is drawn there, for each system, is how often each such kind of utterance occurs, which is as likely.
+    """
     if ref_words.sum() <= 0:
         raise ReferenceError("the references hold no word at all: an error rate over 0 words is not defined")
-    utterances = len(ref_words)
+    if len(ref_words) <= MANY:
+        return _resampled(errors, ref_words, np.ones(len(ref_words)), seed, samples)
+    rates = []
+    for system in errors:
+        (kinds, words), sizes = np.unique(np.stack([system, ref_words]), axis=1, return_counts=True)
+        rates.append(_resampled(kinds[None], words, sizes, seed, samples))
+    return np.concatenate(rates)
+
+
+def _resampled(errors: np.ndarray, words: np.ndarray, sizes: np.ndarray, seed: int, samples: int) -> np.ndarray:
+    """As `resampled_wer` for kinds of utterances: errors `(systems, kinds)`, words and numbers of them `(kinds,)`."""
     rng = np.random.default_rng(seed)
-    even = np.full(utterances, 1.0 / utterances)
+    utterances = int(sizes.sum())
     rates = np.empty((len(errors), samples))
-    step = max(1, CHUNK // utterances)
+    step = max(1, CHUNK // len(words))
     for begin in range(0, samples, step):
         end = min(begin + step, samples)
-        counts = rng.multinomial(utterances, even, size=end - begin).astype(np.float64)  # (chunk, utterances)
-        words = np.maximum(counts @ ref_words, 1.0)  # a sample of empty references only has rate 0
-        rates[:, begin:end] = 100.0 * (errors @ counts.T) / words
+        counts = rng.multinomial(utterances, sizes / utterances, size=end - begin).astype(np.float64)
+        drawn = np.maximum(counts @ words, 1.0)  # a sample of empty references only has rate 0
+        rates[:, begin:end] = 100.0 * (errors @ counts.T) / drawn
     return rates

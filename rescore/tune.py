@@ -303,9 +303,13 @@ def steps_along(problem: Problem, place: Place, along: np.ndarray, slope: Any = 
 
 
 def move(problem: Problem, place: Place, along: np.ndarray, slope: Any, step: float) -> Place:
-    """The place a step away, or the same one if rounding or ties make the true count there worse."""
+    """The place a step away, or the same one if rounding or ties make the true count there worse.
+
+    `slope` is used up: the new totals take its memory.
+    """
     scales = np.clip(place.scales + step * along, problem.low, problem.high)
-    totals = place.totals + step * slope
+    totals = np.multiply(slope, step, out=slope)
+    totals += place.totals
     errors = int(problem.lists.chosen_errors(totals).sum())
     return Place(np.where(along != 0, scales, place.scales), totals, errors) if errors <= place.errors else place
 

@@ -143,6 +143,19 @@ def test_bootstrap_of_several_systems_draws_the_same_utterances() -> None:
     assert both[1].tolist() == bootstrap_wer(errors[1], ref_words, samples=500).tolist()
 
 
+def test_bootstrap_of_large_sets_agrees_with_that_of_utterances(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    ref_words = rng.integers(0, 12, 700)
+    errors = rng.binomial(ref_words, 0.3, size=(2, 700))
+    one_by_one = bootstrap_wer(errors, ref_words, seed=1)
+    monkeypatch.setattr("rescore.significance.MANY", 100)
+    by_kind = bootstrap_wer(errors, ref_words, seed=1)
+    assert by_kind.tolist() != one_by_one.tolist()
+    assert by_kind == pytest.approx(one_by_one, abs=0.12)
+    assert by_kind[0] == pytest.approx(slow_bootstrap(errors[0], ref_words, 2, 10_000), abs=0.12)
+    assert by_kind[1].tolist() == bootstrap_wer(errors[1], ref_words, seed=1).tolist()
+
+
 def test_bootstrap_by_hand() -> None:
     # One utterance can be drawn in one way only; two with 0 and 1 errors of 10 words give 0, 5 or 10 %.
     assert bootstrap_wer(np.array([3]), np.array([12])).tolist() == [25.0, 25.0]
