@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import mmap
 import os
 import struct
@@ -13,12 +12,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-import numpy as np
-
+from lm_zoo.arpa_lines import ArpaLines
 from lm_zoo.errors import ModelError
 from lm_zoo.kneser_ney import KneserNeyModel
 
-CHUNK = 1 << 16  # lines formatted at a time
+CHUNK = 1 << 14  # lines formatted at a time
 BINARY_MAGIC = b"mmap lm http://kheafield.com/code format version 5\n\0"
 BINARY_HEADER = 88  # where the parameters start, after the magic bytes and test values; lm/binary_format.cc of KenLM
 
@@ -26,35 +24,24 @@ BINARY_HEADER = 88  # where the parameters start, after the magic bytes and test
 def write_arpa(model: KneserNeyModel, path: str | Path, digits: int = 7) -> None:
     """Writes a model as ARPA text, compressed if `path` ends in `.gz`; appears under `path` only when complete.
 
-    Probabilities and back-offs are log10, as the format has it, in `digits` significant digits.
+    Probabilities and back-offs are log10, as the format has it, in `digits` (2 to 7) significant digits.
     """
-    words = np.array(model.words, dtype=object)
-    with _atomic_text(Path(path)) as stream:
-        stream.write("\\data\\\n")
+    lines = ArpaLines(model.words, digits)
+    with _atomic(Path(path)) as stream:
+        stream.write(b"\\data\\\n")
         for n, table in enumerate(model.tables, start=1):
-            stream.write(f"ngram {n}={len(table.kept)}\n")
-        for n in range(1, model.order + 1):
-            stream.write(f"\n\\{n}-grams:\n")
-            for lines in _lines(model, words, n, digits):
-                stream.write(lines)
-        stream.write("\n\\end\\\n")
-
-
-def _lines(model: KneserNeyModel, words: np.ndarray, order: int, digits: int) -> Iterator[str]:
-    table = model.tables[order - 1]
-    number = f"%.{digits}g"
-    template = f"{number}\t" + " ".join(["%s"] * order) + ("\n" if table.backoff is None else f"\t{number}\n")
-    for start in range(0, len(table.kept), CHUNK):
-        part = slice(start, start + CHUNK)
-        columns = [table.log_prob[part].tolist()]
-        columns += [words[ids].tolist() for ids in model.word_ids(order, table.kept[part]).T]
-        if table.backoff is not None:
-            columns.append(table.backoff[part].tolist())
-        yield "".join(map(template.__mod__, zip(*columns, strict=True)))
+            stream.write(b"ngram %d=%d\n" % (n, len(table.kept)))
+        for n, table in enumerate(model.tables, start=1):
+            stream.write(b"\n\\%d-grams:\n" % n)
+            for start in range(0, len(table.kept), CHUNK):
+                part = slice(start, start + CHUNK)
+                backoff = None if table.backoff is None else table.backoff[part]
+                stream.write(lines(table.log_prob[part], model.word_ids(n, table.kept[part]), backoff))
+        stream.write(b"\n\\end\\\n")
 
 
 @contextmanager
-def _atomic_text(path: Path) -> Iterator[IO[str]]:
+def _atomic(path: Path) -> Iterator[IO[bytes]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -63,7 +50,7 @@ def _atomic_text(path: Path) -> Iterator[IO[str]]:
             if path.suffix == ".gz":
                 packed = gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0)
                 target = cast(IO[bytes], stack.enter_context(packed))
-            yield stack.enter_context(io.TextIOWrapper(target, encoding="utf-8"))
+            yield target
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -114,6 +114,18 @@ def test_equals_the_reference(sentences: list[list[str]], order: int, prune: lis
             assert 10 ** backoff[0] == pytest.approx(reference.backoff(ngram), rel=1e-5), ngram
 
 
+@pytest.mark.parametrize("bits", [0, 1, 5])
+def test_parts_change_nothing(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting and interpolation of few n-grams at a time: parts of one n-gram, and parts that an n-gram exceeds."""
+    expected = as_dict(estimate(pseudo_text(1000, 3), 4, [0, 0, 1]))
+    monkeypatch.setattr("lm_zoo.ngram_counts.PART_BITS", bits)
+    monkeypatch.setattr("lm_zoo.kneser_ney.PART", 1 << bits)
+    found = as_dict(estimate(pseudo_text(1000, 3), 4, [0, 0, 1]))
+    assert found.keys() == expected.keys()
+    for ngram, values in expected.items():
+        assert found[ngram] == pytest.approx(values, rel=1e-6), ngram
+
+
 def with_fixed_discounts(sentences: list[list[str]], order: int, prune: Sequence[int]) -> dict[Ngram, list[float]]:
     """Estimates with the fall-back discounts at every order, whether the text would give its own or not."""
     with pytest.MonkeyPatch.context() as patch:
