@@ -23,5 +23,5 @@ cuts() {
   once "$out/.musan.done" lhotse combine "$out"/manifests/musan_cuts_{music,noise}.jsonl.gz "$out/musan_cuts.jsonl.gz"
 }
 
-run_stage 0 "download of MUSAN (11 GB)" download
-run_stage 1 "cuts of MUSAN (minutes)" cuts
+run_stage 0 "download of MUSAN (11 GB; an hour)" download "$dl_dir/musan"
+run_stage 1 "cuts of MUSAN (minutes, 1 MB)" cuts "$out/musan_cuts.jsonl.gz"

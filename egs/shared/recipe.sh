@@ -41,7 +41,7 @@ run_stage() {  # run_stage NUMBER TITLE FUNCTION [OUTPUT...]: says at the end ho
   if ! in_stage "$number"; then return; fi
   log "Stage $number: $title"
   "$function"
-  if [ $# -gt 0 ]; then size=$(du -shc "$@" 2>/dev/null | tail -n 1 | cut -f 1); fi
+  if [ $# -gt 0 ]; then size=$(du -shc "$@" 2> /dev/null | tail -n 1 | cut -f 1) || true; fi
   log "Stage $number took $((SECONDS - began)) s${size:+, $size in $*}"
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -143,6 +144,17 @@ def test_a_recipe_of_a_corpus_is_complete(folder: Path) -> None:
         lines = (folder / script).read_text(encoding="utf-8").splitlines()
         assert {"stage=0"} <= set(lines) and any(line.startswith("stop_stage=") for line in lines)
     assert "once " in "".join(path.read_text(encoding="utf-8") for path in sourced(folder / "prepare.sh"))
+
+
+@pytest.mark.parametrize("folder", CORPORA, ids=label)
+def test_stages_of_preparation_tell_time_and_size(folder: Path) -> None:
+    """In the title, before they run; `run_stage` tells both afterwards, the size of what it is given."""
+    lines = (folder / "prepare.sh").read_text(encoding="utf-8").splitlines()
+    stages = [line.split("run_stage ")[1] for line in lines if "run_stage " in line]
+    assert len(stages) >= 2
+    for stage in stages:
+        assert re.fullmatch(r'\d+ ".*\(.*(second|minute|hour).*\)" \w+ \S+', stage), stage
+        assert re.search(r"\d [MG]B", stage), stage
 
 
 def sourced(script: Path) -> list[Path]:

@@ -29,7 +29,7 @@ manifests() {
     --cuts data/manifests/aishell_cuts_test.jsonl.gz
 }
 
-noise() { if "$musan"; then ../../shared/musan.sh --dl-dir "$dl_dir" --out data; fi; }
+noise() { ../../shared/musan.sh --dl-dir "$dl_dir" --out data; }
 
 tokens() {
   sentences data/aishell_text_train > data/transcript_words.txt
@@ -43,8 +43,8 @@ texts() {
   once data/lm/.counts.done rescore count --text data/lm/train.txt --out data/lm/counts.txt.gz
 }
 
-run_stage 0 "download (16 GB; hours)" download
-run_stage 1 "manifests, characters as words (estimated: 10 minutes)" manifests data
-run_stage 2 "noise of MUSAN (download: 11 GB)" noise
-run_stage 6 "tokens (a minute)" tokens
-run_stage 7 "texts for language models (a minute)" texts data/lm
+run_stage 0 "download (16 GB; hours)" download "$dl_dir/aishell"
+run_stage 1 "manifests, characters as words (estimates: 10 minutes, 100 MB)" manifests data
+! "$musan" || run_stage 2 "noise of MUSAN (download: 11 GB; an hour)" noise data/musan_cuts.jsonl.gz
+run_stage 6 "tokens (a minute, 1 MB)" tokens data/lang_char
+run_stage 7 "texts for language models (a minute, 30 MB)" texts data/lm

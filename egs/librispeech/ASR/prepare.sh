@@ -25,35 +25,29 @@ if "$mini"; then
   need "$dl_dir/dev-clean-speaker-split.json" "it divides dev-clean by speaker: {\"train\": [...], \"dev\": [...], \"test\": [...]}"
 fi
 
-download() {
-  if "$mini"; then return; fi
-  fetch "$dl_dir/LibriSpeech" lhotse download librispeech --full "$dl_dir"
-}
+download() { fetch "$dl_dir/LibriSpeech" lhotse download librispeech --full "$dl_dir"; }
 
 manifests() {
   need "$dl_dir/LibriSpeech" "stage 0 downloads it; or give --dl-dir"
   once data/.librispeech.done asr prepare data --librispeech "$dl_dir/LibriSpeech" "${stored[@]}"
 }
 
-noise() {
-  if "$mini"; then return; fi
-  ../../shared/musan.sh --dl-dir "$dl_dir" --out data
-}
+noise() { ../../shared/musan.sh --dl-dir "$dl_dir" --out data; }
 
 tokens() {
-  if "$mini"; then return; fi
   sentences data/librispeech_text_train-* > data/transcript_words.txt
   once "data/.lang_bpe_$vocab_size.done" \
     asr prepare data --bpe-text data/transcript_words.txt --vocab-size "$vocab_size"
 }
 
-synthetic() {
-  if ! "$mini"; then return; fi
-  ../../synthetic/ASR/prepare.sh --text-dir "$(realpath "$text_dir")" --jobs "$nj"
-}
+synthetic() { ../../synthetic/ASR/prepare.sh --text-dir "$(realpath "$text_dir")" --jobs "$nj"; }
 
-run_stage 0 "download (60 GB; hours)" download
-run_stage 1 "manifests (960 h: estimated half an hour); mini: features at three speeds too (4 minutes, 0.3 GB)" manifests data
-run_stage 2 "noise of MUSAN (download: 11 GB)" noise
-run_stage 5 "tokens (a minute)" tokens
-run_stage 6 "mini: synthetic speech and its tokens (11 minutes, 1.9 GB)" synthetic
+if "$mini"; then
+  run_stage 1 "manifests, features at three speeds (4 minutes, 0.3 GB)" manifests data
+  run_stage 6 "synthetic speech and its tokens (11 minutes, 1.9 GB)" synthetic ../../synthetic/ASR/data
+else
+  run_stage 0 "download (60 GB; hours)" download "$dl_dir/LibriSpeech"
+  run_stage 1 "manifests of 960 h (estimates: half an hour, 0.2 GB)" manifests data
+  run_stage 2 "noise of MUSAN (download: 11 GB; an hour)" noise data/musan_cuts.jsonl.gz
+  run_stage 5 "tokens (a minute, 1 MB)" tokens "data/lang_bpe_$vocab_size"
+fi

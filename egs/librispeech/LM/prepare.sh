@@ -26,7 +26,6 @@ else
 fi
 
 download() {
-  if "$mini"; then return; fi
   local file
   for file in lm-norm.txt.gz vocab.txt; do
     fetch "$dl_dir/librispeech-$file" curl -fL --retry 3 -o "$dl_dir/librispeech-$file" \
@@ -55,6 +54,6 @@ ngrams() {
   fi
 }
 
-run_stage 0 "download (1.5 GB)" download
+"$mini" || run_stage 0 "download (1.5 GB; minutes)" download "$dl_dir"
 run_stage 1 "text (a minute, 60 MB)" texts "$data"
 run_stage 2 "4-gram, counts (estimates: mini 3 minutes, 500 MB; of 960 h 2 minutes, 600 MB)" ngrams "$data"

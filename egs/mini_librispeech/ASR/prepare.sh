@@ -34,6 +34,6 @@ tokens() {
     asr prepare data --bpe-text data/transcript_words.txt --vocab-size "$vocab_size"
 }
 
-run_stage 0 "download (0.5 GB; minutes)" download
+run_stage 0 "download (0.5 GB; minutes)" download "$dl_dir/LibriSpeech"
 run_stage 1 "manifests and features, the training part at three speeds (estimated: 10 minutes, 0.5 GB)" features data
-run_stage 5 "tokens (seconds)" tokens
+run_stage 5 "tokens (seconds, 1 MB)" tokens "data/lang_bpe_$vocab_size"

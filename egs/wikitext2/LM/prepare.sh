@@ -34,6 +34,6 @@ texts() {  # lines without a word are left out; words are as they stand: @-@, <u
 
 ngrams() { ngram_and_counts data 5 data/train.txt; }
 
-run_stage 0 "download (4.5 MB)" download "$dl_dir"
+run_stage 0 "download (4.5 MB; seconds)" download "$dl_dir"
 run_stage 1 "text (seconds, 13 MB)" texts data
 run_stage 2 "5-gram, counts (an estimate: 10 seconds, 250 MB)" ngrams data
