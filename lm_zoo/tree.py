@@ -362,15 +362,3 @@ def score_words(lm: NeuralLM, sentences: Sequence[Sequence[str]], nodes: int = N
       nodes: so many prefixes are evaluated at once; fewer where memory does not suffice (`lm_zoo.budget`).
     """
     return score_in_parts(lm, sentences, score, nodes)
-
-
-def stepped_hidden(lm: NeuralLM, tree: Tree) -> Tensor:
-    """`NeuralLM.tree_hidden` by single steps, a level at a time: `(nodes, dim)`."""
-    state: Any = lm.initial_state()
-    parts, before = [], 0
-    for level in tree.levels:
-        parents = tree.parents[level] - before
-        state, hidden = lm.step_hidden(state.select(parents), tree.inputs[level])
-        parts.append(hidden)
-        before = level.start
-    return torch.cat(parts)
