@@ -188,6 +188,7 @@ class Espeak:
         self.rate = self._library.espeak_Initialize(self.SYNCHRONOUS, 0, espeakng_loader.get_data_path().encode(), 0)
         if self.rate <= 0:
             raise DataError(f"eSpeak NG does not start (code {self.rate}); its data lie beside espeakng_loader")
+        self._library.espeak_ng_SetRandSeed(ctypes.c_long(0))  # of breath; by itself the time of day
         self._pieces: list[bytes] = []
         kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
         self._callback = kind(self._receive)
