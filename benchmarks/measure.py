@@ -7,7 +7,9 @@ import gc
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def memory(field: str) -> float:
@@ -30,6 +32,19 @@ def added_memory(action: Callable[[], Any]) -> float:
     held = memory("VmRSS")
     action()
     return memory("VmHWM") - held
+
+
+def measured(action: Callable[[], T]) -> tuple[T, float, float]:
+    """What an action gives, its CPU seconds, and the MB that it adds at its peak."""
+    results: list[tuple[T, float]] = []
+
+    def timed() -> None:
+        begin = time.process_time()
+        result = action()
+        results.append((result, time.process_time() - begin))
+
+    megabytes = added_memory(timed)
+    return *results[0], megabytes
 
 
 def seconds(action: Callable[[], Any], rounds: int, clock: Callable[[], float] = time.perf_counter) -> float:

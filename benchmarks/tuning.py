@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import click
 import numpy as np
-from measure import added_memory, heading, row
+from measure import heading, measured, row
 
 from rescore.table import ScoreTable
 from rescore.tune import make_problem, percent, tune_table
@@ -108,19 +107,6 @@ class Grid:
             if fewest is None or errors < fewest:
                 best, fewest = scales, errors
         return best
-
-
-def measured(action: Callable[[], Any]) -> tuple[Any, float, float]:
-    """What an action gives, its CPU seconds, and the MB that it adds at its peak."""
-    results: list[Any] = []
-
-    def timed() -> None:
-        begin = time.process_time()
-        result = action()
-        results.extend([result, time.process_time() - begin])
-
-    memory = added_memory(timed)
-    return results[0], results[1], memory
 
 
 def tuned(table: ScoreTable, fixed: dict[str, float], folds: int, seed: int) -> np.ndarray:
