@@ -42,8 +42,8 @@ class NgramLM:
         self._case = case
         self._state_class = kenlm.State
         self._model = _load(kenlm, self.path)
-        self._full_score = self._model.BaseFullScore
         self._score = self._model.BaseScore
+        self._known = _Known(self._model)
         self.order: int = self._model.order
 
     @classmethod
@@ -67,8 +67,7 @@ class NgramLM:
     def extend(self, state: Any, word: str) -> tuple[float, Any, bool]:
         """`log p(word | state)`, the state after the word, and whether the LM knows the word."""
         new_state = self._state_class()
-        found = self._full_score(state, word, new_state)
-        return found.log_prob * LN10, new_state, not found.oov
+        return self._score(state, word, new_state) * LN10, new_state, self._known[word]
 
     def end(self, state: Any) -> float:
         """`log p(</s> | state)`."""
@@ -76,7 +75,7 @@ class NgramLM:
 
     def knows(self, word: str) -> bool:
         """Whether the word has a unigram of its own."""
-        return word in self._model
+        return self._known[word]
 
     def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """For each sentence `len(words) + 1` natural logs, one a word; the last is the sentence end."""
@@ -86,6 +85,11 @@ class NgramLM:
     def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """As `LanguageModel.score_hypotheses`; KenLM is faster than a trie in Python."""
         return self.score_words(sentences)
+
+    def score_sentences(self, sentences: Sequence[Sequence[str]]) -> list[float]:
+        """The sums of `score_words`, several times as fast; to 1e-6 of them, as KenLM adds in single precision."""
+        score = self._model.score
+        return [score(" ".join(words)) * LN10 for words in sentences]
 
     @cached_property
     def vocab(self) -> WordVocabulary:
@@ -118,6 +122,17 @@ class NgramLM:
         targets = ["</s>" if word == SOS_EOS else word for word in words]
         rows = [[score(node, word, scratch) for word in targets] for node in new_state]
         return new_state, torch.tensor(rows, dtype=torch.float32).view(len(rows), len(words)) * LN10
+
+
+class _Known(dict[str, bool]):
+    """Whether a model has a unigram of a word, by words that were asked for."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def __missing__(self, word: str) -> bool:
+        known = self[word] = word in self.model
+        return known
 
 
 def _import_kenlm() -> ModuleType:

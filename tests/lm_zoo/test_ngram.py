@@ -61,6 +61,11 @@ def test_scores_are_the_files(lm: NgramLM, arpa: Path) -> None:
         assert scores == pytest.approx(expected, abs=1e-5)
 
 
+def test_sentences_are_sums_of_words(lm: NgramLM) -> None:
+    sums = [sum(scores) for scores in lm.score_words(SENTENCES)]
+    assert lm.score_sentences(SENTENCES) == pytest.approx(sums, rel=1e-6)
+
+
 def test_states_give_the_same_scores(lm: NgramLM) -> None:
     for words, expected in zip(SENTENCES, lm.score_words(SENTENCES), strict=True):
         state, scores = lm.start(), []
