@@ -34,6 +34,7 @@ def measure(
     windows: tuple[int | None, str],
     tail_file: Path | None = None,
     mixtures: Sequence[str] = (),
+    device: str = "cpu",
 ) -> list[Row]:
     """One row an LM, and one for each interpolation whose weights are given or tuned; see `rescore ppl`."""
     if tune_mix and mix_file:
@@ -45,7 +46,7 @@ def measure(
     if tail_file and windows[0] is not None:
         raise UsageError("--tail needs sentences scored one by one: leave --window out")
     marker = TailMarker(load_tail(tail_file)) if tail_file else None
-    scorers = open_scorers(lms, ngram)
+    scorers = open_scorers(lms, ngram, device=device)
     if windows[0] is not None:
         return [{"lm": scorer.column, **_windowed(scorer, text, windows[0], windows[1]).row()} for scorer in scorers]
     scores = _score(scorers, text, marker)

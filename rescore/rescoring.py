@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rescore.combine import load_weights, parse_scales, write_combined
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
 from rescore.formats import parse_spec, read_nbest
-from rescore.scoring import Scorer, open_scorers, write_scores
 from rescore.types import NbestList, Weights
+
+if TYPE_CHECKING:
+    from rescore.scoring import Scorer
 
 
 def rescore_nbest(
@@ -23,6 +26,7 @@ def rescore_nbest(
     scales: Sequence[str],
     out: Path,
     dtype: str = "float32",
+    device: str = "cpu",
 ) -> None:
     """Scores the lists of `source` into `out/scores.jsonl.gz` and combines them; see `rescore nbest`.
 
@@ -32,8 +36,10 @@ def rescore_nbest(
     if weights_file and scales:
         raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales)) if scales else None
-    first = next(iter(read_nbest(source)))  # a bad source is refused before an LM is loaded
-    scorers = open_scorers(lms, ngram, dtype)
+    first = next(iter(read_nbest(source)))  # a bad source is refused before torch and an LM are loaded
+    from rescore.scoring import open_scorers, write_scores
+
+    scorers = open_scorers(lms, ngram, dtype, device)
     for scorer in scorers:
         if scorer.is_pseudo:
             remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
@@ -42,6 +48,7 @@ def rescore_nbest(
         "nbest": _fingerprint(source),
         "lms": sorted([*lms, f"ngram={ngram}"]),
         "dtype": dtype,
+        "device": device,
         "mix": mix,
         "first": first.utt_id,
     }

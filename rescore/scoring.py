@@ -88,12 +88,17 @@ class Scorer:
                     check_case(self.lm.vocab, hyp.words, f"LM '{self.column}', utterance {nbest.utt_id}")
 
 
-def open_scorers(names: Iterable[str], ngram: str | None, dtype: str = "float32") -> list[Scorer]:
-    """Loads the LMs of `--lm [COLUMN=]NAME|DIR`, their products in `dtype`, and `--ngram FILE` (column `ngram`).
+def open_scorers(names: Iterable[str], ngram: str | None, dtype: str = "float32", device: str = "cpu") -> list[Scorer]:
+    """Loads the LMs of `--lm [COLUMN=]NAME|DIR` and `--ngram FILE` (column `ngram`).
 
+    Args:
+      dtype: of their products.
+      device: where they are evaluated, "cpu", "cuda" or "cuda:N".
     Raises:
+      ModelError: a device that is not there.
       UsageError: two LMs with the same column name, or none at all.
     """
+    from lm_zoo.devices import find_device, moved
     from lm_zoo.precision import ready
     from lm_zoo.registry import load, load_ngram
 
@@ -106,7 +111,10 @@ def open_scorers(names: Iterable[str], ngram: str | None, dtype: str = "float32"
     for column in columns:
         if columns.count(column) > 1:
             raise UsageError(f"two LMs would write the column '{column}'; name one of them: --lm NEWNAME=FOLDER")
-    return [Scorer(column, ready(loader(name), dtype)) for column, name, loader in wanted]
+    place = find_device(device)
+    if dtype == "int8" and place.type != "cpu":
+        raise UsageError("--dtype int8 is for the CPU; take bfloat16 on a GPU")
+    return [Scorer(column, ready(moved(loader(name), place), dtype)) for column, name, loader in wanted]
 
 
 def _named(option: str) -> tuple[str, str]:

@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("rescore", "lm_zoo", "asr")
 
 # What the core of rescore may know of the zoo.
-ZOO_OF_RESCORE = {"base", "budget", "errors", "histories", "interpolation", "ngram", "precision", "registry", "trie"}
+ZOO_OF_RESCORE = {"base", "budget", "devices", "errors", "histories", "interpolation", "ngram", "precision"}
+ZOO_OF_RESCORE |= {"registry", "trie"}
 # Commands may call any of the zoo's functions, and `rescore ppl` is the measuring of LMs itself.
 ZOO_ALL = ("rescore/cli/", "rescore/perplexity.py")
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.device import device_option
+
 
 @click.command()
 @click.option(
@@ -37,6 +39,7 @@ import click
     show_default=True,
     help="Of the neural LMs' matrix products.",
 )
+@device_option
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for scores, 1-best and N-best.")
 def command(
     source: str,
@@ -46,6 +49,7 @@ def command(
     weights_file: Path | None,
     scales: tuple[str, ...],
     dtype: str,
+    device: str,
     out: Path,
 ) -> None:
     """Score N-best lists with LMs and combine the scores.
@@ -58,4 +62,4 @@ def command(
     """
     from rescore.rescoring import rescore_nbest
 
-    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, dtype)
+    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, dtype, device)

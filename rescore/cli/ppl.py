@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.device import device_option
+
 
 @click.command()
 @click.option(
@@ -34,6 +36,7 @@ import click
     help="With --window: score every position, or slide by one token and score the last.",
 )
 @click.option("--tail", type=click.Path(path_type=Path), help="Perplexity on rare words too: counts of rescore count.")
+@device_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     lms: tuple[str, ...],
@@ -46,6 +49,7 @@ def command(
     window: int | None,
     position: str,
     tail: Path | None,
+    device: str,
     as_json: bool,
 ) -> None:
     """Perplexity a word (with and without words that the LM does not know) and a token, with the counts.
@@ -62,5 +66,5 @@ def command(
     """
     from rescore.perplexity import measure, print_rows
 
-    rows = measure(lms, ngram, text, tune_mix, mix, save_mix, (window, position), tail, mixtures)
+    rows = measure(lms, ngram, text, tune_mix, mix, save_mix, (window, position), tail, mixtures, device)
     print_rows(rows, as_json)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from click.testing import CliRunner
 
 from lm_zoo import tree
@@ -183,6 +184,20 @@ def test_nbest_from_source_to_1best(tmp_path: Path, folder: Path) -> None:
     assert (tmp_path / "b" / "1best.txt").read_text() == "utt0 A B C\nutt1 A B C\nutt2 A B C\n"
 
 
+def test_device(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_lists(tmp_path / "in.jsonl", lists())
+    text = tmp_path / "text.txt"
+    text.write_text("A B C\n")
+    args = ["nbest", "--nbest", source, "--lm", folder, "--out", tmp_path / "out", "--device"]
+    assert run(*args, "cpu").exit_code == 0
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for result in (run(*args, "cuda"), run("ppl", "--lm", folder, "--text", text, "--device", "cuda")):
+        assert isinstance(result.exception, ModelError)
+        assert "device 'cuda': torch" in str(result.exception)
+    monkeypatch.setattr("lm_zoo.devices.find_device", lambda name: torch.device("cuda"))
+    assert "--dtype int8 is for the CPU" in str(run(*args, "cuda", "--dtype", "int8").exception)
+
+
 def test_quiet(tmp_path: Path, folder: Path) -> None:
     source = write_lists(tmp_path / "in.jsonl", lists())
     assert run("--quiet", "nbest", "--nbest", source, "--lm", folder, "--out", tmp_path / "out").output == ""
@@ -193,6 +208,7 @@ def test_quiet(tmp_path: Path, folder: Path) -> None:
     [
         (["--lm", "gpt9"], LMError, "no LM is called 'gpt9'"),
         (["--lm", "SMALL", "--scale", "am=x"], RescoreError, "'am=x' is no scale"),
+        (["--lm", "SMALL", "--device", "tpu"], LMError, "device 'tpu'; expected cpu, cuda or cuda:N"),
         (["--lm", "SMALL", "--scale", "am=1", "--weights", "w.json"], UsageError, "not both"),
         (["--lm", "SMALL", "--weights", "missing.json"], RescoreError, "missing.json: no such file"),
         ([], UsageError, "no LM given"),

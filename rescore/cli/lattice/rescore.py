@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.device import device_option
 from rescore.cli.lattice.source import source_options
 
 
@@ -35,6 +36,7 @@ from rescore.cli.lattice.source import source_options
     help="Before the neural LMs: leave out what is so much worse than the best path.",
 )
 @click.option("--in-flight", type=click.IntRange(min=1), default=16, show_default=True, help="Lattices at a time.")
+@device_option
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of the words.")
 @click.option("--delete", default="", help="Characters deleted from words, such as '.'.")
 @click.option("--split", default="", help="Characters at which words are split, such as '-'.")
@@ -55,6 +57,7 @@ def command(
     most: int | None,
     ngram_beam: float | None,
     in_flight: int,
+    device: str,
     case: str | None,
     delete: str,
     split: str,
@@ -86,6 +89,5 @@ def command(
         "in_flight": in_flight,
         "normalizer": TextNormalizer(case, delete, split),
     }
-    rescore_lattices(
-        read(source, words, policy(on_error)), target, lms, ngram, old_ngram, weights_file, scales, settings, n
-    )
+    lattices = read(source, words, policy(on_error))
+    rescore_lattices(lattices, target, lms, ngram, old_ngram, weights_file, scales, settings, n, device)
