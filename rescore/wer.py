@@ -160,7 +160,9 @@ def letter_case(texts: Iterable[Words]) -> str:
     """'upper', 'lower', 'mixed', or 'none' (no letters, or a script without case); words like `<unk>` do not count."""
     seen = set()
     for words in texts:
-        joined = "".join(word for word in words if not word.startswith("<"))
+        joined = " ".join(words)
+        if "<" in joined:
+            joined = " ".join(word for word in words if not word.startswith("<"))
         if joined != joined.lower():
             seen.add("upper")
         if joined != joined.upper():
