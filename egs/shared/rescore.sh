@@ -33,8 +33,9 @@ normalise=               # options for the words, such as "--case upper"
 tail=                    # counts of a training text (rescore count): error rates on rare words too
 mbr=0.15                 # posterior scale of minimum Bayes risk; empty: none
 cer=false                # true: the words are characters; tables are of character error rates
-. "$(dirname "$0")/recipe.sh"
-. "$(dirname "$0")/lists.sh"
+shared=$(dirname "$(readlink -f "$0")")
+. "$shared/recipe.sh"
+. "$shared/lists.sh"
 
 for name in dev test dev_ref test_ref; do
   [ -n "${!name}" ] || fail "--${name//_/-} is missing; see --help"

@@ -27,7 +27,7 @@ class Recipes:
 
     def __init__(self, folder: Path, commands: Path) -> None:
         self.folder, self._commands = folder / "egs", commands
-        shutil.copytree(ROOT / "egs", self.folder, ignore=LEFT)
+        shutil.copytree(ROOT / "egs", self.folder, symlinks=True, ignore=LEFT)
 
     def run(self, script: str, *arguments: object, code: int = 0) -> str:
         """Runs `egs/SCRIPT`; gives all that it prints, and fails with that where its exit code is not `code`."""

@@ -95,6 +95,7 @@ def test_pocketsphinx_from_lattices_to_tables(recipes: Recipes, data: Path, tmp_
 def test_what_is_missing_is_told(recipes: Recipes, tmp_path: Path) -> None:
     said = recipes.run("shared/rescore.sh", "--dev", "slf:lat", code=2)
     assert "--test is missing; see --help" in said
+    assert said == recipes.run("swbd/LM/rescore.sh", "--dev", "slf:lat", code=2)
     assert "there is no option --nonsense" in recipes.run("shared/rescore.sh", "--nonsense", 1, code=2)
     assert "--stage needs a value" in recipes.run("shared/rescore.sh", "--stage", code=2)
     said = recipes.run("pocketsphinx/run.sh", "--data", tmp_path / "nothing", code=2)

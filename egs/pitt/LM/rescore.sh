@@ -1,0 +1,1 @@
+../../shared/rescore.sh
