@@ -188,6 +188,7 @@ def measure(ways: Sequence[Way], lists: dict[str, Lists], rounds: int, cpu: bool
     found: dict[str, Measured] = {}
     for way in ways:
         mine, scores = lists[way.name], []
+        way.score([mine[0][:1]])  # weights are put in the order of the products
         peak = added_memory(lambda way=way, mine=mine, scores=scores: scores.extend(way.score(mine)))
         found[way.name] = Measured(0.0, peak, np.array(scores))
     for _ in range(rounds):
