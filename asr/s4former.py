@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from asr.attention import RelativeAttention
 from asr.config import EncoderConfig
 from asr.convolution import ConvolutionModule, State
-from asr.dropout import Dropout
 from asr.errors import DataError
 from asr.masks import inside
 from asr.subsampling import Subsampling, subsampled
+from lm_zoo.dropout import Dropout
 
 __all__ = ["S4former", "subsampled"]
 

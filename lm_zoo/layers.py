@@ -14,6 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lm_zoo.dropout import Dropout, dropout
+from lm_zoo.products import CACHED, Linear, backward, product
+
 ACTIVATIONS: dict[str, Callable[..., Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
 
@@ -25,8 +28,8 @@ class CausalSelfAttention(nn.Module):
         if dim % heads:
             raise ValueError(f"dim {dim} is not a multiple of heads {heads}")
         self.heads = heads
-        self.in_proj = nn.Linear(dim, 3 * dim)
-        self.out_proj = nn.Linear(dim, dim)
+        self.in_proj = Linear(dim, 3 * dim)
+        self.out_proj = Linear(dim, dim)
         self.dropout = dropout
 
     def _split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -54,17 +57,17 @@ class CausalSelfAttention(nn.Module):
         return self.out_proj(mixed.flatten(1)), cache
 
 
-def causal_attention(queries: Tensor, keys: Tensor, values: Tensor, dropout: float = 0.0) -> Tensor:
+def causal_attention(queries: Tensor, keys: Tensor, values: Tensor, dropped: float = 0.0) -> Tensor:
     """Scaled dot-product attention under a causal mask; tensors (batch, heads, time, dim).
 
     On the CPU written out: for sentences (some tens of tokens) that is faster than torch's fused kernel.
     """
     if queries.is_cuda and hasattr(F, "scaled_dot_product_attention"):
-        return F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout, is_causal=True)
+        return F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropped, is_causal=True)
     time = queries.shape[2]
     scores = torch.matmul(queries, keys.transpose(2, 3)) / math.sqrt(queries.shape[-1])
     future = torch.full((time, time), float("-inf"), device=scores.device).triu(1)
-    weights = F.dropout((scores + future.to(scores.dtype)).softmax(dim=-1), dropout)
+    weights = dropout((scores + future.to(scores.dtype)).softmax(dim=-1), dropped)
     return torch.matmul(weights.to(values.dtype), values)
 
 
@@ -84,10 +87,10 @@ class TransformerLayer(nn.Module):
             raise ValueError(f"norm '{norm}' is not one of post, pre")
         self.attention = CausalSelfAttention(dim, heads, dropout)
         self.norm1 = nn.LayerNorm(dim)
-        self.linear1 = nn.Linear(dim, feedforward)
-        self.linear2 = nn.Linear(feedforward, dim)
+        self.linear1 = Linear(dim, feedforward)
+        self.linear2 = Linear(feedforward, dim)
         self.norm2 = nn.LayerNorm(dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.activation = ACTIVATIONS[activation]
         self.pre = norm == "pre"
 
@@ -117,7 +120,7 @@ class InputEmbedding(nn.Module):
         self.embedding = nn.Embedding(vocab_size, dim)
         nn.init.normal_(self.embedding.weight, std=dim**-0.5)
         self.positions = positions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.scale = math.sqrt(dim)
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
@@ -162,7 +165,8 @@ class Output(nn.Module):
 class FusedCrossEntropy(torch.autograd.Function):
     """Summed cross-entropy of the softmax layer, its gradients taken chunk by chunk in the forward pass.
 
-    No (rows, vocab) matrix is kept: memory is one chunk of logits.  Equal to
+    No (rows, vocab) matrix is kept: memory is one chunk of logits in `dtype`, and the softmax goes over few rows at a
+    time, so that they stay in the processor's cache.  Equal to
     `F.cross_entropy(F.linear(x, weight, bias), targets, reduction="sum")`.
     """
 
@@ -174,22 +178,30 @@ class FusedCrossEntropy(torch.autograd.Function):
             matrix, inputs = weight.detach().to(dtype), x.detach().to(dtype)
             grad_x, grad_weight = torch.empty_like(inputs), torch.zeros_like(weight)
             grad_bias, loss = torch.zeros_like(bias), torch.zeros((), device=x.device)
+            room = torch.empty(min(chunk, len(x)), len(weight), dtype=dtype, device=x.device)
             for start in range(0, len(inputs), chunk):
                 rows = inputs[start : start + chunk]
-                target = targets[start : start + chunk].unsqueeze(1)
-                logits = torch.mm(rows, matrix.t()).float().add_(bias)
-                normaliser = logits.logsumexp(dim=1, keepdim=True)
-                loss += (normaliser - logits.gather(1, target)).sum()
-                slope = logits.sub_(normaliser).exp_()
-                slope.scatter_add_(1, target, torch.full_like(normaliser, -1.0))
-                grad_bias += slope.sum(0)
-                slope = slope.to(dtype)
-                grad_x[start : start + chunk] = torch.mm(slope, matrix)
-                grad_weight += torch.mm(slope.t(), rows)
+                slope = product(rows, matrix, room[: len(rows)])
+                block = len(rows) if x.is_cuda else max(1, CACHED // len(weight))
+                for part, wanted in zip(slope.split(block), targets[start : start + chunk].split(block), strict=True):
+                    logits = part.float().add_(bias)
+                    loss += cross_entropy_(logits, wanted)
+                    grad_bias += logits.sum(0)
+                    part.copy_(logits)  # of float32 it is the same
+                grad_x[start : start + chunk] = backward(slope, rows, matrix, grad_weight)
         ctx.save_for_backward(grad_x.to(x.dtype), grad_weight, grad_bias)
         return loss
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        grad_x, grad_weight, grad_bias = ctx.saved_tensors
-        return grad_x * grad, grad_weight * grad, grad_bias * grad, None, None, None
+        grad_x, grad_weight, grad_bias = ctx.saved_tensors  # changed in place: a second pass is refused
+        return grad_x.mul_(grad), grad_weight.mul_(grad), grad_bias.mul_(grad), None, None, None
+
+
+def cross_entropy_(logits: Tensor, targets: Tensor) -> Tensor:
+    """Summed cross-entropy of logits `(rows, vocab)`, which are turned into its gradient: softmax - one-hot."""
+    targets = targets.unsqueeze(1)
+    largest, wanted = logits.amax(1, keepdim=True), logits.gather(1, targets)
+    total = logits.sub_(largest).exp_().sum(1, keepdim=True)
+    logits.mul_(total.reciprocal()).scatter_add_(1, targets, torch.full_like(total, -1.0))
+    return (largest + total.log() - wanted).sum()

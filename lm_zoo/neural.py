@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lm_zoo import base, tree
+from lm_zoo import tree
 from lm_zoo.base import Vocabulary
 from lm_zoo.layers import FusedCrossEntropy, Output
+from lm_zoo.products import autocast_on
 
 
 @dataclass
@@ -32,7 +33,10 @@ class State:
 
 
 class NeuralLM(nn.Module):
-    """Base of the neural LMs.  A subclass gives `hidden`, `initial_state` and `step_hidden`, and sets `output`."""
+    """Base of the neural LMs.
+
+    A subclass gives `hidden`, `tree_hidden`, `initial_state` and `step_hidden`, and sets `output`.
+    """
 
     output: Output
 
@@ -50,8 +54,8 @@ class NeuralLM(nn.Module):
         raise NotImplementedError
 
     def tree_hidden(self, prefixes: tree.Tree) -> Tensor:
-        """The same for every node of a tree: `(nodes, dim)`; by single steps where a subclass has nothing faster."""
-        return tree.stepped_hidden(self, prefixes)
+        """The same for every node of a tree, which may go on from earlier nodes: `(nodes, dim)`."""
+        raise NotImplementedError
 
     def initial_state(self) -> State:
         raise NotImplementedError
@@ -79,8 +83,8 @@ class NeuralLM(nn.Module):
         return state, self.output(hidden)
 
     def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
-        """Natural logs a word, the sentence end last; in batches of like lengths (running text)."""
-        return base.score_words(self, sentences)
+        """Natural logs a word, the sentence end last, of running text; equal to `lm_zoo.base.score_words`."""
+        return tree.score_words(self, sentences)
 
     def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
@@ -92,20 +96,13 @@ class NeuralLM(nn.Module):
 
     def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Training loss: summed natural-log cross-entropy of `targets` (batch, time), where >= 0."""
-        dtype = torch.bfloat16 if _autocast(self.device.type) else torch.float32
+        dtype = torch.bfloat16 if autocast_on(self.device.type) else torch.float32
         inside = targets >= 0
         hidden = self.hidden(inputs)[inside]
         targets = targets[inside]
         if not torch.is_grad_enabled():
             return -_target_scores(self.output, hidden, targets).sum()
         return FusedCrossEntropy.apply(hidden, self.output.weight, self.output.bias, targets, dtype)
-
-
-def _autocast(device: str) -> bool:
-    if device != "cpu":
-        return torch.is_autocast_enabled()
-    enabled = getattr(torch._C, "_is_autocast_available", None)  # torch 2.4 and newer name the device
-    return torch.is_autocast_enabled("cpu") if enabled else torch.is_autocast_cpu_enabled()  # type: ignore[call-arg]
 
 
 def _target_scores(output: Output, hidden: Tensor, targets: Tensor, chunk: int = 2048) -> Tensor:

@@ -54,7 +54,10 @@ def adamw(
 ) -> torch.optim.Optimizer:
     """AdamW with weight decay on the matrices only."""
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))
+    try:  # one pass over the weights instead of ten
+        return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98), fused=True)  # type: ignore[call-arg]
+    except (TypeError, RuntimeError):  # an older torch, or another device
+        return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))
 
 
 def muon(matrices: list[nn.Parameter], lr: float) -> list[torch.optim.Optimizer]:

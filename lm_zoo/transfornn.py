@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from lm_zoo.base import Vocabulary
+from lm_zoo.dropout import Dropout
 from lm_zoo.layers import InputEmbedding, Output, TransformerLayer
 from lm_zoo.neural import NeuralLM, State
 from lm_zoo.tree import Tree, lstm, transformer_layer
@@ -46,7 +47,7 @@ class TransfoRNN(NeuralLM):
         self.layers = nn.ModuleList(TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout) for _ in range(c.layers))
         between = c.dropout if c.rnn_layers > 1 else 0.0
         self.rnn = nn.LSTM(c.dim, c.dim, c.rnn_layers, batch_first=True, dropout=between)
-        self.dropout = nn.Dropout(c.dropout)
+        self.dropout = Dropout(c.dropout)
         self.output = Output(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
     def hidden(self, inputs: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from asr.attention import RelativeAttention, sinusoids
 from asr.config import COMPONENTS, EncoderConfig, TransducerConfig, load_config
 from asr.convolution import MaskedBatchNorm, Reparameterisation
-from asr.dropout import Dropout
 from asr.errors import ConfigError, DataError
 from asr.masks import inside
 from asr.s4former import S4former, subsampled
@@ -168,16 +167,6 @@ def test_evaluation_in_inference_mode_does_not_hinder_training() -> None:
     with torch.inference_mode():
         model.eval()(features()[:, :53], LENGTHS.clamp(max=53))
     model.train()(features()[:, :53], LENGTHS.clamp(max=53))[0].sum().backward()
-
-
-def test_dropout_drops_the_share_and_keeps_the_mean() -> None:
-    torch.manual_seed(5)
-    dropout = Dropout(0.1)
-    y = dropout(torch.ones(50_001))
-    assert (y == 0).float().mean().item() == pytest.approx(26 / 256, abs=0.005)
-    assert y.mean().item() == pytest.approx(1.0, abs=0.01)
-    assert torch.equal(dropout.eval()(y), y)
-    assert not torch.equal(Dropout(0.5)(y), Dropout(0.5)(y))
 
 
 def test_lengths() -> None:

@@ -8,7 +8,15 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from lm_zoo.layers import CausalSelfAttention, FusedCrossEntropy, TransformerLayer, causal_attention, sinusoids
+from lm_zoo import layers, products
+from lm_zoo.layers import (
+    CausalSelfAttention,
+    FusedCrossEntropy,
+    TransformerLayer,
+    causal_attention,
+    cross_entropy_,
+    sinusoids,
+)
 
 
 def test_attention_is_equation_5() -> None:
@@ -64,6 +72,33 @@ def test_fused_cross_entropy(chunk: int) -> None:
     got = FusedCrossEntropy.apply(*fused, targets, torch.float32, chunk)
     torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-4)
     (3 * expected).backward()
-    (3 * got).backward()
+    (3 * got).backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        got.backward()
     for one, other in zip(plain, fused, strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_fused_cross_entropy_in_bfloat16_and_by_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of few rows, in the softmax and in the sum of the weights' gradients, change nothing."""
+    torch.manual_seed(4)
+    tensors = [torch.randn(50, 9), torch.randn(30, 9), torch.randn(30)]
+    targets = torch.randint(0, 30, (50,))
+    plain = [tensor.clone().requires_grad_() for tensor in tensors]
+    F.cross_entropy(F.linear(*plain), targets, reduction="sum").backward()
+    found = []
+    for cached in (40, 1 << 17):
+        monkeypatch.setattr(layers, "CACHED", cached)
+        monkeypatch.setattr(products, "CACHED", cached)
+        fused = [tensor.clone().requires_grad_() for tensor in tensors]
+        FusedCrossEntropy.apply(*fused, targets, torch.bfloat16, 16).backward()
+        found.append([tensor.grad for tensor in fused])
+    for exact, small, large in zip(plain, *found, strict=True):
+        torch.testing.assert_close(small, large, rtol=1e-5, atol=1e-5)
+        assert (small - exact.grad).norm() < 0.02 * exact.grad.norm()
+
+
+def test_cross_entropy_of_far_logits() -> None:
+    logits = torch.tensor([[500.0, 0.0, -500.0], [-1e4, -1e4, -1e4]])
+    assert cross_entropy_(logits, torch.tensor([2, 1])).item() == pytest.approx(1000.0 + math.log(3.0))
+    torch.testing.assert_close(logits, torch.tensor([[1.0, 0.0, -1.0], [1 / 3, -2 / 3, 1 / 3]]))
