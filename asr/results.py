@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -116,6 +117,8 @@ def save_lattices(kind: str, path: Path, lattices: Iterable[Lattice], words: Ite
     """
     if kind == "slf":
         spec = f"slf:{path}"
+        if path.is_dir():  # of an earlier decoding, like the other files of this name
+            shutil.rmtree(path)
     else:
         file = path.with_name(path.name + (".pt" if kind == "k2" else ".ark"))
         table = path.with_name(f"{path.name}.words.txt")

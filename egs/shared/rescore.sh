@@ -82,6 +82,7 @@ lattice_pass() {  # lattice_pass NAME LM: of the n-gram alone where LM is empty
     options+=(--scale "ngram=$ngram_lattice_scale" --lm "$name=$lm" --scale "$name=$lm_scale" --beam "$beam")
   fi
   for set in dev test; do
+    rm -rf "$out/$set/lattices/$name"
     timed "$out/$set/lattices.$name.log" \
       rescore lattice rescore "${lattices[$set]}" "slf:$out/$set/lattices/$name" "${options[@]}" "${normalise[@]}"
   done
