@@ -4,7 +4,8 @@ Example: python benchmarks/ngrams.py estimate --text train.txt.xz --text kaldi:t
 Example: python benchmarks/ngrams.py estimate --text train.txt.xz --lines 20000 --prune "0 0 1"
 Example: python benchmarks/ngrams.py query --ngram 4gram.bin --text test.txt --nbest jsonl:dev.jsonl.gz
 
-lmplz and query (`--query build/bin/query`) are KenLM's; cmake makes them of the source distribution of kenlm 0.3.0 on PyPI, with Boost.
+lmplz and query (`--query build/bin/query`) are KenLM's; cmake makes them of the source distribution of kenlm 0.3.0 on
+PyPI, with Boost.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ def _interpolate(
     for n, (ngrams, counts, left_out, discount) in enumerate(orders, start=1):
         total, gamma = _contexts(ngrams, counts, left_out, discount, len(lower))
         if n > 1:
-            tables[-1].backoff = _log10(gamma[tables[-1].kept])
+            tables[-1].backoff = _backoffs(gamma, tables[-1].kept)
         kept = np.flatnonzero(~left_out).astype(np.int32)
         log_prob, probs = np.empty(len(kept), np.float32), np.zeros(len(ngrams) if n < len(types) else 0)
         for part in _parts(len(kept)):
@@ -252,6 +252,14 @@ def _interpolate(
     return tables
 
 
+def _backoffs(gamma: np.ndarray, kept: np.ndarray) -> np.ndarray:
+    """float32 `(kept,)`, log10."""
+    result = np.empty(len(kept), np.float32)
+    for part in _parts(len(kept)):
+        result[part] = _log10(gamma[kept[part]])
+    return result
+
+
 def _contexts(
     ngrams: NgramTypes, counts: np.ndarray, left_out: np.ndarray, discount: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -263,7 +271,9 @@ def _contexts(
         total[first:last] += np.bincount(context - first, count)
         lost = np.where(left_out[part], count, discount[np.minimum(count, 3)])
         subtracted[first:last] += np.bincount(context - first, lost)
-    return total, np.divide(subtracted, total, out=np.ones(size), where=total > 0)
+    gamma = np.divide(subtracted, total, out=subtracted, where=total > 0)
+    gamma[total == 0] = 1.0
+    return total, gamma
 
 
 def _parts(size: int) -> Iterator[slice]:

@@ -83,9 +83,12 @@ def count_ngrams(text: np.ndarray, vocab_size: int, order: int, say: Remark) -> 
     zeros = np.zeros(vocab_size, np.int32)
     types = [NgramTypes(zeros, np.arange(vocab_size, dtype=np.int32), zeros, count)]
     ids = text.copy()  # of the n-gram that ends at each position; meaningless where the sentence is too short for it
-    ends = _positions_by_word(text)
+    ends = _positions_by_word(text, count)
     for n in range(2, order + 1):
-        longer, ends = _count_longer(text, ids, ends, types[-1], _bits(vocab_size))
+        goes_on = types[-1].word != EOS
+        ends = ends[np.repeat(goes_on, types[-1].count)]
+        ends += 1
+        longer = _count_longer(text, ids, ends, np.where(goes_on, types[-1].count, 0), _bits(vocab_size))
         types.append(longer)
         if n < order:
             ids[ends] = np.repeat(np.arange(len(longer), dtype=np.int32), longer.count)
@@ -94,37 +97,44 @@ def count_ngrams(text: np.ndarray, vocab_size: int, order: int, say: Remark) -> 
     return types
 
 
-def _positions_by_word(text: np.ndarray) -> np.ndarray:
-    """int32 `(tokens,)`: the positions of word 0, then those of word 1, and so on."""
-    keys = text.astype(np.int64) << 32
-    keys |= np.arange(len(text))
-    keys.sort()
-    return keys.astype(np.int32)  # the lower half
+def _positions_by_word(text: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """int32 `(tokens,)`: the positions of word 0, then those of word 1, and so on.
+
+    Args:
+      count: int32 `(vocab,)`, how many there are.
+    """
+    result = np.empty(len(text), np.int32)
+    free = np.cumsum(count, dtype=np.int64) - count  # where the next position of each word goes
+    for start in range(0, len(text), 1 << PART_BITS):
+        part = text[start : start + (1 << PART_BITS)].astype(np.int64)
+        keys = part << PART_BITS | np.arange(len(part))
+        keys.sort()
+        words = keys >> PART_BITS
+        starts = np.flatnonzero(np.diff(words, prepend=-1))
+        found, size = words[starts], np.diff(starts, append=len(words))
+        result[np.repeat(free[found] - starts, size) + np.arange(len(words))] = start + (keys & ((1 << PART_BITS) - 1))
+        free[found] += size
+    return result
 
 
-def _count_longer(
-    text: np.ndarray, ids: np.ndarray, ends: np.ndarray, types: NgramTypes, word_bits: int
-) -> tuple[NgramTypes, np.ndarray]:
-    """The n-grams that are one word longer than `types`.
+def _count_longer(text: np.ndarray, ids: np.ndarray, ends: np.ndarray, count: np.ndarray, word_bits: int) -> NgramTypes:
+    """The n-grams that are one word longer than some others.
 
     A key packs an n-gram, the word after it and the place of the occurrence, so that numbers are sorted and not
     their places, which takes a fraction of the time of an `argsort`.
 
     Args:
-      ids: int32 `(tokens,)`, the id of the n-gram that ends at each position.
-      ends: int32 `(occurrences,)`, the last position of every occurrence, sorted by n-gram.
-    Returns:
-      the longer n-grams, and the last positions of their occurrences, sorted by n-gram.
+      ids: int32 `(tokens,)`, the id of the shorter n-gram that ends at each position.
+      ends: int32 `(occurrences,)`, the last position of every longer n-gram, sorted by its first words; sorted by all
+        of it when this is done.
+      count: int32 `(types,)`, how often each of the shorter n-grams is followed by a word.
     """
-    goes_on = types.word != EOS
-    begins = np.concatenate([[0], np.cumsum(np.where(goes_on, types.count, 0), dtype=np.int64)])
-    ends = ends[np.repeat(goes_on, types.count)]
-    ends += 1
+    begins = np.concatenate([[0], np.cumsum(count, dtype=np.int64)])
     columns, size = np.empty((4, len(ends)), np.int32), 0  # what stays empty takes no memory
     for first, last in _parts(begins, 1 << min(PART_BITS, (63 - word_bits) // 2)):
         here = ends[begins[first] : begins[last]]
         place_bits = _bits(len(here))
-        keys = np.repeat(np.arange(last - first), np.diff(begins[first : last + 1])) << word_bits
+        keys = np.repeat(np.arange(last - first), count[first:last]) << word_bits
         keys = (keys | text[here]) << place_bits | np.arange(len(here))
         keys.sort()
         here[:] = here[keys & ((1 << place_bits) - 1)]
@@ -135,7 +145,7 @@ def _count_longer(
         part[0], part[1] = (found >> word_bits) + first, found & ((1 << word_bits) - 1)
         part[2], part[3] = ids[here[starts]], np.diff(starts, append=len(keys))
         size += len(found)
-    return NgramTypes(*columns[:, :size]), ends
+    return NgramTypes(*columns[:, :size])
 
 
 def _parts(begins: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
