@@ -1,4 +1,8 @@
-# What the drop-ins share beside zoo.sh, which is sourced first: jobs as run.pl runs them, decoding folders, scoring.
+# What the drop-ins share: their six arguments, jobs as run.pl runs them, decoding folders, scoring; sourced after the options.
+# Sets lang, lm, data, indir, dir, old_lm and nj.
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/zoo.sh"
+[ ${#positional[@]} = 6 ] || die "expected 6 arguments, found ${#positional[@]}; see --help"
+lang=${positional[0]} lm=${positional[1]} data=${positional[3]} indir=${positional[4]} dir=${positional[5]}
 
 jobs() {  # jobs LOG COMMAND...: for each of the $nj jobs, JOB being its number, by $cmd if that is there
   local log=$1 job
@@ -41,3 +45,6 @@ score() {  # score DATA LANG DIR, by the recipe's own script if there is one
     "$here"/score_zoo.sh "$1" "$2" "$3"
   fi
 }
+
+find_old_lm "$lang"
+start_decode_dir "$indir" "$dir"

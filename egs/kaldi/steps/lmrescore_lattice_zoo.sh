@@ -23,13 +23,7 @@ skip_scoring=false
 cmd=run.pl
 old_lm=
 model_type= embedding_dim= hidden_dim= nlayers= nhead= oov_symbol= epsilon=
-. "$(dirname "$(readlink -f "$0")")/zoo.sh"
-. "$here/decode_dir.sh"
-[ ${#positional[@]} = 6 ] || die "expected 6 arguments, found ${#positional[@]}; see --help"
-lang=${positional[0]} lm=${positional[1]} data=${positional[3]} indir=${positional[4]} dir=${positional[5]}
-
-find_old_lm "$lang"
-start_decode_dir "$indir" "$dir"
+. "$(dirname "$(readlink -f "$0")")/decode_dir.sh"
 pruned=$dir/lattice_expansion
 mkdir -p "$pruned"
 # graph + weight * (new - old), which is what the lattices written have as graph cost

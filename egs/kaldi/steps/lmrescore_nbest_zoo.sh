@@ -30,13 +30,7 @@ case=
 delete=
 split=
 model_type= embedding_dim= hidden_dim= nlayers= nhead= oov_symbol=
-. "$(dirname "$(readlink -f "$0")")/zoo.sh"
-. "$here/decode_dir.sh"
-[ ${#positional[@]} = 6 ] || die "expected 6 arguments, found ${#positional[@]}; see --help"
-lang=${positional[0]} lm=${positional[1]} data=${positional[3]} indir=${positional[4]} dir=${positional[5]}
-
-find_old_lm "$lang"
-start_decode_dir "$indir" "$dir"
+. "$(dirname "$(readlink -f "$0")")/decode_dir.sh"
 options=()
 if "$use_phi"; then options+=(--phi); fi
 if ! "$keep_ali"; then options+=(--no-ali); fi

@@ -10,9 +10,9 @@ cd "$(dirname "$0")"
 
 stage=0
 stop_stage=3
+exp_dir=exp
 dl_dir=
 mini=false
-exp_dir=exp
 dim=512
 epochs=40               # of the first rows
 rows="transfornn_2 transfornn_4 transfornn_8 transformer_2 transformer_4 transformer_8 transformer_16 lstm \
