@@ -12,7 +12,7 @@ import torch
 
 from lm_zoo.trie import Trie, encode_words, sum_to_words
 
-VECTORS = 24  # of the output layer's input size, in float32, that a prefix takes at the peak, about
+VECTORS = 32  # of the output layer's input size, in float32, that a prefix takes at the peak, about
 SHARE = 0.5  # of the free memory that is used
 
 _FOUND: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # LM -> prefixes that there was memory for
