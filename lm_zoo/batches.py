@@ -96,7 +96,7 @@ def sentence_batches(text: TokenText, batch_tokens: int, rng: np.random.Generato
 
 def pad_sentences(text: TokenText, chosen: np.ndarray, vocab: Vocabulary) -> Batch:
     """Inputs (begin first) and targets (end last, IGNORE after it), both int64 (batch, time)."""
-    lengths = text.lengths[chosen]
+    lengths = text.offsets[chosen + 1] - text.offsets[chosen]
     inputs = np.full((len(chosen), lengths.max() + 1), vocab.eos, dtype=np.int64)
     targets = np.full(inputs.shape, IGNORE, dtype=np.int64)
     inputs[:, 0] = vocab.bos
