@@ -124,6 +124,7 @@ def rescore_lattices(
     scales: Sequence[str],
     settings: Mapping[str, Any],
     n: int | None,
+    dtype: str = "float32",
     device: str = "cpu",
 ) -> None:
     """Rescores a stream of lattices into lattices, or with `n` into N-best lists; see `rescore lattice rescore`.
@@ -137,7 +138,7 @@ def rescore_lattices(
     if weights_file and scales:
         raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
     found = load_weights(weights_file).scales if weights_file else parse_scales(scales)
-    neural = {scorer.column: scorer.lm for scorer in open_scorers(lms, None, device=device)} if lms else {}
+    neural = {scorer.column: scorer.lm for scorer in open_scorers(lms, None, dtype, device)} if lms else {}
     new, old = (load_ngram(name) if name else None for name in (ngram, old_ngram))
     work = LatticeRescoring({"am": 1.0, **found}, neural, new, old, **settings)
     rescored = work(lattices)

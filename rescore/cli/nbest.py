@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.device import device_option
+from rescore.cli.device import device_option, dtype_option
 
 
 @click.command()
@@ -32,13 +32,7 @@ from rescore.cli.device import device_option
 )
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
-@click.option(
-    "--dtype",
-    type=click.Choice(["float32", "bfloat16", "int8"]),
-    default="float32",
-    show_default=True,
-    help="Of the neural LMs' matrix products.",
-)
+@dtype_option
 @device_option
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for scores, 1-best and N-best.")
 def command(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.device import device_option
+from rescore.cli.device import device_option, dtype_option
 from rescore.cli.lattice.source import source_options
 
 
@@ -36,6 +36,7 @@ from rescore.cli.lattice.source import source_options
     help="Before the neural LMs: leave out what is so much worse than the best path.",
 )
 @click.option("--in-flight", type=click.IntRange(min=1), default=16, show_default=True, help="Lattices at a time.")
+@dtype_option
 @device_option
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of the words.")
 @click.option("--delete", default="", help="Characters deleted from words, such as '.'.")
@@ -57,6 +58,7 @@ def command(
     most: int | None,
     ngram_beam: float | None,
     in_flight: int,
+    dtype: str,
     device: str,
     case: str | None,
     delete: str,
@@ -90,4 +92,4 @@ def command(
         "normalizer": TextNormalizer(case, delete, split),
     }
     lattices = read(source, words, policy(on_error))
-    rescore_lattices(lattices, target, lms, ngram, old_ngram, weights_file, scales, settings, n, device)
+    rescore_lattices(lattices, target, lms, ngram, old_ngram, weights_file, scales, settings, n, dtype, device)
