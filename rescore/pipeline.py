@@ -11,7 +11,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _END: Any = object()
-MOST = 2  # items that wait in a queue
+MOST = 1  # items that wait in a queue
 _PATIENCE = 0.1  # seconds between looks whether the other side is still there
 
 
