@@ -26,7 +26,7 @@ from lm_zoo.layers import Output
 from lm_zoo.neural import State
 from lm_zoo.trie import build_trie, sequence_scores
 
-TREE_NODES = 1024  # prefixes in one pass: each is compared with all
+TREE_NODES = 512  # prefixes in one pass: each is compared with all
 BATCH_TOKENS = 1024  # logits of GPT-2 for so many tokens take 200 MB
 TRIE_ROWS = 128  # bounds the keys and values that trie scoring keeps
 WINDOWS = ("sliding_window", "window_size", "attention_chunk_size")  # of configs: tokens that some layers look back
@@ -189,7 +189,9 @@ class HFCausalLM(HFModel):
         """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
         sentences = self.checked(sentences, 1)
         if self._within_windows(sentences) and self.takes_trees():
-            return tree.score_words(self, sentences, TREE_NODES)  # type: ignore[arg-type]
+            order = sorted(range(len(sentences)), key=lambda row: tuple(sentences[row]))  # to share prefixes
+            found = tree.score_words(self, [sentences[row] for row in order], TREE_NODES)  # type: ignore[arg-type]
+            return [scores for _, scores in sorted(zip(order, found, strict=True))]
         return trie.score_words(self, sentences, TRIE_ROWS)
 
     def _within_windows(self, sentences: Sequence[Sequence[str]]) -> bool:

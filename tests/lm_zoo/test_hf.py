@@ -123,6 +123,23 @@ def counted_inputs(lm: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
+def test_parts_of_large_lists_share_few_prefixes(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the hypotheses are ordered."""
+    lm = load(f"hf:{hugging_face.words(tmp_path / 'words')}")
+    lists = [(first, second, third) for third in "ABCD" for second in "AB" for first in "ABCDEFGH"]
+    assert lm.takes_trees()
+    expected = lm.score_words(lists)
+    monkeypatch.setattr("lm_zoo.hf.TREE_NODES", 20)
+    sizes: list[int] = []
+    tree_hidden = lm.tree_hidden
+    monkeypatch.setattr(lm, "tree_hidden", lambda tree: (sizes.append(len(tree.inputs)), tree_hidden(tree))[1])
+    for got, wanted in zip(lm.score_hypotheses(lists), expected, strict=True):
+        assert got == pytest.approx(wanted, abs=1e-4)
+    assert len(sizes) > 3 and sum(sizes) < 1 + 8 + 16 + 64 + 3 * len(sizes)
+
+
 def test_models_with_alibi_evaluate_each_prefix_once(
     folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
