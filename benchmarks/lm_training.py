@@ -139,26 +139,28 @@ def speed(vocab: int, dim: int, layers: int, batch_tokens: int, models: str, dty
     print(f"{layers} layers, {batch_tokens} tokens a padded batch, {steps} steps\n")
     words = WordVocabulary([SOS_EOS, UNK, *(f"w{number}" for number in range(vocab - 2))])
     text = made_up(vocab, 4000)
-    heading("model", "M parameters", "dtype", "tokens/s", "of plain", "peak MB of a step", "of plain")
+    heading("model", "M parameters", "dtype", "padding", "tokens/s", "of plain", "peak MB of a step", "of plain")
     for dtype in dtypes.split(","):
         config = TrainConfig(batch_tokens=batch_tokens, dtype=dtype, lr=1e-4)
         sizes = (text, words, dim, layers, config)
         trainers: dict[str, Any] = {"plain": PlainTrainer(*sizes)}
         trainers |= {kind: OurTrainer(kind, *sizes) for kind in models.split(",")}
         peaks = {name: warmed_up(trainer) for name, trainer in trainers.items()}
-        spent, tokens = dict.fromkeys(trainers, 0.0), dict.fromkeys(trainers, 0)
+        spent, tokens, places = (dict.fromkeys(trainers, 0.0) for _ in range(3))
         for _, (name, trainer) in itertools.product(range(steps), trainers.items()):
             start = time.process_time()
             batch = next(trainer.batches)
             trainer.step(batch)
             spent[name] += time.process_time() - start
             tokens[name] += int((batch[1] >= 0).sum())
+            places[name] += batch[1].numel()
         for name, trainer in trainers.items():
             rate, plain = tokens[name] / spent[name], tokens["plain"] / spent["plain"]
             million = sum(weight.numel() for weight in trainer.model.parameters()) / 1e6
             share = f"{peaks[name] / peaks['plain']:.2f}"
             title = "plain nn.TransformerEncoder" if name == "plain" else f"ours, {name}"
-            row(title, f"{million:.1f}", dtype, f"{rate:,.0f}", f"{rate / plain:.2f}", f"{peaks[name]:,.0f}", share)
+            speeds = f"{1 - tokens[name] / places[name]:.0%}", f"{rate:,.0f}", f"{rate / plain:.2f}"
+            row(title, f"{million:.1f}", dtype, *speeds, f"{peaks[name]:,.0f}", share)
 
 
 def warmed_up(trainer: Any) -> float:
