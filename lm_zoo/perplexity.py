@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import torch
 
-from lm_zoo.base import Vocabulary, check_case, encode
+from lm_zoo.base import Vocabulary, check_case
 from lm_zoo.batches import TokenText, running_text, window_batches
-from lm_zoo.errors import LMError
+from lm_zoo.errors import LMError, VocabError
 
 SENTENCES_AT_A_TIME = 2000
 
@@ -113,13 +113,18 @@ def score_text(lms: Sequence[Any], sentences: Iterable[list[str]], where: str) -
     known: list[list[np.ndarray]] = [[] for _ in lms]
     tokens = np.zeros(len(lms), dtype=np.int64)
     while chunk := list(islice(stream, SENTENCES_AT_A_TIME)):
+        words = list(chain.from_iterable(chunk))
+        distinct = dict.fromkeys(words)
+        is_word = np.ones(len(words) + len(chunk), bool)
+        is_word[np.cumsum([len(sentence) + 1 for sentence in chunk]) - 1] = False
         for index, lm in enumerate(lms):
-            _check_chunk(lm.vocab, chunk, where, count)
-            scores = lm.score_words(chunk)
-            log_probs[index].append(np.array([score for row in scores for score in row]))
-            flags = {word: lm.knows(word) for words in chunk for word in words}
-            known[index].append(np.array([flag for words in chunk for flag in (*map(flags.get, words), True)], bool))
-            tokens[index] += sum(len(encode(lm.vocab, words)) + 1 for words in chunk)
+            _check_chunk(lm.vocab, chunk, distinct, where, count)
+            log_probs[index].append(np.fromiter(chain.from_iterable(lm.score_words(chunk)), float, len(is_word)))
+            flags = {word: lm.knows(word) for word in distinct}
+            known[index].append(np.ones(len(is_word), bool))
+            known[index][-1][is_word] = np.fromiter(map(flags.__getitem__, words), bool, len(words))
+            sizes = {word: len(lm.vocab.encode_word(word)) for word in distinct}
+            tokens[index] += sum(map(sizes.__getitem__, words)) + len(chunk)
         count += len(chunk)
     if not count:
         raise LMError(f"{where}: no sentence to score")
@@ -131,7 +136,12 @@ def score_text(lms: Sequence[Any], sentences: Iterable[list[str]], where: str) -
     )
 
 
-def _check_chunk(vocab: Vocabulary, chunk: list[list[str]], where: str, before: int) -> None:
+def _check_chunk(vocab: Vocabulary, chunk: list[list[str]], distinct: Iterable[str], where: str, before: int) -> None:
+    try:
+        check_case(vocab, list(distinct), where)
+        return
+    except VocabError:
+        pass  # the sentence has to be named
     for number, words in enumerate(chunk, start=before + 1):
         check_case(vocab, words, f"{where}, sentence {number}")
 
