@@ -93,9 +93,12 @@ def _phases(nbest: str, lm: str, dtype: str) -> None:
     lists = timed("reading", lambda: list(read_nbest(nbest)))
     timed("counting unknown words", lambda: scorer._count(lists))
     sentences = [hyp.words for part in lists for hyp in part.hyps]
-    words = timed("tokens", lambda: encode_words(scorer.lm.vocab, sentences))
-    begin = 0
-    while begin < len(sentences):
+    begin, is_neural = 0, hasattr(scorer.lm, "tree_hidden")
+    if is_neural:
+        words = timed("tokens", lambda: encode_words(scorer.lm.vocab, sentences))
+    else:
+        timed("the LM", lambda: scorer.lm.score_hypotheses(sentences))
+    while is_neural and begin < len(sentences):
         part, trie = timed("tries", lambda begin=begin: words.first(begin, tree.NODES))
         scores = timed("the LM", lambda trie=trie: tree.score(scorer.lm, trie))
         timed("sums to words", lambda part=part, trie=trie, scores=scores: sum_to_words(part, trie, *scores))
