@@ -1,8 +1,9 @@
 """Training of LMs: tokens a second and memory, ours against a plain `nn.TransformerEncoder`, and what waits for data.
 
 The plain way: random sentences padded to the longest, the whole logits of all positions in `nn.CrossEntropyLoss`,
-`torch.optim.AdamW`.  Ours: a step of `rescore train-lm`.  Both with the same sizes, the same text of made-up
-sentences, gradients clipped, the optimiser's step included, and the same number of padded tokens a batch.
+`torch.optim.AdamW`; once more with our batches, which are of sentences of like lengths.  Ours: a step of `rescore
+train-lm`.  All with the same sizes, the same text of made-up sentences, gradients clipped, the optimiser's step
+included, and the same number of padded tokens a batch.
 
 Example: python benchmarks/lm_training.py speed --vocab 10000 --dim 512 --batch-tokens 2048
          python benchmarks/lm_training.py speed --vocab 200000 --dim 256 --batch-tokens 512 --models transformer
@@ -144,6 +145,8 @@ def speed(vocab: int, dim: int, layers: int, batch_tokens: int, models: str, dty
         config = TrainConfig(batch_tokens=batch_tokens, dtype=dtype, lr=1e-4)
         sizes = (text, words, dim, layers, config)
         trainers: dict[str, Any] = {"plain": PlainTrainer(*sizes)}
+        trainers["plain, our batches"] = PlainTrainer(*sizes)
+        trainers["plain, our batches"].batches = epoch_batches(text, words, config, np.random.default_rng(1))
         trainers |= {kind: OurTrainer(kind, *sizes) for kind in models.split(",")}
         peaks = {name: warmed_up(trainer) for name, trainer in trainers.items()}
         spent, tokens, places = (dict.fromkeys(trainers, 0.0) for _ in range(3))
@@ -158,7 +161,7 @@ def speed(vocab: int, dim: int, layers: int, batch_tokens: int, models: str, dty
             rate, plain = tokens[name] / spent[name], tokens["plain"] / spent["plain"]
             million = sum(weight.numel() for weight in trainer.model.parameters()) / 1e6
             share = f"{peaks[name] / peaks['plain']:.2f}"
-            title = "plain nn.TransformerEncoder" if name == "plain" else f"ours, {name}"
+            title = name if isinstance(trainer, PlainTrainer) else f"ours, {name}"
             speeds = f"{1 - tokens[name] / places[name]:.0%}", f"{rate:,.0f}", f"{rate / plain:.2f}"
             row(title, f"{million:.1f}", dtype, *speeds, f"{peaks[name]:,.0f}", share)
 
