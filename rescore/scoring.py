@@ -70,6 +70,13 @@ class Scorer:
             remark(f"{self.column}: memory did not suffice; going on with {fits} prefixes or fewer at once")
         return scores
 
+    def columns_of(self, lists: list[NbestList]) -> dict[str, list[float]]:
+        """The values of every hypothesis of the lists, by column."""
+        if not hasattr(self.lm, "score_sentences"):
+            return {column: [sum(scores) for scores in rows] for column, rows in self.word_columns(lists).items()}
+        self._count(lists)
+        return {self.column: self.lm.score_sentences([hyp.words for nbest in lists for hyp in nbest.hyps])}
+
     def _count(self, lists: list[NbestList]) -> None:
         counts = Counter(chain.from_iterable(hyp.words for nbest in lists for hyp in nbest.hyps))
         new = list(counts.keys() - self._known.keys())
@@ -142,10 +149,12 @@ def score_batch(batch: list[NbestList], scorers: list[Scorer], mix: dict[str, fl
     columns = [column for scorer in scorers for column in scorer.columns] + (["mix"] if mix else [])
     for nbest in batch:
         _check_free(nbest, columns)
-    by_column = {name: rows for scorer in scorers for name, rows in scorer.word_columns(batch).items()}
-    new = {column: [sum(scores) for scores in rows] for column, rows in by_column.items()}
     if mix:
+        by_column = {name: rows for scorer in scorers for name, rows in scorer.word_columns(batch).items()}
+        new = {column: [sum(scores) for scores in rows] for column, rows in by_column.items()}
         new["mix"] = _mixed(by_column, mix)
+    else:
+        new = {name: values for scorer in scorers for name, values in scorer.columns_of(batch).items()}
     rows = iter(range(sum(len(nbest.hyps) for nbest in batch)))
     return [
         NbestList(nbest.utt_id, [_with_columns(nbest.utt_id, hyp, new, next(rows)) for hyp in nbest.hyps], nbest.ref)
