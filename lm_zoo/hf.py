@@ -154,14 +154,16 @@ class HFCausalLM(HFModel):
     @torch.no_grad()
     def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """See `LanguageModel.score`."""
-        result = torch.zeros(len(tokens), tokens.shape[1] + 1)
+        tokens, lengths = tokens.to(self.device), lengths.to(self.device)
+        result = torch.zeros(len(tokens), tokens.shape[1] + 1, device=self.device)
         longest = int(lengths.max()) if len(lengths) else 0
         self.check_length(longest + 1)
         tokens = tokens[:, :longest]
-        inputs = torch.cat([torch.full((len(tokens), 1), self.vocab.bos), tokens], dim=1)
-        place = torch.arange(longest + 1)
+        begin = torch.full((len(tokens), 1), self.vocab.bos, device=self.device)
+        inputs = torch.cat([begin, tokens], dim=1)
+        place = torch.arange(longest + 1, device=self.device)
         inside = place <= lengths.unsqueeze(1)
-        targets = torch.cat([tokens, torch.zeros(len(tokens), 1, dtype=torch.long)], dim=1)
+        targets = torch.cat([tokens, torch.zeros_like(begin)], dim=1)
         targets = targets.masked_fill(place == lengths.unsqueeze(1), self.vocab.eos)
         logits = self.model(input_ids=inputs, attention_mask=inside.long(), use_cache=False).logits[inside].float()
         scores = logits.gather(1, targets[inside].unsqueeze(1)).squeeze(1) - logits.logsumexp(dim=1)
@@ -176,8 +178,8 @@ class HFCausalLM(HFModel):
     def step(self, state: State, parents: Tensor, tokens: Tensor) -> tuple[State, Tensor]:
         """See `LanguageModel.step`."""
         self.check_length(state.time + 1)
-        cache = _cache(state.select(parents).memory)
-        output = self.model(input_ids=tokens.unsqueeze(1), past_key_values=cache, use_cache=True)
+        cache = _cache(state.select(parents.to(self.device)).memory)
+        output = self.model(input_ids=tokens.to(self.device).unsqueeze(1), past_key_values=cache, use_cache=True)
         memory = _keys_and_values(output.past_key_values)
         return State(state.time + 1, memory), output.logits[:, -1].float().log_softmax(dim=-1)
 
@@ -215,7 +217,7 @@ class HFCausalLM(HFModel):
             found = torch.from_numpy(sequence_scores(made, *tree.score(self, made)))  # type: ignore[arg-type]
         except Exception:  # a model's code may refuse such a mask in any way
             return False
-        return torch.allclose(found.float(), expected, atol=1e-3 if self.dtype == torch.float32 else 0.5)
+        return torch.allclose(found.float(), expected.float().cpu(), atol=1e-3 if self.dtype == torch.float32 else 0.5)
 
     @property
     def dtype(self) -> torch.dtype:

@@ -56,6 +56,8 @@ class OneDnnProduct(Product):
 class BFloat16Product(Product):
     """The same of inputs and weights rounded to bfloat16; the bias is added in float32."""
 
+    between = torch.bfloat16  # of the products of attention
+
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight.detach().bfloat16(), None if bias is None else bias.detach())
 
@@ -66,6 +68,8 @@ class BFloat16Product(Product):
 
 class Int8Product(nn.Module):
     """The same of weights rounded to 8 bits, a scale for each output, and inputs rounded to 8 bits, a scale a call."""
+
+    between = torch.bfloat16
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()

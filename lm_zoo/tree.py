@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NODES = 16384  # evaluated at once: 0.5 GB with 512 dimensions
 KEYS = 4096  # rows of keys that are gathered at once
-TILE = 512, 2048  # rows and columns of the logits that are there at once
+TILE = 2048, 512  # rows and columns of the logits that are there at once
 
 
 @dataclass
@@ -203,23 +203,25 @@ def _grouped(parents: np.ndarray, depths: np.ndarray) -> Iterator[tuple[np.ndarr
 
 
 def attention(module: CausalSelfAttention, x: Tensor, tree: Tree) -> Tensor:
-    """Self-attention over a tree: x `(nodes, dim)` -> `(nodes, dim)`."""
+    """Self-attention over a tree: x `(nodes, dim)` -> `(nodes, dim)`; in bfloat16 where products are not in float32."""
     nodes, dim = x.shape
     heads, size = module.heads, dim // module.heads
-    parts = module.in_proj(x).view(nodes, 3, heads, size).permute(1, 2, 0, 3).contiguous()  # (3, heads, nodes, size)
-    kept = parts[1:]
+    between = getattr(module.in_proj, "between", x.dtype)
+    parts = module.in_proj(x).to(between).view(nodes, 3, heads, size).permute(1, 2, 0, 3).contiguous()
+    kept = parts[1:]  # (2, heads, nodes, size)
     if tree.store is not None:
         kept = tree.space(module, (2, heads, size), parts)
         kept[:, :, tree.first :] = parts[1:]
-    mixed = torch.empty(nodes, dim, dtype=parts.dtype, device=x.device)
+    mixed = torch.empty(nodes, dim, dtype=x.dtype, device=x.device)
     for span in tree.spans:
         paths, width = span.keys.shape
         keys, values = kept.index_select(2, span.keys.flatten()).view(2, heads, paths, width, size)
         queries = parts[0].index_select(1, span.queries.flatten()).view(heads, paths, -1, size)
-        scores = torch.matmul(queries, keys.transpose(2, 3)).div_(math.sqrt(size))
+        scores = torch.matmul(queries, keys.transpose(2, 3)).float().div_(math.sqrt(size))
         scores.masked_fill_(~span.allowed, -math.inf)
-        found = torch.matmul(scores.softmax(dim=-1), values).permute(1, 2, 0, 3).reshape(-1, dim)
-        mixed[span.nodes] = found[span.own]
+        weights = scores.softmax(dim=-1).to(between)
+        found = torch.matmul(weights, values).permute(1, 2, 0, 3).reshape(-1, dim)
+        mixed[span.nodes] = found[span.own].to(x.dtype)
     return module.out_proj(mixed)
 
 
