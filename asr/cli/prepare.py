@@ -10,6 +10,8 @@ import click
 if TYPE_CHECKING:
     from lhotse import MonoCut
 
+    from lm_zoo.base import PieceVocabulary
+
 PATH = click.Path(path_type=Path)
 TRAIN = "train"  # in the names of parts whose speed is perturbed; icefall does not perturb the others either
 
@@ -56,34 +58,23 @@ def command(
     Example: asr prepare data --cuts synthetic/train --fbank
     Example: asr prepare data --cuts manifests/aishell_cuts_train.jsonl.gz --characters --bpe-text text --fbank
     """
-    from rescore.console import remark
-
     if not (librispeech or kaldi or audio or cuts or bpe_text):
         raise click.UsageError("nothing to prepare; give --librispeech, --kaldi, --audio, --cuts or --bpe-text")
-    for needs, given, other in (
+    for given, needed, message in (
         (split, librispeech, "--split needs --librispeech"),
         (text, audio, "--text needs --audio"),
+        (perturb_speed, fbank, "--perturb-speed needs --fbank; without stored features, asr train perturbs by itself"),
     ):
-        if needs and not given:
-            raise click.UsageError(other)
-    if perturb_speed and not fbank:
-        raise click.UsageError("--perturb-speed needs --fbank; without stored features, asr train perturbs by itself")
+        if given and not needed:
+            raise click.UsageError(message)
     sets = _read(out_dir, librispeech, split, kaldi, kaldi_feats, audio, text, storage)
     for key, named in _named_cuts(cuts).items():
         if key in sets:
             raise click.UsageError(f"two corpora are named {'_cuts_'.join(key)}; prepare them into different OUT_DIRs")
         sets[key] = named
-    if perturb_speed and not any(TRAIN in part for _, part in sets):
-        remark(
-            f"--perturb-speed: found no part named *{TRAIN}* ({', '.join(part for _, part in sets)}); none is perturbed"
-        )
-    vocab = None
-    if bpe_text:
-        from asr.lang import write_lang
-
-        lang = out_dir / ("lang_char" if characters else f"lang_bpe_{vocab_size}")
-        vocab = write_lang(lang, bpe_text, None if characters else vocab_size)
-        click.echo(f"{lang}: {len(vocab)} tokens")
+    if perturb_speed:
+        _check_training_part([part for _, part in sets])
+    vocab = _tokens(out_dir, bpe_text, None if characters else vocab_size) if bpe_text else None
     for (kind, part), found in sets.items():
         if characters:
             from asr.lang import with_characters
@@ -93,11 +84,33 @@ def command(
             found = _with_fbank(found, out_dir / "feats", f"{kind}_{part}", storage, perturb_speed and TRAIN in part)
         _write(out_dir, kind, part, found)
         if vocab is not None:
-            from asr.lang import unspellable
+            _check_spelling(part, found, vocab)
 
-            names = unspellable(found, vocab)
-            if names:
-                remark(f"{part}: {len(names)} transcripts have symbols that the tokens lack (the first: {names[0]})")
+
+def _check_training_part(parts: list[str]) -> None:
+    from rescore.console import remark
+
+    if not any(TRAIN in part for part in parts):
+        remark(f"--perturb-speed: found no part named *{TRAIN}* ({', '.join(parts)}); none is perturbed")
+
+
+def _tokens(out_dir: Path, text: tuple[Path, ...], vocab_size: int | None) -> PieceVocabulary:
+    """The vocabulary of a text: characters if `vocab_size` is None; written to its folder, unless it is there."""
+    from asr.lang import write_lang
+
+    lang = out_dir / (f"lang_bpe_{vocab_size}" if vocab_size else "lang_char")
+    vocab = write_lang(lang, text, vocab_size)
+    click.echo(f"{lang}: {len(vocab)} tokens")
+    return vocab
+
+
+def _check_spelling(part: str, cuts: list[MonoCut], vocab: PieceVocabulary) -> None:
+    from asr.lang import unspellable
+    from rescore.console import remark
+
+    names = unspellable(cuts, vocab)
+    if names:
+        remark(f"{part}: {len(names)} transcripts have symbols that the tokens lack (the first: {names[0]})")
 
 
 def _read(
