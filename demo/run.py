@@ -6,6 +6,7 @@ Every command that it runs is printed, so that it can be used on other speech, l
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,9 +105,10 @@ class Demo:
 
         def choose() -> None:
             chosen = text.choose(text.read_book(self.book), SETS[name], count, "alice")
+            shutil.rmtree(folder, ignore_errors=True)  # of a demo of another size
+            folder.mkdir(parents=True)
             write_kaldi_text(folder / "ref.txt", {utt: tuple(text.reference(s).split()) for utt, s in chosen.items()})
 
-        folder.mkdir(parents=True, exist_ok=True)
         made_from = [self.book, HERE / "text.py"]
         self.steps.run(f"text-{name}", f"Text ({name})", made_from, folder / "ref.txt", choose, setting=f"{count}")
         words = ["asr", "synthesise", f"{folder}/ref.txt", f"{folder}/speech", "--ids", *self.by.speech]
