@@ -67,9 +67,8 @@ class Histories:
         self.numbers: dict[tuple[int, ...], int] = {}
         used = sorted({token for tokens in self.tokens for token in tokens} | {lm.vocab.eos})
         self.seen = _seen(lm, None if words is None else np.array(used))
-        self.columns = np.empty(
-            (3, 0), dtype=np.int64
-        )  # parents (slots), tokens and depths by slot, with room for more
+        # parents (slots), tokens and depths by slot, with room for more
+        self.columns = np.empty((3, 0), dtype=np.int64)
         self.children: dict[tuple[int, int], int] = {}
         self.parent, self.token, self.depth = [-1], [lm.vocab.bos], [0]
         self.slot = [-1]  # of a node, once evaluated
