@@ -32,7 +32,7 @@ def average(
       out: None: `exp_dir/epoch-N-avg-M` (or `iter-N-avg-M`, and `-use-averaged-model` behind it).
       epoch, iteration: the last checkpoint, `epoch-N.pt`, or the newest `checkpoint-B.pt` with B up to `iteration`.
       count: over how many checkpoints.
-      use_averaged: take the running averages, over all batches between the checkpoint `count` before and the last.
+      use_averaged: average the models after the checkpoint `count` before the last up to the last (see `between`).
       half: store the weights as float16.
     Returns:
       the model folder.
@@ -104,28 +104,50 @@ def mean(paths: list[Path]) -> dict[str, Tensor]:
 
 
 def between(end: dict[str, Any], start: dict[str, Any] | None, paths: list[Path]) -> dict[str, Tensor]:
-    """The average over the batches from `start` (None: the beginning) to `end`, of their running averages.
+    """The average of the models after `start` (None: since the beginning) up to `end`, of their running averages.
 
-    With n batches and the running average a of each: (n_end a_end - n_start a_start) / (n_end - n_start).
+    A running average a is updated every `average_period` batches, so it is that of batch n, the checkpoint's batch
+    rounded down to a multiple of the period: (n_end a_end - n_start a_start) / (n_end - n_start), as icefall does.
 
     Raises:
-      CheckpointError: a checkpoint has no running average, or there are no batches between them.
+      CheckpointError: a checkpoint has no running average, their periods differ, or no update lies between them.
     """
-    for contents, path in zip((end, start), (paths[0], paths[-1]), strict=True):
-        if contents is not None and not (contents.get("model_avg") and contents.get("batch_idx_train")):
-            raise CheckpointError(f"{path}: has no model_avg and batch_idx_train; leave out --use-averaged-model")
-    if start is None:
-        return {name: t.float() if t.is_floating_point() else t for name, t in end["model_avg"].items()}
-    last, first = end["batch_idx_train"], start["batch_idx_train"]
+    last, period = _updates(end, paths[0])
+    if not last:
+        raise CheckpointError(
+            f"{paths[0]}: is of batch {end['batch_idx_train']}, its running average begins at batch {period}; leave "
+            "out --use-averaged-model"
+        )
+    first, other = (0, period) if start is None else _updates(start, paths[-1])
+    if other != period:
+        raise CheckpointError(
+            f"{paths[0]}: has average_period {period}, {paths[-1].name} has {other}, expected the same; leave out "
+            "--use-averaged-model"
+        )
     if last <= first:
-        raise CheckpointError(f"{paths[0]}: is of batch {last}, {paths[-1].name} of batch {first}; expected it later")
+        raise CheckpointError(
+            f"{paths[0]}: its running average is of batch {last}, that of {paths[-1].name} of batch {first} (one every "
+            f"{period}); expected it later: give a larger --avg, or leave out --use-averaged-model"
+        )
     weight = last / (last - first)
     result = {}
     for name, tensor in end["model_avg"].items():
         if tensor.is_floating_point():
-            tensor = (tensor * weight + start["model_avg"][name] * (1.0 - weight)).float()
+            # without updates the start's average is that of the initial weights, which do not count
+            earlier = start["model_avg"][name] * (1.0 - weight) if start is not None and first else 0.0
+            tensor = (tensor * weight + earlier).float()
         result[name] = tensor
     return result
+
+
+def _updates(contents: dict[str, Any], path: Path) -> tuple[int, int]:
+    """The batch of which a checkpoint's running average is, 0 if there was no update yet; and the period."""
+    if not all(contents.get(key) for key in ("model_avg", "batch_idx_train", "average_period")):
+        raise CheckpointError(
+            f"{path}: has no model_avg, batch_idx_train and average_period; leave out --use-averaged-model"
+        )
+    period = contents["average_period"]
+    return contents["batch_idx_train"] // period * period, period
 
 
 def _model_config(contents: dict[str, Any], path: Path) -> dict[str, Any]:

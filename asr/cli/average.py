@@ -26,7 +26,8 @@ def command(
 ) -> None:
     """Average the checkpoints of a training run into a model folder.
 
-    With --use-averaged-model, over all batches between epoch N - M and epoch N; this needs those two files only.
+    With --use-averaged-model, as icefall's: over the models of every --average-period batches after epoch N - M up to
+    epoch N.  This needs those two files only, and an update of the running average between them.
 
     \b
     Example: asr average --exp-dir exp --epoch 30 --avg 9 --use-averaged-model true

@@ -155,7 +155,7 @@ def run_of(folder: Path, epochs: int, vocab: PieceVocabulary = VOCAB) -> list[di
         total = double if total is None else {name: total[name] + double[name] for name in double}
         running = {name: tensor / epoch for name, tensor in total.items()}
         made = {"model": weights, "model_avg": running, "batch_idx_train": 3 * epoch}
-        made |= {"model_config": CONFIG.to_dict(), "case": "upper"}
+        made |= {"model_config": CONFIG.to_dict(), "case": "upper", "average_period": 3}
         for name in (f"epoch-{epoch}.pt", f"checkpoint-{3 * epoch}.pt"):
             write_checkpoint(folder / name, made)
     return kept
@@ -192,5 +192,16 @@ def test_averages_that_cannot_be_made(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"has other weights than epoch-3.pt"):
         mean(choose(tmp_path, 3, None, 2, False))
     same = read_checkpoint(tmp_path / "epoch-1.pt")
+    paths = [tmp_path / "epoch-2.pt", tmp_path / "epoch-1.pt"]
+    cannot: list[tuple[dict[str, Any], dict[str, Any] | None, str]] = [
+        ({"average_period": 100}, {"average_period": 100}, r"epoch-2.pt: is of batch 6, .* begins at batch 100"),
+        ({"average_period": 100}, None, r"epoch-2.pt: is of batch 6, .* begins at batch 100"),
+        ({"average_period": 2}, {"average_period": 3}, r"has average_period 2, epoch-1.pt has 3, expected the same"),
+        ({"average_period": 5}, {"average_period": 5, "batch_idx_train": 5}, r"of batch 5 \(one every 5\); expected"),
+        ({"average_period": None}, {}, r"epoch-2.pt: has no model_avg, batch_idx_train and average_period"),
+    ]
+    for end, start, message in cannot:
+        with pytest.raises(CheckpointError, match=message):
+            between(read_checkpoint(paths[0]) | end, None if start is None else same | start, paths)
     with pytest.raises(CheckpointError, match=r"expected it later"):
         between(same, same, [tmp_path / "epoch-1.pt", tmp_path / "epoch-1.pt"])

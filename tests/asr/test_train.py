@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from asr import train as loop
+from asr.average import between
 from asr.checkpoint import read_checkpoint
 from asr.config import EncoderConfig, TransducerConfig
 from asr.errors import AsrError, CheckpointError, ConfigError, DataError
@@ -96,6 +97,29 @@ def run(out: Path, settings: TrainConfig, **changes: Any) -> Progress:
 def records(folder: Path, key: str = "loss") -> list[tuple[int, float]]:
     lines = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
     return [(line["step"], line[key]) for line in lines if key in line]
+
+
+def test_averages_of_a_run_are_those_of_the_models_it_went_through(tmp_path: Path) -> None:
+    """Seven batches an epoch, a running average every five: checkpoints stand between its updates."""
+    model, seen = StandIn(), list[dict[str, Tensor]]()
+
+    def keep(record: dict[str, Any]) -> None:
+        if "loss" in record:
+            seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+
+    settings = config(max_steps=None, num_epochs=4, average_period=5, log_every=1, valid_every=100)
+    run(tmp_path, settings, model=model, train_batches=batches(7), valid_batches=None, report=keep)
+    assert len(seen) == 28
+    for last, first in ((3, 1), (4, 3), (2, 1), (4, 0)):
+        paths = [tmp_path / f"epoch-{last}.pt", tmp_path / f"epoch-{first}.pt"]
+        ends = [read_checkpoint(path) if path.exists() else None for path in paths]
+        assert ends[0] is not None
+        found = between(ends[0], ends[1], paths)
+        chosen = [seen[batch - 1] for batch in range(5, 29, 5) if 7 * first // 5 * 5 < batch <= 7 * last]
+        assert len(chosen) == 7 * last // 5 - 7 * first // 5
+        for name in found:
+            expected = torch.stack([weights[name].double() for weights in chosen]).mean(0)
+            torch.testing.assert_close(found[name], expected.float(), rtol=1e-5, atol=1e-6)
 
 
 class Killed(Exception):

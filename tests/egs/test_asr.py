@@ -83,7 +83,8 @@ def test_aishell(recipes: Recipes, tmp_path: Path) -> None:
     assert (here / "data" / "lm" / "train.txt").read_text(encoding="utf-8").count("\n对 楼 市\n") == 1
 
     (here / "conf" / "tiny.json").write_text(json.dumps(TINY))
-    small(here / "conf" / "train.yaml", config="conf/tiny.json", max_steps=None, num_epochs=2, num_workers=0)
+    epochs = {"max_steps": None, "num_epochs": 2, "average_period": 1}
+    small(here / "conf" / "train.yaml", config="conf/tiny.json", num_workers=0, **epochs)
     adapt(here / "conf" / "decode.yaml", epoch=2, avg=1, beam_size=2, **FEW_ARCS)
     for kind in ("lookup", "transformer"):
         conf = here / "conf" / f"{kind}.yaml"
