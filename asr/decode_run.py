@@ -71,12 +71,12 @@ def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> 
         )
     device = check_device(plan.device)
     folder = model_folder(plan)
-    results = make_folder(plan.out or (plan.exp_dir or folder) / options.method)
     model, vocab = load_model(folder)
     pieces = Pieces(vocab)
     fusion, fused = read_lms(plan, pieces)
     graph = (load_graph(plan.lang_dir / "LG.pt"), plan.lang_dir / "words.txt") if plan.lang_dir else None
     decoder = Decoder(model, pieces, options, fusion, graph, device)
+    results = make_folder(plan.out or (plan.exp_dir or folder) / options.method)
     for path, name in zip(plan.cuts, names, strict=True):
         setting, suffix = (options.setting + fused).replace("-", "_"), f"{folder.name}-{options.suffix}{fused}"
         outputs = Outputs(results, name, suffix, setting, plan.lattices)

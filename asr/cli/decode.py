@@ -7,16 +7,47 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
+
+from rescore.errors import UsageError
 
 METHODS = ("greedy_search", "modified_beam_search", "fast_beam_search", "fast_beam_search_nbest")
 LATTICES = ("slf", "k2", "kaldi-lat")
 PATH = click.Path(path_type=Path)
 POSITIVE = click.FloatRange(0, min_open=True)
+CHECKPOINTS = {"exp_dir": "--exp-dir", "epoch": "--epoch", "iteration": "--iter", "avg": "--avg"}
+CHECKPOINTS |= {"use_averaged_model": "--use-averaged-model"}
+
+
+def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
+    """The options without those that belong to another model than the one that is meant: --model, or checkpoints.
+
+    What the command line has stands above what a recipe's YAML file has.  The file may name a model and a run; the
+    model is meant where there is neither an epoch nor a batch.
+
+    Raises:
+      UsageError: the command line asks for both.
+    """
+    given = [name for name in values if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    chosen = [option for name, option in CHECKPOINTS.items() if name in given]
+    if "folder" in given and chosen:
+        raise UsageError(
+            "give either --model FOLDER or --exp-dir FOLDER with --epoch (or --iter) and --avg; "
+            f"found --model and {', '.join(chosen)}"
+        )
+    numbers, drop = {"epoch", "iteration"}, set[str]()
+    if "folder" in given:
+        drop = set(CHECKPOINTS)
+    elif chosen:
+        drop = {"folder", *(numbers.difference(given) if numbers.intersection(given) else ())}
+    elif values["folder"] is not None and values["epoch"] is None and values["iteration"] is None:
+        drop = {"exp_dir"}
+    return {name: value for name, value in values.items() if name not in drop}
 
 
 @click.command()
 @click.argument("cuts", nargs=-1, required=True, metavar="CUTS...", type=PATH)
-@click.option("--model", "folder", type=PATH, help="Model folder; or give --exp-dir and --epoch.")
+@click.option("--model", "folder", type=PATH, help="Model folder; or give --exp-dir and --epoch (or --iter).")
 @click.option("--exp-dir", type=PATH, help="Folder of a training run.")
 @click.option("--epoch", type=int, help="Last epoch to average.")
 @click.option("--iter", "iteration", type=int, help="Last checkpoint-B.pt to average.")
@@ -46,7 +77,8 @@ POSITIVE = click.FloatRange(0, min_open=True)
     "--max-seconds", default=120.0, show_default=True, type=POSITIVE, help="Longer cuts count as not recognised."
 )
 @click.option("--device", default="cpu", show_default=True, help="Such as cpu or cuda.")
-def command(**values: Any) -> None:
+@click.pass_context
+def command(context: click.Context, **values: Any) -> None:
     """Decode cuts: icefall's recogs, errs and wer-summary files, N-best lists and lattices for `rescore`.
 
     The files are recogs-SET-SUFFIX.txt and so on, SET after the manifest's name. N-best lists keep `am` and the score
@@ -60,5 +92,6 @@ def command(**values: Any) -> None:
     from asr.decode import DecodeOptions
     from asr.decode_run import DecodeRun, run
 
+    values = one_model(context, values)
     search = {item.name: values.pop(item.name) for item in fields(DecodeOptions) if item.name != "lattices"}
     run(DecodeRun(**values), DecodeOptions(lattices=values["lattices"] is not None, **search), click.echo)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import soundfile
 from click.testing import CliRunner, Result
 
 from asr.checkpoint import load_model, write_checkpoint
+from asr.cli.decode import command
 from asr.cli.main import cli
 from asr.decode import DecodeOptions, Decoder, set_name
 from asr.errors import CheckpointError, ConfigError, DataError
@@ -145,6 +147,45 @@ def test_checkpoints_of_a_run_are_averaged_first(folder: Path, tmp_path: Path) -
     direct = nbests(tmp_path / "direct/nbest-test-lstm-modified_beam_search-beam-size-4.jsonl.gz")
     assert averaged["d-4"].hyps[0].words == () and list(averaged) == list(direct)
     assert averaged["b-2"].hyps[0].words == direct["b-2"].hyps[0].words
+
+
+def test_a_model_that_is_not_there_is_told_and_nothing_is_written(folder: Path, tmp_path: Path) -> None:
+    """As recipes call it: their YAML file names a model and a run; what the command line asks for stands above it."""
+    network, vocab = load_model(folder / "stateless")
+    (tmp_path / "exp").mkdir()
+    vocab.save(tmp_path / "exp")
+    contents = {"model": network.state_dict(), "batch_idx_train": 10, "model_config": network.config.to_dict()}
+    for name in ("epoch-1.pt", "checkpoint-10.pt"):
+        write_checkpoint(tmp_path / "exp" / name, contents)
+    there = {"folder": str(folder / "stateless"), "exp_dir": str(tmp_path / "exp"), "out": str(tmp_path / "out")}
+    old = {"exp_dir": str(tmp_path / "exp"), "epoch": 40, "avg": 2, "use_averaged_model": True, "out": there["out"]}
+    none = str(tmp_path / "none")
+
+    def decode(defaults: dict[str, Any], *arguments: object) -> set[str]:
+        line = [*map(str, arguments), "--decoding-method", "greedy_search", str(folder / "my_cuts_test.jsonl.gz")]
+        CliRunner().invoke(command, line, default_map=defaults, catch_exceptions=False)
+        return {path.name.removeprefix("recogs-test-") for path in (tmp_path / "out").glob("recogs-*")}
+
+    refused: list[tuple[dict[str, Any], tuple[object, ...], str]] = [
+        (there, ("--epoch", 77, "--avg", 3), r"epoch-77.pt: no such checkpoint; .*: epoch-1.pt, checkpoint-10"),
+        (there, ("--iter", 5), r"found 0 files checkpoint-BATCH.pt up to batch 5, expected 1"),
+        (there, ("--avg", 3), r"give either an epoch or an iteration"),
+        (there, ("--exp-dir", none), r"give either an epoch or an iteration"),
+        (there, ("--exp-dir", none, "--epoch", 1), r"epoch-1.pt: no such checkpoint; there is no folder"),
+        (there, ("--model", none), r"none: not a model folder, it has no config.json"),
+        (there, ("--model", none, "--epoch", 1), r"give either --model FOLDER .* found --model and --epoch"),
+        ({"out": there["out"]}, ("--epoch", 77, "--avg", 3), r"give either --model FOLDER or --exp-dir"),
+        ({}, ("--model", none), r"none: not a model folder"),
+    ]
+    for defaults, arguments, message in refused:
+        with pytest.raises(RescoreError, match=message):
+            decode(defaults, *arguments)
+        assert not (tmp_path / "out").exists() and not (tmp_path / "none").exists()
+    assert [path.name for path in (tmp_path / "exp").iterdir() if path.is_dir()] == []
+    assert decode(there) == {"stateless-greedy_search.txt"}
+    assert "epoch-1-avg-1-greedy_search.txt" in decode(there, "--epoch", 1)
+    assert "lstm-greedy_search.txt" in decode(old, "--model", folder / "lstm")
+    assert "iter-99-avg-1-greedy_search.txt" in decode(old, "--iter", 99, "--avg", 1, "--use-averaged-model", "false")
 
 
 def test_names_of_sets() -> None:
