@@ -35,12 +35,12 @@ from asr.training_step import (
     loss_options,
     noisy,
     prepare,
-    summary_writer,
     total_loss,
     update_average,
 )
 from lm_zoo.base import PieceVocabulary
 from lm_zoo.ranks import Ranks
+from lm_zoo.run_log import summary_writer
 from rescore.files import make_folder
 
 # (epoch from 1, batches of this rank to leave out) -> the other batches of this rank in that epoch
@@ -126,7 +126,7 @@ class _Run:
         if self.ranks.rank == 0:
             self._cut_log()
             self.vocab.save(self.out)
-            self.writer = summary_writer(self.out / "tensorboard")
+            self.writer = summary_writer(self.out / "tensorboard", self.remark)
 
     def close(self) -> None:
         if self.writer is not None:

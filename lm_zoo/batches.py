@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -111,6 +112,26 @@ def pad_sentences(text: TokenText, chosen: np.ndarray, vocab: Vocabulary) -> Bat
 def running_text(text: TokenText, vocab: Vocabulary) -> np.ndarray:
     """The sentences one after another, each followed by its end: int64 (tokens + sentences,)."""
     return np.insert(text.tokens.astype(np.int64), text.offsets[1:], vocab.eos)
+
+
+def carried_batches(
+    text: TokenText, vocab: Vocabulary, window: int, streams: int, rng: np.random.Generator | None
+) -> Iterator[Batch]:
+    """The running text cut into `streams` equal parts side by side, read in windows of `window` targets.
+
+    A row of a batch goes on where the same row of the batch before ended; every token is a target once.  With `rng`
+    the first window is shortened at random.
+    """
+    stream = np.concatenate([[vocab.eos], running_text(text, vocab)])
+    long = -(-(len(stream) - 1) // streams)
+    places = np.arange(streams)[:, None] * long + np.arange(long + 1)  # (streams, long + 1), into the stream
+    inside = places < len(stream)
+    rows = np.where(inside, stream[np.minimum(places, len(stream) - 1)], vocab.eos)
+    targets = np.where(inside, rows, IGNORE)
+    first = window if rng is None else int(rng.integers(1, window + 1))
+    cuts = [0, *range(first, long, window), long]
+    for start, stop in itertools.pairwise(cuts):
+        yield torch.from_numpy(rows[:, start:stop].copy()), torch.from_numpy(targets[:, start + 1 : stop + 1].copy())
 
 
 def window_batches(

@@ -90,6 +90,9 @@ class BayesianTransformer(NeuralLM):
     def hidden(self, inputs: Tensor) -> Tensor:
         return self.mean.hidden(inputs)
 
+    def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
+        return self.mean.hidden_after(state, inputs)
+
     def tree_hidden(self, tree: Tree) -> Tensor:
         return self.mean.tree_hidden(tree)
 
@@ -99,11 +102,17 @@ class BayesianTransformer(NeuralLM):
     def step_hidden(self, state: State, tokens: Tensor) -> tuple[State, Tensor]:
         return self.mean.step_hidden(state, tokens)
 
-    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor, targets: Tensor, state: State | None = None) -> Any:
         """Training: the loss under one draw of the weights (Eqs. 12, 13); evaluation: under the means (Eq. 18)."""
         if not self.training:
-            return self.mean(inputs, targets)
-        return functional_call(self.mean, self.draw(), (inputs, targets))
+            return self.mean(inputs, targets, state)
+        return functional_call(self.mean, self.draw(), (inputs, targets, state))
+
+    def undecayed(self) -> set[str]:
+        """The posterior's parameters: the KL divergence alone pulls at them (Eq. 9)."""
+        return {f"log_sigma.{place}" for place in self.log_sigma} | {
+            f"mean.{place.replace('-', '.')}" for place in self.log_sigma
+        }
 
     def draw(self, generator: torch.Generator | None = None) -> dict[str, Tensor]:
         """One draw of the uncertain weights, by name of the weight in `mean` (Eq. 13)."""
@@ -174,7 +183,7 @@ def gaussian_kl(mean: Tensor, log_sigma: Tensor, prior_mean: Tensor, prior_log_s
     return (prior_log_sigma - log_sigma + (variance_ratio + distance - 1) / 2).sum()
 
 
-def functional_call(module: nn.Module, weights: dict[str, Tensor], inputs: tuple[Tensor, ...]) -> Tensor:
+def functional_call(module: nn.Module, weights: dict[str, Tensor], inputs: tuple[Any, ...]) -> Any:
     """`module(*inputs)` with some of its weights replaced."""
     if hasattr(torch, "func"):
         return torch.func.functional_call(module, weights, inputs)

@@ -13,12 +13,39 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from lm_zoo.errors import ModelError
+from lm_zoo.neural import State
 from lm_zoo.registry import state_tensors
 
+CARRIED = "carried."
 
-def save(folder: Path, lm: Any, optimizers: list[torch.optim.Optimizer], state: dict[str, Any]) -> None:
-    """Writes a checkpoint folder; the one before stays until the new one is whole."""
-    fresh, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
+
+def find(folder: Path) -> Path | None:
+    """The checkpoint folder, if there is one; one that a kill left between its two renames is put in its place."""
+    old = _old(folder)
+    if old.is_dir() and not folder.is_dir():
+        os.replace(old, folder)
+    return folder if folder.is_dir() else None
+
+
+def _old(folder: Path) -> Path:
+    return folder.with_name(folder.name + ".old")
+
+
+def save(
+    folder: Path,
+    lm: Any,
+    optimizers: list[torch.optim.Optimizer],
+    state: dict[str, Any],
+    carried: State | None = None,
+) -> None:
+    """Writes a checkpoint folder; the one before stays until the new one is whole.
+
+    Args:
+      state: what goes into JSON.
+      carried: the state that windows go on from.
+    """
+    find(folder)
+    fresh, old = folder.with_name(folder.name + ".new"), _old(folder)
     for stale in (fresh, old):
         shutil.rmtree(stale, ignore_errors=True)
     fresh.mkdir(parents=True)
@@ -28,6 +55,9 @@ def save(folder: Path, lm: Any, optimizers: list[torch.optim.Optimizer], state: 
     tensors = {"rng.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         tensors["rng.cuda"] = torch.cuda.get_rng_state()
+    for index, tensor in enumerate(carried.memory if carried is not None else ()):
+        tensors[f"{CARRIED}{index}"] = tensor.contiguous()
+    state = {**state, "carried": None if carried is None else {"time": carried.time, "tensors": len(carried.memory)}}
     for number, optimizer in enumerate(optimizers):
         for index, entry in optimizer.state_dict()["state"].items():
             for key, value in entry.items():
@@ -53,8 +83,8 @@ def read_state(folder: Path) -> dict[str, Any]:
         raise ModelError(_damaged(folder, error)) from None
 
 
-def load(folder: Path, lm: Any, optimizers: list[torch.optim.Optimizer]) -> None:
-    """Puts a checkpoint's weights, optimiser state and random state in place.
+def load(folder: Path, lm: Any, optimizers: list[torch.optim.Optimizer]) -> State | None:
+    """Puts a checkpoint's weights, optimiser state and random state in place; returns the carried state, if any.
 
     Raises:
       ModelError: a file is missing or damaged.
@@ -70,12 +100,15 @@ def load(folder: Path, lm: Any, optimizers: list[torch.optim.Optimizer]) -> None
         cuda = tensors.pop("rng.cuda")
         if torch.cuda.is_available():
             torch.cuda.set_rng_state(cuda)
+    carried = read_state(folder).get("carried")
+    memory = [tensors.pop(f"{CARRIED}{index}") for index in range(carried["tensors"])] if carried else []
     entries: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
     for name, tensor in tensors.items():
         number, index, key = name.split(".", 2)
         entries[int(number)].setdefault(int(index), {})[key] = tensor
     for optimizer, entry in zip(optimizers, entries, strict=True):
         optimizer.load_state_dict({"state": entry, "param_groups": optimizer.state_dict()["param_groups"]})
+    return State(carried["time"], tuple(memory)) if carried else None
 
 
 def _damaged(folder: Path, error: Exception) -> str:

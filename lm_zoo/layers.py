@@ -45,6 +45,18 @@ class CausalSelfAttention(nn.Module):
         mixed = causal_attention(queries, keys, values, self.dropout if self.training else 0.0)
         return self.out_proj(mixed.transpose(1, 2).flatten(2))
 
+    def after(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
+        """A window of running text, x (batch, time, dim), behind the keys and values of the window before.
+
+        The cache is (batch, 2, heads, time before, dim / heads).  Returns the output (batch, time, dim) and the cache
+        of this window alone.
+        """
+        queries, keys, values = self._split(x)
+        fresh = torch.stack([keys, values], dim=1)
+        seen = torch.cat([cache.to(fresh.dtype), fresh], dim=3)
+        mixed = causal_attention(queries, seen[:, 0], seen[:, 1], self.dropout if self.training else 0.0)
+        return self.out_proj(mixed.transpose(1, 2).flatten(2)), fresh
+
     def step(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
         """One new token a node: x (nodes, dim), cache (nodes, 2, heads, time, dim / heads) of its ancestors.
 
@@ -60,13 +72,14 @@ class CausalSelfAttention(nn.Module):
 def causal_attention(queries: Tensor, keys: Tensor, values: Tensor, dropped: float = 0.0) -> Tensor:
     """Scaled dot-product attention under a causal mask; tensors (batch, heads, time, dim).
 
-    On the CPU written out: for sentences (some tens of tokens) that is faster than torch's fused kernel.
+    Keys and values may be of more positions than the queries, which then are the last ones.  On the CPU written out:
+    for sentences (some tens of tokens) that is faster than torch's fused kernel.
     """
-    if queries.is_cuda and hasattr(F, "scaled_dot_product_attention"):
+    time, seen = queries.shape[2], keys.shape[2]
+    if queries.is_cuda and time == seen and hasattr(F, "scaled_dot_product_attention"):
         return F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropped, is_causal=True)
-    time = queries.shape[2]
     scores = torch.matmul(queries, keys.transpose(2, 3)) / math.sqrt(queries.shape[-1])
-    future = torch.full((time, time), float("-inf"), device=scores.device).triu(1)
+    future = torch.full((time, seen), float("-inf"), device=scores.device).triu(1 + seen - time)
     weights = dropout((scores + future.to(scores.dtype)).softmax(dim=-1), dropped)
     return torch.matmul(weights.to(values.dtype), values)
 
@@ -106,6 +119,11 @@ class TransformerLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.rest(x, self.attention(self.norm1(x) if self.pre else x))
+
+    def after(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
+        """`forward` behind the window before; see `CausalSelfAttention.after`."""
+        attended, cache = self.attention.after(self.norm1(x) if self.pre else x, cache)
+        return self.rest(x, attended), cache
 
     def step(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
         attended, cache = self.attention.step(self.norm1(x) if self.pre else x, cache)

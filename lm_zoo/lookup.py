@@ -10,7 +10,7 @@ Where the paper leaves room:
 - Eq. 4 has no value for counts 0 and 1 and exceeds 1 for a count of 2: the probability is 1 for counts below 3.
 - Eq. 6 read to the letter replaces the Transformer's output by the mixture of entries, which cuts it off from all but
   M embeddings.  `residual` (the default) adds the mixture to the output, as attention does everywhere else in a
-  Transformer; `residual=false` is the letter.
+  Transformer; `residual=false` is the letter.  Its dictionary starts at random, like an embedding.
 - An entry that is hit several times in one batch is updated in the order of the batch (its sentences, then time).
 - `entries=1, gated=false` is the single-vector note of Wu et al. 2021 ("Taking notes on the fly").
 """
@@ -54,7 +54,7 @@ class Lookup(Transformer):
     """See the module's description.
 
     Attributes:
-      dictionary: float `(slots, entries, dim)`; zeros at first.
+      dictionary: float `(slots, entries, dim)`; zeros at first, of `residual=false` random numbers.
       update_probability: float `(vocab,)`, Eq. 4; set when a run starts, and not stored with the model.
     """
 
@@ -72,7 +72,10 @@ class Lookup(Transformer):
                 f"slots {c.slots}, entries {c.entries}, order {c.order} must be at least 1, alpha {c.alpha} in [0, 1)"
             )
         slot_of(torch.zeros(1, c.order, dtype=torch.long), c.slots, c.hashing)
-        self.register_buffer("dictionary", torch.zeros(c.slots, c.entries, c.dim))
+        dictionary = torch.zeros(c.slots, c.entries, c.dim)
+        if not c.residual:  # of zeros the output would be zero, without a gradient, until a slot is filled
+            dictionary.normal_(std=c.dim**-0.5)
+        self.register_buffer("dictionary", dictionary)
         self.register_buffer("update_probability", torch.ones(len(vocab)), persistent=False)
 
     def slots(self, inputs: Tensor) -> Tensor:
@@ -88,6 +91,13 @@ class Lookup(Transformer):
 
     def hidden(self, inputs: Tensor) -> Tensor:
         return self.select(super().hidden(inputs), self.slots(inputs))
+
+    def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
+        *caches, recent = state.memory
+        inner, output = super().hidden_after(State(state.time, tuple(caches)), inputs)
+        seen = torch.cat([recent, inputs], dim=1)
+        slots = self.slots(seen)[:, recent.shape[1] :]
+        return State(inner.time, (*inner.memory, seen[:, inputs.shape[1] :])), self.select(output, slots)
 
     def tree_hidden(self, tree: Tree) -> Tensor:
         c = self.config

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from lm_zoo.base import Vocabulary
 from lm_zoo.dropout import Dropout
 from lm_zoo.layers import InputEmbedding, Output
-from lm_zoo.neural import NeuralLM, State
+from lm_zoo.neural import NeuralLM, State, rnn_after
 from lm_zoo.tree import Tree, lstm
 
 
@@ -44,6 +44,10 @@ class LSTM(NeuralLM):
 
     def hidden(self, inputs: Tensor) -> Tensor:
         return self.dropout(self.rnn(self.input(inputs))[0])
+
+    def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
+        x, memory = rnn_after(self.rnn, self.input(inputs), *state.memory)
+        return State(state.time + inputs.shape[1], memory), self.dropout(x)
 
     def tree_hidden(self, tree: Tree) -> Tensor:
         return lstm(self.rnn, self.input.at(tree.inputs, tree.depths), tree)

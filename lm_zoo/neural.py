@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lm_zoo import tree
 from lm_zoo.base import Vocabulary
+from lm_zoo.errors import LMError
 from lm_zoo.layers import FusedCrossEntropy, Output
 from lm_zoo.products import autocast_on
 
@@ -30,6 +31,17 @@ class State:
     def select(self, nodes: Tensor) -> State:
         """The state of the given nodes, int64 `(nodes,)`, repeats allowed."""
         return replace(self, memory=tuple(tensor.index_select(0, nodes) for tensor in self.memory))
+
+    def repeat(self, nodes: int) -> State:
+        """The state of one node for so many."""
+        return self.select(torch.zeros(nodes, dtype=torch.long, device=self.memory[0].device))
+
+    def detach(self) -> State:
+        """The same numbers, through which no gradient goes."""
+        return replace(self, memory=tuple(tensor.detach() for tensor in self.memory))
+
+    def to(self, device: torch.device) -> State:
+        return replace(self, memory=tuple(tensor.to(device) for tensor in self.memory))
 
 
 class NeuralLM(nn.Module):
@@ -52,6 +64,14 @@ class NeuralLM(nn.Module):
     def hidden(self, inputs: Tensor) -> Tensor:
         """int64 `(batch, time)`, begin of sentence first -> `(batch, time, dim)`: what predicts the next token."""
         raise NotImplementedError
+
+    def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
+        """`hidden` of the next window of running text, int64 `(batch, time)`, behind the windows before.
+
+        The state holds what an LSTM carries on, and the keys and values of the window before; at first it is
+        `initial_state().repeat(batch)`.  Positions count on from window to window.
+        """
+        raise LMError(f"{type(self).__name__} cannot carry its state from window to window")
 
     def tree_hidden(self, prefixes: tree.Tree) -> Tensor:
         """The same for every node of a tree, which may go on from earlier nodes: `(nodes, dim)`."""
@@ -94,15 +114,34 @@ class NeuralLM(nn.Module):
         """Whether no part of the word is `<unk>`."""
         return self.vocab.unk not in self.vocab.encode_word(word)
 
-    def forward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Training loss: summed natural-log cross-entropy of `targets` (batch, time), where >= 0."""
+    def forward(self, inputs: Tensor, targets: Tensor, state: State | None = None) -> Any:
+        """Training loss: summed natural-log cross-entropy of `targets` (batch, time), where >= 0.
+
+        With a state, a window of running text behind it (see `hidden_after`): the loss and the new state, detached.
+        """
+        if state is None:
+            return self._loss(self.hidden(inputs), targets)
+        state, hidden = self.hidden_after(state, inputs)
+        return self._loss(hidden, targets), state.detach()
+
+    def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         dtype = torch.bfloat16 if autocast_on(self.device.type) else torch.float32
         inside = targets >= 0
-        hidden = self.hidden(inputs)[inside]
-        targets = targets[inside]
+        hidden, targets = hidden[inside], targets[inside]
         if not torch.is_grad_enabled():
             return -_target_scores(self.output, hidden, targets).sum()
         return FusedCrossEntropy.apply(hidden, self.output.weight, self.output.bias, targets, dtype)
+
+    def undecayed(self) -> set[str]:
+        """Names of the matrices that weight decay leaves alone."""
+        return set()
+
+
+def rnn_after(rnn: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """LSTMs over a window x (batch, time, dim), from h and c (batch, layers, dim) -> outputs, and h and c after it."""
+    before = [cells.transpose(0, 1).to(x.dtype).contiguous() for cells in (h, c)]
+    x, (h, c) = rnn(x, (before[0], before[1]))
+    return x, (h.transpose(0, 1), c.transpose(0, 1))
 
 
 def _target_scores(output: Output, hidden: Tensor, targets: Tensor, chunk: int = 2048) -> Tensor:

@@ -51,6 +51,14 @@ class NgramEmbedding(Transformer):
     def embed(self, inputs: Tensor) -> Tensor:
         return self.augment(super().embed(inputs), with_history(inputs, self.config.order))
 
+    def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
+        *caches, recent = state.memory
+        seen = torch.cat([recent, inputs], dim=1)
+        ngrams = with_history(seen, self.config.order)[:, recent.shape[1] :]
+        x = self.augment(self.input(inputs, start=state.time), ngrams)
+        inner, output = self.layers_after(State(state.time, tuple(caches)), x)
+        return State(inner.time, (*inner.memory, seen[:, inputs.shape[1] :])), output
+
     def tree_hidden(self, tree: Tree) -> Tensor:
         x = self.input.at(tree.inputs, tree.depths)
         return self.tree_layers(self.augment(x, tree.history(self.config.order)), tree)

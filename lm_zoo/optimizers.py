@@ -11,31 +11,36 @@ from torch import nn
 from lm_zoo.errors import ModelError
 
 if TYPE_CHECKING:
+    from lm_zoo.neural import NeuralLM
     from lm_zoo.train import Progress, TrainConfig
 
 OPTIMIZERS = ("adamw", "muon", "sgd")
 
 
-def make_optimizers(lm: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
+def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optimizer]:
     """The optimisers of a run; each parameter group keeps its highest learning rate as `base_lr`.
 
-    "sgd" over all parameters, "adamw" with weight decay on matrices only, or "muon": Muon (Jordan et al. 2024:
-    momentum, orthogonalised) for the matrices of the layers, AdamW for embeddings, softmax layer and vectors.
+    "sgd" over all parameters, "adamw" with weight decay on the matrices that are not `lm.undecayed()`, or "muon": Muon
+    (Jordan et al. 2024: momentum, orthogonalised) for the matrices of the layers, AdamW for embeddings, softmax layer
+    and vectors.
 
     Raises:
       ModelError: an unknown name; or Muon, and this torch has none.
     """
+    undecayed = lm.undecayed()
     matrices = {name: p for name, p in lm.named_parameters() if p.dim() > 1}
-    vectors = [p for p in lm.parameters() if p.dim() <= 1]
+    kept = [p for name, p in lm.named_parameters() if p.dim() <= 1 or name in undecayed]
     optimizers: list[torch.optim.Optimizer]
     if config.optimizer == "sgd":
         optimizers = [torch.optim.SGD(lm.parameters(), lr=config.lr, momentum=config.momentum)]
     elif config.optimizer == "adamw":
-        optimizers = [adamw(list(matrices.values()), vectors, config.lr, config.weight_decay)]
+        decayed = [p for name, p in matrices.items() if name not in undecayed]
+        optimizers = [adamw(decayed, kept, config.lr, config.weight_decay)]
     elif config.optimizer == "muon":
-        inner = [p for name, p in matrices.items() if _is_inner(name)]
-        outer = [p for name, p in matrices.items() if not _is_inner(name)]
-        optimizers = [adamw(outer, vectors, config.lr, config.weight_decay), *muon(inner, config.muon_lr)]
+        inner = {name: p for name, p in matrices.items() if _is_inner(name)}
+        outer = [p for name, p in matrices.items() if name not in inner and name not in undecayed]
+        rest = [p for p in kept if not any(p is matrix for matrix in inner.values())]
+        optimizers = [adamw(outer, rest, config.lr, config.weight_decay), *muon(list(inner.values()), config.muon_lr)]
     else:
         raise ModelError(f"no optimizer is called '{config.optimizer}'; there are: {', '.join(OPTIMIZERS)}")
     for optimizer in optimizers:
@@ -50,10 +55,10 @@ def _is_inner(name: str) -> bool:
 
 
 def adamw(
-    matrices: list[nn.Parameter], vectors: list[nn.Parameter], lr: float, weight_decay: float
+    decayed: list[nn.Parameter], kept: list[nn.Parameter], lr: float, weight_decay: float
 ) -> torch.optim.Optimizer:
-    """AdamW with weight decay on the matrices only."""
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    """AdamW with weight decay on some of the parameters."""
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0}]
     try:  # one pass over the weights instead of ten
         return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98), fused=True)  # type: ignore[call-arg]
     except (TypeError, RuntimeError):  # an older torch, or another device

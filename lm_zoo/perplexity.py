@@ -12,10 +12,11 @@ import numpy as np
 import torch
 
 from lm_zoo.base import Vocabulary, check_case
-from lm_zoo.batches import TokenText, running_text, window_batches
+from lm_zoo.batches import TokenText, carried_batches, running_text, window_batches
 from lm_zoo.errors import LMError, VocabError
 
 SENTENCES_AT_A_TIME = 2000
+POSITIONS = ("all", "final", "carried")
 
 
 @dataclass
@@ -154,19 +155,30 @@ def window_perplexity(lm: Any, text: TokenText, window: int, position: str = "al
       window: tokens of context that a window holds.
       position: "all": windows side by side, every position scored; "final": the window slides by one token and only
         its last position is scored, so that every token but the first ones sees `window` tokens (Al-Rfou et al.
-        2019); `window` times the work.
+        2019); `window` times the work.  "carried": windows one after another, each in the state of the one before, in
+        `batch` streams side by side (see `NeuralLM.hidden_after`).
     """
     if position == "all":
         loss = sum(
             float(lm(inputs.to(lm.device), targets.to(lm.device)))
             for inputs, targets in window_batches(text, lm.vocab, window, batch, None)
         )
+    elif position == "carried":
+        loss = _carried_loss(lm, text, window, batch)
     elif position == "final":
         loss = _final_position_loss(lm, text, window, batch)
     else:
-        raise LMError(f"no evaluation is called '{position}'; there are: all, final")
+        raise LMError(f"no evaluation is called '{position}'; there are: {', '.join(POSITIONS)}")
     sentences = len(text.offsets) - 1
     return Perplexity(sentences, text.words, text.unknown, len(text.tokens) + sentences, -loss, math.nan)
+
+
+def _carried_loss(lm: Any, text: TokenText, window: int, batch: int) -> float:
+    loss, state = 0.0, lm.initial_state().repeat(batch)
+    for inputs, targets in carried_batches(text, lm.vocab, window, batch, None):
+        part, state = lm(inputs.to(lm.device), targets.to(lm.device), state)
+        loss += float(part)
+    return loss
 
 
 def _final_position_loss(lm: Any, text: TokenText, window: int, batch: int) -> float:

@@ -16,7 +16,8 @@ from lm_zoo.batches import TokenText, split_long, tokenize
 from lm_zoo.errors import ModelError
 from lm_zoo.icefall import read_pieces
 from lm_zoo.ranks import PORT, Ranks, start, to_start
-from lm_zoo.registry import build, find, load_vocabulary, read_config
+from lm_zoo.registry import build, find, load_vocabulary, read_config, settings_of
+from lm_zoo.run_identity import check_run, text_identity
 from lm_zoo.text import read_sentences
 from lm_zoo.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.train import Progress, TrainConfig, train
@@ -86,6 +87,8 @@ def run_here(
     if ranks.rank:
         ranks.wait()  # until rank 0 has written the vocabulary
         remark = _silent
+    else:
+        check_run(folder, made_of(kind, settings, recipe, config))
     vocab = make_vocabulary(recipe, folder, remark)
     if not ranks.rank:
         ranks.wait()
@@ -95,7 +98,27 @@ def run_here(
     if recipe.init is not None:
         info["started_from"] = read_config(find(recipe.init)).get("trained", {})
     report = _reporter(remark)
-    return train(kind, settings, vocab, train_text, valid_text, folder, config, info, report, device, recipe.init)
+    return train(
+        kind, settings, vocab, train_text, valid_text, folder, config, info, report, device, recipe.init, remark
+    )
+
+
+def made_of(kind: str, settings: dict[str, Any], recipe: TextRecipe, config: TrainConfig) -> dict[str, Any]:
+    """All that a run depends on; texts by their content."""
+    return {
+        "kind": kind,
+        "settings": settings_of(kind, settings),
+        "recipe": {
+            "text": [text_identity(text) for text in recipe.texts],
+            "valid": text_identity(recipe.valid),
+            "tokens": recipe.tokens,
+            "vocab_size": recipe.vocab_size,
+            "vocab": recipe.vocab,
+            "init": recipe.init,
+            "longest": recipe.longest,
+        },
+        "train": dataclasses.asdict(config),
+    }
 
 
 def _silent(message: str) -> None:

@@ -201,6 +201,19 @@ def build(kind: str, vocab: Vocabulary, settings: dict[str, Any]) -> Any:
       ModelError: a setting that this kind does not have, or a value that does not fit; names the known ones.
     """
     cls = model_class(kind)
+    try:
+        return cls(vocab, cls.Config(**settings_of(kind, settings)))
+    except ValueError as error:
+        raise ModelError(f"{kind}: {error}") from None
+
+
+def settings_of(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """All settings of a kind of neural LM: those given, and the defaults of the others.
+
+    Raises:
+      ModelError: as `build`.
+    """
+    cls = model_class(kind)
     known = {field.name: field for field in dataclasses.fields(cls.Config)}
     for key, value in settings.items():
         if key not in known:
@@ -210,10 +223,7 @@ def build(kind: str, vocab: Vocabulary, settings: dict[str, Any]) -> Any:
             settings = {**settings, key: str(value)}  # such as blocks=1
         elif not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
             raise ModelError(f"{kind}: setting '{key}' is {value!r}, expected something like {default!r}")
-    try:
-        return cls(vocab, cls.Config(**settings))
-    except ValueError as error:
-        raise ModelError(f"{kind}: {error}") from None
+    return {**{name: field.default for name, field in known.items()}, **settings}
 
 
 def load_folder(folder: Path, config: dict[str, Any] | None = None) -> Any:

@@ -12,22 +12,25 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lm_zoo import checkpoint
 from lm_zoo.base import Vocabulary
-from lm_zoo.batches import Batch, TokenText, pad_sentences, sentence_batches, window_batches
+from lm_zoo.batches import Batch, TokenText, carried_batches, pad_sentences, sentence_batches, window_batches
 from lm_zoo.errors import ModelError
+from lm_zoo.neural import State
 from lm_zoo.optimizers import learning_rate, make_optimizers, set_learning_rates
 from lm_zoo.ranks import Ranks
 from lm_zoo.registry import build, save_folder
+from lm_zoo.run_identity import compare
+from lm_zoo.run_log import summary_writer
 from lm_zoo.transfer import start_from
 
 
@@ -43,19 +46,20 @@ class TrainConfig:
     weight_decay: float = 0.01
     warmup: int = 400
     steps: int = 10_000  # optimiser steps in all (cosine), or the most (newbob)
-    epochs: int = 1_000  # at most
+    passes: int = 0  # over the training text; where above 0 they decide, and the steps follow
     text: str = "sentences"  # or "windows"
     batch_tokens: int = 8192  # tokens of a padded batch of sentences
     window: int = 64  # tokens of a window
     batch_windows: int = 16
+    carry: bool = False  # windows go on in the state of the window before, `batch_windows` streams side by side
     accumulate: int = 1  # batches an optimiser step
     clip: float = 1.0
     dtype: str = "float32"  # or "bfloat16": autocast
-    valid_every: int = 1000  # steps; 0: at epoch ends only
+    valid_every: int = 1000  # steps; 0: after each pass
     save_every: int = 500  # steps
     log_every: int = 100  # steps
-    patience: int = 5  # validations without a better one before the run stops early
-    newbob_gain: float = 0.003  # relative loss reduction an epoch below which the learning rate is halved
+    patience: int = 0  # validations without a better one before the run stops early; 0: newbob 5, cosine never
+    newbob_gain: float = 0.003  # relative loss reduction between validations below which the learning rate is halved
     seed: int = 1
 
 
@@ -74,6 +78,7 @@ class Progress:
     last_valid: float = math.inf
     stale: int = 0
     halving: bool = False
+    valid_step: int = -1  # of the last validation
     finished: bool = False
 
 
@@ -92,23 +97,31 @@ def train(
     report: Reporter = lambda record: None,
     device: str = "cpu",
     init: str | None = None,
+    remark: Callable[[str], None] = lambda line: None,
 ) -> Progress:
     """Trains a new LM, or continues the run that `out` holds.  Under torchrun every rank calls this.
+
+    A finished run goes on where it is asked for more steps or passes than it had.
 
     Args:
       info: kept in the model's `config.json` (names of the data, licence).
       report: gets every log record: `{"step", "loss" | "valid_loss", ...}`, natural logs a token.
       init: trained LM (name or folder) whose weights the run starts from; see `lm_zoo.transfer`.
+      remark: gets lines for the user.
     Returns:
       where the run stands at its end.
+    Raises:
+      ModelError: the run in `out` is another one (see `lm_zoo.run_identity`), or has gone further than it is asked to.
     """
     ranks = Ranks.start(device)
+    check_carry(config, ranks)
+    planned = replace(config, steps=planned_steps(train_text, config, ranks.size))
     torch.manual_seed(config.seed)
     lm = build(kind, vocab, settings)
     if init is not None:
         start_from(lm, init)
     lm.to(ranks.device)
-    run = _Run(lm, kind, config, out, info or {}, ranks, report)
+    run = _Run(lm, kind, planned, out, info or {}, ranks, report, remark)
     try:
         run.restore()
         if ranks.rank:  # dropout and samples of weights of its own
@@ -120,23 +133,28 @@ def train(
 
 class _Run:
     def __init__(
-        self, lm: Any, kind: str, config: TrainConfig, out: Path, info: dict[str, Any], ranks: Ranks, report: Reporter
+        self,
+        lm: Any,
+        kind: str,
+        config: TrainConfig,
+        out: Path,
+        info: dict[str, Any],
+        ranks: Ranks,
+        report: Reporter,
+        remark: Callable[[str], None],
     ) -> None:
         self.lm, self.kind, self.config, self.out, self.info, self.ranks = lm, kind, config, out, info, ranks
-        self.report = report
+        self.report, self.remark = report, remark
         self.progress = Progress()
         self.targets = 0  # of one pass over the training text
         self.optimizers = make_optimizers(lm, config)
+        self.state: State | None = None  # carried from window to window
+        self.patience = config.patience or (5 if config.schedule == "newbob" else math.inf)
         self.model: Any = nn.parallel.DistributedDataParallel(lm) if ranks.size > 1 else lm
         self.writer: Any = None
         if ranks.rank == 0:
             out.mkdir(parents=True, exist_ok=True)
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-
-                self.writer = SummaryWriter(str(out / "tensorboard"))
-            except ImportError:
-                pass
+            self.writer = summary_writer(out / "tensorboard", remark)
 
     def close(self) -> None:
         if self.writer is not None:
@@ -146,18 +164,43 @@ class _Run:
 
     def restore(self) -> None:
         """Continues from `checkpoint/` if there is one; the settings must be those of the run."""
-        folder = self.out / "checkpoint"
-        if not folder.is_dir():
+        folder = checkpoint.find(self.out / "checkpoint")
+        if folder is None:
             return
         state = checkpoint.read_state(folder)
-        mine = {"kind": self.kind, "settings": asdict(self.lm.config)}
-        for part, value in mine.items():
-            if state[part] != value:
-                raise ModelError(f"{folder}: the run there has {part} {state[part]}, not {value}; choose another --out")
-        checkpoint.load(folder, self.lm, self.optimizers)
+        if "train" in state:
+            compare(self.out, {name: state[name] for name in self._made_of()}, self._made_of())
+        state_carried = checkpoint.load(folder, self.lm, self.optimizers)
+        self.state = state_carried.to(self.ranks.device) if state_carried else None
         self.progress = Progress(**state["progress"])
+        if self.progress.finished:
+            self._prolong(state["train"])
         if self.ranks.rank == 0:
             self._cut_log()
+
+    def _made_of(self) -> dict[str, Any]:
+        return {"kind": self.kind, "settings": asdict(self.lm.config), "train": asdict(self.config)}
+
+    def _prolong(self, before: dict[str, Any]) -> None:
+        """A finished run goes on if it is asked for more; says so, or why not."""
+        progress, config = self.progress, self.config
+        done = f"{self.out}: the run there is finished, with {progress.step} steps"
+        same = (config.steps, config.passes) == (before["steps"], before.get("passes", 0))
+        if self._at_end() and not same:
+            raise ModelError(f"{done}, {progress.epoch} passes; asked for {_length(config)}, which it has already")
+        if self._at_end():
+            self.remark(f"{done}; it goes on with more (--train steps=N, or passes=N)")
+        elif same and progress.stale >= self.patience:
+            early = f"stopped early after {progress.stale} validations without a better one"
+            self.remark(f"{done}, {early}; it goes on with more of them (--train patience=N)")
+        else:
+            progress.finished, progress.stale = False, 0
+            self.remark(f"{done}; it goes on to {_length(config)}, with the learning rates of the longer run")
+
+    def _at_end(self) -> bool:
+        """Whether the run has all the passes, or steps, that it is to have."""
+        progress, config = self.progress, self.config
+        return progress.epoch >= config.passes if config.passes else progress.step >= config.steps
 
     def _cut_log(self) -> None:
         """Drops the log records after the checkpoint; they will be made again."""
@@ -168,13 +211,8 @@ class _Run:
 
     def save(self) -> None:
         if self.ranks.rank == 0:
-            state = {
-                "kind": self.kind,
-                "settings": asdict(self.lm.config),
-                "train": asdict(self.config),
-                "progress": asdict(self.progress),
-            }
-            checkpoint.save(self.out / "checkpoint", self.lm, self.optimizers, state)
+            state = {**self._made_of(), "progress": asdict(self.progress)}
+            checkpoint.save(self.out / "checkpoint", self.lm, self.optimizers, state, self.state)
 
     def log(self, **record: Any) -> None:
         if self.ranks.rank:
@@ -195,9 +233,11 @@ class _Run:
         self.targets = len(train_text.tokens) + len(train_text.offsets) - 1
         if hasattr(self.lm, "begin_training"):
             self.lm.begin_training(train_text)
-        while not progress.finished and progress.epoch < config.epochs:
+        while not (progress.finished or self._at_end()):
             rng = np.random.default_rng([config.seed, progress.epoch])
             batches = epoch_batches(train_text, self.lm.vocab, config, rng)
+            if config.carry and not progress.batch:
+                self.state = self.lm.initial_state().repeat(config.batch_windows)
             shard = islice(batches, progress.batch * self.ranks.size + self.ranks.rank, None, self.ranks.size)
             self._epoch(shard, valid_text)
             if progress.finished:
@@ -206,7 +246,7 @@ class _Run:
             if config.valid_every == 0:
                 self._validate(valid_text)
         progress.finished = True
-        if progress.last_valid == math.inf or progress.step % max(config.valid_every, 1):
+        if progress.valid_step != progress.step:
             self._validate(valid_text)
         self.save()
         return progress
@@ -228,7 +268,7 @@ class _Run:
                 mean = progress.loss_sum / progress.loss_tokens
                 self.log(loss=mean, lr=learning_rate(config, progress), tokens_per_s=speed)
                 clock, counted, progress.loss_sum, progress.loss_tokens = time.monotonic(), 0, 0.0, 0
-            progress.finished = progress.step >= config.steps
+            progress.finished = not config.passes and self._at_end()
             if config.valid_every and progress.step % config.valid_every == 0:
                 self._validate(valid_text)
                 clock, counted = time.monotonic(), 0
@@ -248,7 +288,7 @@ class _Run:
         for index, (inputs, targets) in enumerate(group):
             last = index == len(group) - 1
             with nullcontext() if last or self.ranks.size == 1 else self.model.no_sync(), autocast(self.config, device):
-                loss = self.model(inputs.to(device), targets.to(device))
+                loss, self.state = self._loss(inputs.to(device), targets.to(device))
                 scaled = loss * (self.ranks.size / count)  # DDP averages the gradients over ranks
                 if last and hasattr(self.lm, "kl"):
                     scaled = scaled + self.lm.kl() / self.targets
@@ -265,12 +305,17 @@ class _Run:
             self.lm.after_step(on_device, progress.step, self.config.seed)
         return self.ranks.sum(loss_sum)[0], count
 
+    def _loss(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, State | None]:
+        if self.state is None:
+            return self.model(inputs, targets), None
+        return self.model(inputs, targets, self.state)
+
     def _validate(self, text: TokenText) -> None:
         """Validation loss (every rank computes it whole), best model, new-bob, early stop."""
         progress, config = self.progress, self.config
         loss = evaluate(self.lm, text, config, self.ranks.device)
         gain = 1.0 - loss / progress.last_valid if progress.last_valid < math.inf else 1.0
-        progress.last_valid = loss
+        progress.last_valid, progress.valid_step = loss, progress.step
         progress.stale = 0 if loss < progress.best_loss else progress.stale + 1
         if config.schedule == "newbob":
             progress.halving = progress.halving or gain < config.newbob_gain
@@ -281,14 +326,41 @@ class _Run:
             if self.ranks.rank == 0:
                 made = {"step": progress.step, "tokens": progress.tokens, "valid_loss": loss, "seed": config.seed}
                 save_folder(self.out, self.lm, self.kind, {**self.info, "trained": made})
-        if progress.stale >= config.patience:
+        if progress.stale >= self.patience:
             progress.finished = True
+
+
+def planned_steps(text: TokenText, config: TrainConfig, ranks: int) -> int:
+    """Optimiser steps of the whole run: given, or those of the passes (one counted, times their number)."""
+    if not config.passes:
+        return config.steps
+    targets = len(text.tokens) + len(text.offsets) - 1
+    if config.text == "windows":
+        count = math.ceil(math.ceil(targets / config.window) / config.batch_windows)
+    else:
+        count = len(sentence_batches(text, config.batch_tokens, np.random.default_rng([config.seed, 0])))
+    group = config.accumulate * ranks
+    return config.passes * (count // group if ranks > 1 else math.ceil(count / group))
+
+
+def check_carry(config: TrainConfig, ranks: Ranks) -> None:
+    """Raises ModelError where the state cannot be carried: sentences, or several processes."""
+    if config.carry and config.text != "windows":
+        raise ModelError("carry=true is for running text; add text=windows")
+    if config.carry and ranks.size > 1:
+        raise ModelError(f"carry=true trains in one process, found {ranks.size}; leave out --world-size or torchrun")
+
+
+def _length(config: TrainConfig) -> str:
+    return f"{config.passes} passes" if config.passes else f"{config.steps} steps"
 
 
 def epoch_batches(
     text: TokenText, vocab: Vocabulary, config: TrainConfig, rng: np.random.Generator | None
 ) -> Iterator[Batch]:
     """The batches of one pass over the text, in an order that `rng` alone decides."""
+    if config.carry:
+        return carried_batches(text, vocab, config.window, config.batch_windows, rng)
     if config.text == "windows":
         return window_batches(text, vocab, config.window, config.batch_windows, rng)
     numbers = sentence_batches(text, config.batch_tokens, rng)
@@ -300,9 +372,13 @@ def evaluate(lm: Any, text: TokenText, config: TrainConfig, device: torch.device
     """Natural-log loss a token (sentence ends included), computed in the run's dtype."""
     lm.eval()
     loss = count = 0.0
+    state = lm.initial_state().repeat(config.batch_windows) if config.carry else None
     for inputs, targets in epoch_batches(text, lm.vocab, config, None):
         with autocast(config, device):
-            loss += lm(inputs.to(device), targets.to(device)).item()
+            part = lm(inputs.to(device), targets.to(device), state)
+        if config.carry:
+            part, state = part
+        loss += part.item()
         count += int((targets >= 0).sum())
     return loss / count
 

@@ -66,6 +66,16 @@ class Transformer(NeuralLM):
             x = transformer_layer(layer, x, tree)
         return self.last_norm(x)
 
+    def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
+        return self.layers_after(state, self.input(inputs, start=state.time))
+
+    def layers_after(self, state: State, x: Tensor) -> tuple[State, Tensor]:
+        """The layers over an embedded window, `(batch, time, dim)`, behind the window before."""
+        caches = list(state.memory)
+        for index, layer in enumerate(self.layers):
+            x, caches[index] = layer.after(x, caches[index])
+        return State(state.time + x.shape[1], tuple(caches)), self.last_norm(x)
+
     def initial_state(self) -> State:
         c = self.config
         cache = torch.zeros(1, 2, c.heads, 0, c.dim // c.heads, device=self.device)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from lm_zoo.base import Vocabulary
 from lm_zoo.dropout import Dropout
 from lm_zoo.layers import InputEmbedding, Output, TransformerLayer
-from lm_zoo.neural import NeuralLM, State
+from lm_zoo.neural import NeuralLM, State, rnn_after
 from lm_zoo.tree import Tree, lstm, transformer_layer
 
 
@@ -33,6 +33,7 @@ class TransfoRNNConfig:
     positions: bool = True
     tied: bool = True
     dropout: float = 0.1
+    activation: str = "relu"  # or "gelu"
 
 
 class TransfoRNN(NeuralLM):
@@ -44,7 +45,9 @@ class TransfoRNN(NeuralLM):
         super().__init__(vocab, config)
         c = config
         self.input = InputEmbedding(len(vocab), c.dim, c.positions, c.dropout)
-        self.layers = nn.ModuleList(TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout) for _ in range(c.layers))
+        self.layers = nn.ModuleList(
+            TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation) for _ in range(c.layers)
+        )
         between = c.dropout if c.rnn_layers > 1 else 0.0
         self.rnn = nn.LSTM(c.dim, c.dim, c.rnn_layers, batch_first=True, dropout=between)
         self.dropout = Dropout(c.dropout)
@@ -55,6 +58,14 @@ class TransfoRNN(NeuralLM):
         for layer in self.layers:
             x = layer(x)
         return self.dropout(self.rnn(x)[0])
+
+    def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
+        *caches, h, c = state.memory
+        x = self.input(inputs, start=state.time)
+        for index, layer in enumerate(self.layers):
+            x, caches[index] = layer.after(x, caches[index])
+        x, cells = rnn_after(self.rnn, x, h, c)
+        return State(state.time + inputs.shape[1], (*caches, *cells)), self.dropout(x)
 
     def tree_hidden(self, tree: Tree) -> Tensor:
         x = self.input.at(tree.inputs, tree.depths)

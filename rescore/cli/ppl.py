@@ -30,10 +30,11 @@ from rescore.cli.device import device_option
 @click.option("--window", type=int, help="Score running text in windows of so many tokens instead of sentences.")
 @click.option(
     "--position",
-    type=click.Choice(["all", "final"]),
+    type=click.Choice(["all", "final", "carried"]),
     default="all",
     show_default=True,
-    help="With --window: score every position, or slide by one token and score the last.",
+    help="With --window: score every position, slide by one token and score the last, or go on in the state of the "
+    "window before (an LSTM's cells, a Transformer's keys and values), as with --train carry=true.",
 )
 @click.option("--tail", type=click.Path(path_type=Path), help="Perplexity on rare words too: counts of rescore count.")
 @device_option

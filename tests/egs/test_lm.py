@@ -74,8 +74,8 @@ def test_librispeech(recipes: Recipes, tmp_path: Path) -> None:
 
 def test_ptb(recipes: Recipes, tmp_path: Path) -> None:
     corpus = write_parts(tmp_path, "ptb.{}.txt", upper=False)
-    run = ["ptb/LM/run.sh", "--dl-dir", corpus, "--dim", 16, "--epochs", 1, "--rows", "transformer_2 lstm"]
-    run += ["--start", "transformer_2", "--further", "bayesian_attention lookup", "--further-steps", 2]
+    run = ["ptb/LM/run.sh", "--dl-dir", corpus, "--dim", 16, "--passes", 1, "--rows", "transformer_2 lstm"]
+    run += ["--start", "transformer_2", "--further", "bayesian_attention lookup", "--further-passes", 1]
     recipes.run(*run, "--train-options", QUICK)
     table = (recipes.folder / "ptb/LM/exp/ppl.txt").read_text()
     assert table.count("further_lookup") >= 3 and "ngram" in table

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from lm_zoo.errors import LMError, ModelError
 from lm_zoo.optimizers import learning_rate, make_optimizers
 from lm_zoo.ranks import to_start
 from lm_zoo.registry import build, load
-from lm_zoo.train import Progress, TrainConfig, train
+from lm_zoo.train import Progress, TrainConfig, planned_steps, train
 from rescore.cli.main import cli
 
 VOCAB = WordVocabulary([SOS_EOS, UNK, *"ABCDEFGH"], "upper")
@@ -74,7 +75,15 @@ def test_it_learns_and_the_folder_is_an_lm(tmp_path: Path, mode: str) -> None:
     assert lm.score_words([tuple("ABC")])[0][1] > lm.score_words([tuple("AGC")])[0][1]
 
 
-@pytest.mark.parametrize("changes", [{}, {"text": "windows", "accumulate": 2}, {"optimizer": "sgd", "momentum": 0.9}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"text": "windows", "accumulate": 2},
+        {"text": "windows", "carry": True},
+        {"optimizer": "sgd", "momentum": 0.9},
+    ],
+)
 def test_a_killed_run_continues_in_mid_epoch_with_the_same_losses(tmp_path: Path, changes: dict[str, Any]) -> None:
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     train("transfornn", SETTINGS, VOCAB, text(0), text(1), straight, config(**changes))
@@ -91,10 +100,81 @@ def test_a_killed_run_continues_in_mid_epoch_with_the_same_losses(tmp_path: Path
     assert records(killed, "valid_loss") == records(straight, "valid_loss")
 
 
-def test_a_finished_run_does_nothing_more(tmp_path: Path) -> None:
+def test_a_finished_run_says_so_and_does_nothing_more(tmp_path: Path) -> None:
     first = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
-    again = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+    remarks: list[str] = []
+    again = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10), remark=remarks.append)
     assert (again.step, again.best_loss) == (first.step, first.best_loss)
+    done = f"{tmp_path}: the run there is finished, with 10 steps"
+    assert remarks == [f"{done}; it goes on with more (--train steps=N, or passes=N)"]
+
+
+@pytest.mark.parametrize("longer", [{"steps": 30}, {"passes": 4}])
+def test_a_finished_run_goes_on_where_it_is_asked_for_more(tmp_path: Path, longer: dict[str, int]) -> None:
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+    remarks: list[str] = []
+    progress = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(**longer), remark=remarks.append)
+    assert progress.finished and progress.step >= 30 and progress.epoch == longer.get("passes", progress.epoch)
+    assert "with 10 steps; it goes on to" in remarks[0]
+    assert [step for step, _ in records(tmp_path)][-1] > 10
+    with pytest.raises(ModelError, match=r"asked for 10 steps, which it has already"):
+        train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+
+
+def test_steps_follow_from_passes(tmp_path: Path) -> None:
+    """Whatever the batches: three passes see every token three times, and are validated after each."""
+    words = text(0)
+    targets = len(words.tokens) + len(words.offsets) - 1
+    for name, changes in (
+        ("sentences", {}),
+        ("windows", {"text": "windows"}),
+        ("accumulate", {"text": "windows", "accumulate": 3}),
+        ("carry", {"text": "windows", "carry": True}),
+    ):
+        plan = config(passes=3, valid_every=0, **changes)
+        progress = train("lstm", {"dim": 8}, VOCAB, words, text(1), tmp_path / name, plan)
+        assert (progress.epoch, progress.tokens) == (3, 3 * targets), name
+        assert len(records(tmp_path / name, "valid_loss")) == 3
+        assert abs(progress.step - planned_steps(words, plan, 1)) <= 6
+        rates = [rate for _, rate in records(tmp_path / name, "lr")]
+        assert rates[-1] < 0.1 * max(rates), "the learning rate has fallen by the end"
+
+
+def test_another_text_or_setting_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    """Whether the run is finished, stopped, or was killed before its first checkpoint."""
+    lines, others, out = tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "lm"
+    lines.write_text("A B C\nB C D\n" * 30)
+    others.write_text("A B D\nB C D\n" * 30)
+    words = ["train-lm", "lstm", "--valid", str(lines), "--out", str(out), "--tokens", "word", "--train", "steps=3"]
+
+    def run(*more: str) -> None:
+        cli.main(["--quiet", *words, "--set", "dim=8", *more], standalone_mode=False)
+
+    run("--text", str(lines))
+    lines_before = (out / "log.jsonl").read_text()
+    for more, message in (
+        (["--text", str(others)], r"text \[\"a.txt \(blake2b .*not \[\"b.txt"),
+        (["--text", str(lines), "--train", "lr=0.5"], r"has lr 0.002, not 0.5; choose another --out"),
+        (["--text", str(lines), "--train", "seed=2"], r"has seed 1, not 2"),
+        (["--text", str(lines), "--set", "dropout=0.5"], r"has dropout 0.1, not 0.5"),
+        (["--text", str(lines), "--vocab-size", "5"], r"has vocab_size null, not 5"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            run(*more)
+    shutil.rmtree(out / "checkpoint")
+    with pytest.raises(ModelError, match=r"has lr"):
+        run("--text", str(lines), "--train", "lr=0.5")
+    assert (out / "log.jsonl").read_text() == lines_before
+
+
+def test_a_kill_between_the_renames_of_a_checkpoint_loses_nothing(tmp_path: Path) -> None:
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=20))
+    os.replace(tmp_path / "checkpoint", tmp_path / "checkpoint.old")
+    (tmp_path / "checkpoint.new").mkdir()
+    progress = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=20))
+    assert progress.step == 20 and (tmp_path / "checkpoint").is_dir()
+    steps = [step for step, _ in records(tmp_path)]
+    assert steps == sorted(set(steps)), "no step was taken twice"
 
 
 def test_another_model_in_the_same_folder_is_refused(tmp_path: Path) -> None:
@@ -117,8 +197,52 @@ def test_early_stop(tmp_path: Path) -> None:
     assert progress.stale == 2
 
 
+def test_no_early_stop_under_cosine_unless_asked(tmp_path: Path) -> None:
+    plan = config(steps=60, lr=0.0, warmup=0, valid_every=5)
+    assert train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path / "cosine", plan).step == 60
+    plan = config(steps=60, lr=0.0, warmup=0, valid_every=5, schedule="newbob", optimizer="sgd")
+    assert train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path / "newbob", plan).step == 30
+
+
+def test_weight_decay_leaves_the_posterior_alone() -> None:
+    """Eq. 9 of the Bayesian Transformer paper has the divergence from the prior, and nothing that pulls to zero."""
+    settings = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 2, "uncertain": "feedforward"}
+    for optimizer in ("adamw", *(["muon"] if hasattr(torch.optim, "Muon") else [])):
+        lm = build("bayesian", VOCAB, settings)
+        groups = [group for one in make_optimizers(lm, config(optimizer=optimizer)) for group in one.param_groups]
+        decayed = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
+        names = {name for name, p in lm.named_parameters() if id(p) in decayed}
+        assert not [name for name in names if name.startswith("log_sigma") or "layers.0.linear" in name]
+        assert "mean.input.embedding.weight" in names
+        assert sum(len(group["params"]) for group in groups) == len(list(lm.parameters()))
+
+
+def test_missing_tensorboard_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    remarks: list[str] = []
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=5), remark=remarks.append)
+    assert "no TensorBoard logs" in remarks[0] and "pip install tensorboard six" in remarks[0]
+
+
+def test_tensorboard_logs_are_written(tmp_path: Path) -> None:
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=5))
+    assert list((tmp_path / "tensorboard").glob("events.*"))
+
+
+def test_eq_6_to_the_letter_learns_from_the_first_step(tmp_path: Path) -> None:
+    """The mixture alone: of a dictionary of zeros nothing would be learnt before it is filled."""
+    settings = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 1, "slots": 7, "entries": 4, "residual": False}
+    plan = config(steps=80, valid_every=80, log_every=10)
+    train("lookup", {**settings, "update_after": 1000}, VOCAB, text(0), text(1), tmp_path, plan)
+    losses = [loss for _, loss in records(tmp_path)]
+    assert losses[-1] < losses[0] - 0.2
+    seeded = [load_file(folder / "model.safetensors")["dictionary"] for folder in (tmp_path,)]
+    train("lookup", {**settings, "update_after": 1000}, VOCAB, text(0), text(1), tmp_path / "again", plan)
+    assert torch.equal(seeded[0], load_file(tmp_path / "again" / "model.safetensors")["dictionary"])
+
+
 def test_newbob_halves_once_validation_stalls(tmp_path: Path) -> None:
-    settings = config(optimizer="sgd", schedule="newbob", lr=1e-9, warmup=0, valid_every=0, epochs=4, patience=9)
+    settings = config(optimizer="sgd", schedule="newbob", lr=1e-9, warmup=0, valid_every=0, passes=4, patience=9)
     train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, settings)
     rates = [rate for _, rate in records(tmp_path, "lr")]
     after = [
