@@ -1,4 +1,4 @@
-"""Matrix products in the number format asked for: float32, bfloat16 or int8 (weights; inputs a batch at a time).
+"""Matrix products in the number format asked for: float32, bfloat16 or int8 (weights; inputs row by row).
 
 On a CPU float32 goes through oneDNN rather than MKL, which is slow on AMD's.  bfloat16 rounds inputs and weights; sums
 are kept in float32 inside a product, and everything between the products is float32.
@@ -67,9 +67,11 @@ class BFloat16Product(Product):
 
 
 class Int8Product(nn.Module):
-    """The same of weights rounded to 8 bits, a scale for each output, and inputs rounded to 8 bits, a scale a call."""
+    """The same of weights rounded to 8 bits, a scale for each output, and inputs to 7 bits, a scale for each row.
 
-    between = torch.bfloat16
+    So a row's result does not depend on the rows beside it.  torch's kernel has one scale a call: rows are brought to a
+    largest magnitude of 1, and one more row with -1 and 1 in it makes the range of every call the same.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
@@ -79,11 +81,18 @@ class Int8Product(nn.Module):
         with warnings.catch_warnings():  # torch 2.13 says that this will go; nothing is to take its place there yet
             warnings.simplefilter("ignore", UserWarning)
             rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-        self.packed = torch.ops.quantized.linear_prepack(rounded, None if bias is None else bias.detach().float())
+        self.packed = torch.ops.quantized.linear_prepack(rounded, None)
+        self.bias = None if bias is None else bias.detach().float()
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = torch.ops.quantized.linear_dynamic(x.contiguous(), self.packed, True)  # 7 bits of x: no overflow
-        return y
+        rows = x.reshape(-1, x.shape[-1])
+        sizes = rows.abs().amax(dim=1, keepdim=True).clamp_(min=1e-30)
+        scaled = rows.new_full((len(rows) + 1, rows.shape[1]), -1.0)
+        scaled[-1, 0] = 1.0
+        torch.div(rows, sizes, out=scaled[:-1])
+        y: Tensor = torch.ops.quantized.linear_dynamic(scaled, self.packed, True)[:-1]  # 7 bits: no overflow
+        y = y.mul_(sizes) if self.bias is None else torch.addcmul(self.bias, y, sizes, out=y)
+        return y.view(*x.shape[:-1], y.shape[1])
 
 
 def product(weight: Tensor, bias: Tensor | None, dtype: str = "float32") -> nn.Module:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 NODES = 16384  # evaluated at once: 0.5 GB with 512 dimensions
 KEYS = 4096  # rows of keys that are gathered at once
 TILE = 2048, 512  # rows and columns of the logits that are there at once
+LEAST = 1e-30  # sums of exponentials below it may have lost digits
 
 
 @dataclass
@@ -316,8 +317,8 @@ def tiles(output: Output) -> list[nn.Module]:
 def log_normalisers(output: Output, hidden: Tensor) -> Tensor:
     """`log sum exp` of the logits after each node: hidden `(nodes, dim)` -> float32 `(nodes,)`.
 
-    Sums of exponentials are taken tile by tile without the maximum; where that leaves the range of float32, rows are
-    done again with it.
+    Sums of exponentials are taken tile by tile without the maximum; where that leaves the range in which float32 is
+    exact (below it numbers are denormal), rows are done again with it.
     """
     parts = []
     for start in range(0, len(hidden), TILE[0]):
@@ -326,7 +327,7 @@ def log_normalisers(output: Output, hidden: Tensor) -> Tensor:
         for tile in tiles(output):
             total += tile(rows).exp_().sum(dim=1, dtype=torch.float32)
         logs = total.log()
-        bad = ~logs.isfinite()
+        bad = ~((total > LEAST) & logs.isfinite())  # NaN, too
         if bad.any():
             again = rows[bad]
             logs[bad] = torch.stack([tile(again).float().logsumexp(dim=1) for tile in tiles(output)]).logsumexp(dim=0)

@@ -81,6 +81,37 @@ def test_logits_out_of_range_of_exp() -> None:
         np.testing.assert_allclose(tree.log_normalisers(output, hidden).double().numpy(), expected.numpy(), rtol=1e-5)
 
 
+@pytest.mark.parametrize("shift", [-200.0, -110.0, -103.0, -100.0, -90.0, -60.0, 80.0, 95.0])
+def test_logits_that_all_lie_low_or_high(shift: float) -> None:
+    output = zoo.neural("lstm").output
+    with torch.no_grad():
+        output.bias.add_(shift)
+        hidden = torch.randn(5, output.weight.shape[1], generator=torch.Generator().manual_seed(1))
+        expected = (hidden @ output.weight.t() + output.bias).double().logsumexp(dim=1)
+        np.testing.assert_allclose(tree.log_normalisers(output, hidden).double().numpy(), expected.numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_int8_rounds_every_row_by_itself(bias: bool) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(40, 24) * torch.logspace(-3, 3, 40)[:, None]
+    x[7] = 0.0
+    made = product(torch.randn(50, 24), torch.randn(50) if bias else None, "int8")
+    alone = torch.cat([made(row[None]) for row in x])
+    assert torch.equal(made(x), alone)
+    assert torch.equal(made(x.view(5, 8, 24)).view(40, 50), alone)
+    assert made(x[:0]).shape == (0, 50)
+
+
+def test_int8_scores_are_the_same_for_every_batch(lm: Any) -> None:
+    made: Any = prepared(lm, "int8")
+    rng = np.random.default_rng(3)
+    sentences = [tuple(rng.choice(["A", "B", "C", "D"], rng.integers(0, 9))) for _ in range(40)]
+    together = [sum(row) for row in made.score_hypotheses(sentences)]
+    alone = [sum(made.score_hypotheses([words])[0]) for words in sentences]
+    assert together == pytest.approx(alone, abs=1e-3)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bias", [True, False])
 def test_products(dtype: str, bias: bool) -> None:
