@@ -17,10 +17,14 @@ from lm_zoo.errors import VocabError
 
 SOS_EOS = "<sos/eos>"
 UNK = "<unk>"
+BLANK = "<blk>"  # the recogniser's, among its pieces
 
 
 class Vocabulary(Protocol):
-    """Maps words to token ids.  A word is one or more tokens; tokens never cross a word boundary."""
+    """Maps words to token ids.  A word is one or more tokens; tokens never cross a word boundary.
+
+    What marks the begin or the end of a sentence is no word: as one it is unknown.
+    """
 
     bos: int
     eos: int
@@ -57,7 +61,8 @@ class WordVocabulary:
         return len(self.words)
 
     def encode_word(self, word: str) -> tuple[int, ...]:
-        return (self.ids.get(word, self.unk),)
+        token = self.ids.get(word, self.unk)
+        return (self.unk if token == self.bos else token,)
 
     def save(self, folder: Path) -> None:
         lines = (f"{word} {index}\n" for index, word in enumerate(self.words))
@@ -89,6 +94,7 @@ class PieceVocabulary:
         if self.bos == self.unk:
             raise VocabError(f"the sentencepiece model lacks the piece {SOS_EOS}")
         self.case = case
+        self._marks = {self.bos, self.processor.piece_to_id(BLANK)}
         self._cache: dict[str, tuple[int, ...]] = {}
 
     def __len__(self) -> int:
@@ -97,7 +103,9 @@ class PieceVocabulary:
     def encode_word(self, word: str) -> tuple[int, ...]:
         tokens = self._cache.get(word)
         if tokens is None:
-            tokens = tuple(self.processor.encode(word)) or (self.unk,)
+            tokens = tuple(self.processor.encode(word))
+            if not tokens or not self._marks.isdisjoint(tokens):
+                tokens = (self.unk,)
             self._cache[word] = tokens
         return tokens
 

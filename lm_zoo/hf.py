@@ -43,6 +43,7 @@ class HFVocabulary:
         self.bos, self.eos = bos, eos
         self.unk: int = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
         self._lower = case == "lower"
+        self._marks = set(tokenizer.all_special_ids) - {self.unk}
         self._cache: dict[str, tuple[int, ...]] = {}
         self._anchor = self._encode(ANCHOR)
 
@@ -64,7 +65,11 @@ class HFVocabulary:
             raise VocabError(f"{self.where}: its tokenizer has tokens across words ('{ANCHOR} {word}'), cannot be used")
         if len(tokens) == before and self.unk < 0:
             raise VocabError(f"{self.where}: its tokenizer has no tokens for the word '{word}'")
-        return tuple(tokens[before:]) or (self.unk,)
+        if self._marks.isdisjoint(tokens[before:]):
+            return tuple(tokens[before:]) or (self.unk,)
+        if self.unk < 0:
+            raise VocabError(f"{self.where}: '{word}' is a special token of its tokenizer, not a word; leave it out")
+        return (self.unk,)
 
     def save(self, folder: Path) -> None:
         raise ModelError(f"{self.where}: Hugging Face models stay in their own folder")

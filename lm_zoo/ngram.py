@@ -21,6 +21,7 @@ from lm_zoo.base import SOS_EOS, UNK, WordVocabulary, text_case
 from lm_zoo.errors import ModelError
 
 LN10 = math.log(10.0)
+BOUNDARIES = ("<s>", "</s>")  # in KenLM words like any other; inside a sentence they are unknown words here
 
 
 class NgramLM:
@@ -67,7 +68,8 @@ class NgramLM:
     def extend(self, state: Any, word: str) -> tuple[float, Any, bool]:
         """`log p(word | state)`, the state after the word, and whether the LM knows the word."""
         new_state = self._state_class()
-        return self._score(state, word, new_state) * LN10, new_state, self._known[word]
+        known = self._known[word]
+        return self._score(state, word if known else UNK, new_state) * LN10, new_state, known
 
     def end(self, state: Any) -> float:
         """`log p(</s> | state)`."""
@@ -80,7 +82,7 @@ class NgramLM:
     def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """For each sentence `len(words) + 1` natural logs, one a word; the last is the sentence end."""
         full_scores = self._model.full_scores
-        return [[found[0] * LN10 for found in full_scores(" ".join(words))] for words in sentences]
+        return [[found[0] * LN10 for found in full_scores(_text(words))] for words in sentences]
 
     def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """As `LanguageModel.score_hypotheses`; KenLM is faster than a trie in Python."""
@@ -89,7 +91,7 @@ class NgramLM:
     def score_sentences(self, sentences: Sequence[Sequence[str]]) -> list[float]:
         """The sums of `score_words`, several times as fast; to 1e-6 of them, as KenLM adds in single precision."""
         score = self._model.score
-        return [score(" ".join(words)) * LN10 for words in sentences]
+        return [score(_text(words)) * LN10 for words in sentences]
 
     @cached_property
     def vocab(self) -> WordVocabulary:
@@ -131,8 +133,16 @@ class _Known(dict[str, bool]):
         self.model = model
 
     def __missing__(self, word: str) -> bool:
-        known = self[word] = word in self.model
+        known = self[word] = word not in BOUNDARIES and word in self.model
         return known
+
+
+def _text(words: Sequence[str]) -> str:
+    """A sentence as KenLM takes it."""
+    text = " ".join(words)
+    if any(mark in text for mark in BOUNDARIES):
+        return " ".join(UNK if word in BOUNDARIES else word for word in words)
+    return text
 
 
 def _import_kenlm() -> ModuleType:

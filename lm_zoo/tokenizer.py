@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lm_zoo.base import SOS_EOS, UNK, PieceVocabulary, WordVocabulary, text_case
+from lm_zoo.base import BLANK, SOS_EOS, UNK, PieceVocabulary, WordVocabulary, text_case
 from lm_zoo.errors import VocabError
 
 
@@ -42,9 +42,9 @@ def build_pieces(counts: Mapping[str, int], size: int, kind: str = "unigram") ->
 
     lines = (f"{word}\t{count}\n" for word, count in sorted(counts.items()))
     model = io.BytesIO()
-    special: dict[str, Any] = {"user_defined_symbols": ["<blk>", SOS_EOS]}
+    special: dict[str, Any] = {"user_defined_symbols": [BLANK, SOS_EOS]}
     if kind == "word":  # symbols of the user would be counted as words
-        special = {"control_symbols": ["<blk>", SOS_EOS], "use_all_vocab": True}
+        special = {"control_symbols": [BLANK, SOS_EOS], "use_all_vocab": True}
     try:
         sentencepiece.SentencePieceTrainer.train(
             input_format="tsv",

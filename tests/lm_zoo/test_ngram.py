@@ -78,6 +78,16 @@ def test_states_give_the_same_scores(lm: NgramLM) -> None:
     assert not lm.knows("never")
 
 
+@pytest.mark.parametrize("mark", ["<s>", "</s>"])
+def test_marks_of_the_sentence_are_unknown_words(lm: NgramLM, mark: str) -> None:
+    marked, unknown = (("w1", word, "w0") for word in (mark, "never"))
+    assert lm.score_words([marked]) == lm.score_words([unknown])
+    assert lm.score_sentences([marked]) == lm.score_sentences([unknown])
+    after = lm.extend(lm.start(), "w1")[1]
+    assert lm.extend(after, mark) == lm.extend(after, "never")
+    assert not lm.knows(mark)
+
+
 def test_states_are_values(lm: NgramLM) -> None:
     start = lm.start()
     first, again = lm.extend(start, "w1")[1], lm.extend(lm.start(), "w1")[1]

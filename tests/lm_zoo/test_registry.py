@@ -49,6 +49,8 @@ def test_pieces_round_trip(tmp_path: Path) -> None:
     assert (again.vocab.bos, again.vocab.eos, again.vocab.unk, again.vocab.case) == (1, 1, 2, "upper")
     assert again.score_words([("HELLO", "WORD")]) == lm.score_words([("HELLO", "WORD")])
     assert not again.knows("Ж") and again.knows("WORLDHELL")
+    for mark in ("<sos/eos>", "<blk>", "A<blk>"):
+        assert again.vocab.encode_word(mark) == (2,) and not again.knows(mark)
 
 
 def test_sentencepiece_says_when_the_text_is_too_small() -> None:

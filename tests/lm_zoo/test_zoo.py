@@ -114,3 +114,15 @@ def test_knows(lm: Any) -> None:
     if hasattr(lm, "knows"):
         assert lm.knows("A")
         assert not lm.knows("ZZZ")
+
+
+@pytest.mark.parametrize("mark", ["<s>", "</s>", base.SOS_EOS])
+def test_marks_of_the_sentence_are_no_words(lm: Any, mark: str) -> None:
+    if hasattr(lm, "knows"):
+        assert not lm.knows(mark)
+    tokens = lm.vocab.encode_word(mark)
+    assert lm.vocab.unk in tokens and lm.vocab.eos not in tokens
+    marked, unknown = lm.score_words([("A", mark, "B"), ("A", "ZZZ", "B")])
+    assert marked[1] < -0.1
+    if len(tokens) == 1:
+        assert marked == pytest.approx(unknown, abs=1e-5)
