@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import gzip
 import mmap
-import os
 import struct
 import zlib
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from lm_zoo.arpa_lines import ArpaLines
 from lm_zoo.errors import ModelError
+from lm_zoo.files import atomic_binary
 from lm_zoo.kneser_ney import KneserNeyModel
 
 CHUNK = 1 << 14  # lines formatted at a time
@@ -27,7 +25,7 @@ def write_arpa(model: KneserNeyModel, path: str | Path, digits: int = 7) -> None
     Probabilities and back-offs are log10, as the format has it, in `digits` (2 to 7) significant digits.
     """
     lines = ArpaLines(model.words, digits)
-    with _atomic(Path(path)) as stream:
+    with atomic_binary(path) as stream:
         stream.write(b"\\data\\\n")
         for n, table in enumerate(model.tables, start=1):
             stream.write(b"ngram %d=%d\n" % (n, len(table.kept)))
@@ -38,22 +36,6 @@ def write_arpa(model: KneserNeyModel, path: str | Path, digits: int = 7) -> None
                 backoff = None if table.backoff is None else table.backoff[part]
                 stream.write(lines(table.log_prob[part], model.word_ids(n, table.kept[part]), backoff))
         stream.write(b"\n\\end\\\n")
-
-
-@contextmanager
-def _atomic(path: Path) -> Iterator[IO[bytes]]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as raw, ExitStack() as stack:
-            target: IO[bytes] = raw
-            if path.suffix == ".gz":
-                packed = gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0)
-                target = cast(IO[bytes], stack.enter_context(packed))
-            yield target
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def read_vocabulary(path: Path) -> list[str]:

@@ -15,3 +15,7 @@ class ModelError(LMError):
 
 class TextError(LMError):
     """Training or test text that cannot be used: missing, empty, damaged."""
+
+
+class WriteError(LMError):
+    """A file or folder that cannot be written: no room, no permission, something else in its place, another run."""

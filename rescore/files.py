@@ -1,24 +1,21 @@
-"""Reading and writing files: transparent gzip and xz, atomic writes, Kaldi text."""
+"""Reading and writing files: transparent gzip and xz, Kaldi text; what is written appears when it is whole."""
 
 from __future__ import annotations
 
 import ast
 import gzip
-import io
 import lzma
-import os
 import re
-import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from lm_zoo import files
+from lm_zoo.errors import WriteError
 from rescore.errors import FormatError, RescoreError
 from rescore.types import Words
-
-GZIP_LEVEL = 6  # level 9 takes three times as long for 1 % less
 
 
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
@@ -108,80 +105,39 @@ def _open_read(path: Path) -> IO[str]:
 
 
 @contextmanager
-def atomic_text(path: str | Path) -> Iterator[IO[str]]:
-    """Opens a text file for writing that appears under `path` only when the block ends without an error.
+def _our_errors() -> Iterator[None]:
+    try:
+        yield
+    except WriteError as error:
+        raise RescoreError(str(error)) from None
 
-    `.gz` and `.xz` are compressed; the bytes depend on the text alone (no time, no file name inside).
-    """
-    with atomic_binary(path) as binary, io.TextIOWrapper(binary, encoding="utf-8", newline="\n") as stream:
+
+@contextmanager
+def atomic_text(path: str | Path) -> Iterator[IO[str]]:
+    """As `lm_zoo.files.atomic_text`, with a RescoreError for its WriteError."""
+    with _our_errors(), files.atomic_text(path) as stream:
         yield stream
 
 
 @contextmanager
 def atomic_binary(path: str | Path) -> Iterator[IO[bytes]]:
-    """As `atomic_text`, for bytes."""
-    with atomic_path(path) as temporary, ExitStack() as stack:
-        binary: Any = stack.enter_context(_open_write(temporary, path))
-        suffix = Path(path).suffix
-        if suffix == ".gz":
-            packed = gzip.GzipFile(filename="", fileobj=binary, mode="wb", compresslevel=GZIP_LEVEL, mtime=0)
-            binary = stack.enter_context(packed)
-        elif suffix == ".xz":
-            binary = stack.enter_context(lzma.open(binary, "wb"))
-        yield binary
-
-
-def _open_write(temporary: Path, path: str | Path) -> IO[bytes]:
-    try:
-        return open(temporary, "wb")
-    except OSError as error:
-        raise RescoreError(f"{path}: cannot be written ({error.strerror})") from None
+    """As `lm_zoo.files.atomic_binary`, with a RescoreError for its WriteError."""
+    with _our_errors(), files.atomic_binary(path) as stream:
+        yield stream
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """Gives a temporary path beside `path`; renames it to `path` on success, removes it on any error.
-
-    Raises:
-      RescoreError: `path` is a folder, or its own folder cannot be made.
-    """
-    temporary = _temporary(path)
-    if Path(path).is_dir():
-        raise RescoreError(f"{path}: is a folder, expected the name of a file to write")
-    try:
+    """As `lm_zoo.files.atomic_path`, with a RescoreError for its WriteError."""
+    with _our_errors(), files.atomic_path(path) as temporary:
         yield temporary
-        os.replace(temporary, path)
-    finally:
-        if temporary.exists():
-            temporary.unlink()
 
 
 @contextmanager
 def atomic_folder(path: str | Path) -> Iterator[Path]:
-    """Gives a temporary folder beside `path`; renames it to `path` on success, removes it on any error.
-
-    Raises:
-      RescoreError: `path` exists and is not an empty folder, or its own folder cannot be made.
-    """
-    if Path(path).exists() and (not Path(path).is_dir() or any(Path(path).iterdir())):
-        raise RescoreError(f"{path}: exists already; remove it first, or name a new folder")
-    temporary = _temporary(path)
-    try:
-        temporary.mkdir()
+    """As `lm_zoo.files.atomic_folder`, with a RescoreError for its WriteError."""
+    with _our_errors(), files.atomic_folder(path) as temporary:
         yield temporary
-        os.replace(temporary, path)
-    finally:
-        if temporary.exists():
-            shutil.rmtree(temporary)
-
-
-def _temporary(path: str | Path) -> Path:
-    absolute = Path(os.path.abspath(path))
-    try:
-        absolute.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RescoreError(f"{path}: cannot be written, no folder {absolute.parent} ({error.strerror})") from None
-    return absolute.with_name(f".{absolute.name}.{os.getpid()}.tmp")
 
 
 def kaldi_fields(line: str) -> list[str]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rescore.cli.outputs import Output
+
 if TYPE_CHECKING:
     from lhotse import MonoCut
 
@@ -17,7 +19,7 @@ TRAIN = "train"  # in the names of parts whose speed is perturbed; icefall does 
 
 
 @click.command()
-@click.argument("out_dir", type=PATH)
+@click.argument("out_dir", type=Output())
 @click.option("--librispeech", type=PATH, help="Folder PART/SPEAKER/CHAPTER with .trans.txt; audio of any kind.")
 @click.option("--split", type=PATH, help='Divide its parts by speaker: JSON {"train": ["1462", ...], ...}.')
 @click.option("--kaldi", type=PATH, multiple=True, help="Kaldi data folder (wav.scp, segments, text, utt2spk).")

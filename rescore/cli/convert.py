@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from rescore.cli.outputs import OutputSpec
+
 
 @click.command()
 @click.argument("source", metavar="SRC")
-@click.argument("target", metavar="DST")
+@click.argument("target", metavar="DST", type=OutputSpec())
 @click.option("-n", type=click.IntRange(min=1), help="Hypotheses an utterance; default: 100 of lattices, else all.")
 @click.option("--ngram", metavar="FILE|NAME", help="n-gram LM (ARPA, KenLM binary, shipped) to score lattices with.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score of lattices; repeat it.")

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.outputs import Output
+
 
 @click.command()
 @click.argument("kind")
 @click.argument("source", metavar="NAME|DIR")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the new model.")
+@click.option("--out", required=True, type=Output(), help="Folder of the new model.")
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the new kind, e.g. sigma=0.02."
 )

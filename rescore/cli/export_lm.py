@@ -6,10 +6,12 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.outputs import Output
+
 
 @click.command("export-lm")
 @click.argument("name", metavar="NAME|DIR")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Checkpoint to write: epoch-N.pt.")
+@click.option("--out", required=True, type=Output(), help="Checkpoint to write: epoch-N.pt.")
 def command(name: str, out: Path) -> None:
     """Write an LSTM LM or an icefall-transformer over sentencepiece pieces as a checkpoint that icefall loads.
 

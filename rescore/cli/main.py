@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from lm_zoo.errors import LMError
 from rescore import __version__
 from rescore.cli.lazy import LazyGroup
-from rescore.errors import RescoreError
 
 COMMANDS = {
     "nbest": "score every hypothesis of N-best lists with LMs and combine the scores",
@@ -50,12 +46,10 @@ def cli(ctx: click.Context, quiet: bool) -> None:
 
 
 def main() -> None:
-    """Entry point: user errors become one line and exit code 2."""
-    try:
-        cli(standalone_mode=True)
-    except (RescoreError, LMError) as error:
-        click.echo(f"rescore: {error}", err=True)
-        sys.exit(2)
+    """Entry point."""
+    from rescore.cli.door import run
+
+    run("rescore", cli)
 
 
 if __name__ == "__main__":  # for torchrun -m rescore.cli.main

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from rescore.cli.device import device_option, dtype_option
+from rescore.cli.outputs import Output
 
 
 @click.command()
@@ -34,7 +35,7 @@ from rescore.cli.device import device_option, dtype_option
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
 @dtype_option
 @device_option
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder for scores, 1-best and N-best.")
+@click.option("--out", required=True, type=Output(), help="Folder for scores, 1-best and N-best.")
 def command(
     source: str,
     lms: tuple[str, ...],

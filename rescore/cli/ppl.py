@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from rescore.cli.device import device_option
+from rescore.cli.outputs import Output
 
 
 @click.command()
@@ -25,7 +26,7 @@ from rescore.cli.device import device_option
 )
 @click.option("--mix", type=click.Path(path_type=Path), help="Use these interpolation weights.")
 @click.option(
-    "--save-mix", type=click.Path(path_type=Path), help="Write the weights found; rescore nbest --mix takes them."
+    "--save-mix", type=Output(), help="Write the weights found; rescore nbest --mix takes them."
 )
 @click.option("--window", type=int, help="Score running text in windows of so many tokens instead of sentences.")
 @click.option(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from rescore.cli.outputs import Output
 from rescore.cli.processes import process_options
 
 
@@ -35,7 +38,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
     help="Training text, one sentence a line; kaldi:FILE drops utterance ids. May be repeated.",
 )
 @click.option("--valid", required=True, help="Validation text.")
-@click.option("--out", required=True, type=click.Path(), help="Folder of the run and of the model.")
+@click.option("--out", required=True, type=Output(), help="Folder of the run and of the model.")
 @click.option("--tokens", default="bpe", type=click.Choice(["bpe", "unigram", "word"]), help="Pieces or whole words.")
 @click.option("--vocab-size", type=int, help="Tokens of the vocabulary; all words if left out with --tokens word.")
 @click.option(
@@ -59,7 +62,7 @@ def command(
     kind: str,
     texts: tuple[str, ...],
     valid: str,
-    out: str,
+    out: Path,
     tokens: str,
     vocab_size: int | None,
     vocab: str | None,
@@ -82,4 +85,4 @@ def command(
 
     recipe = TextRecipe(list(texts), valid, tokens, vocab_size, vocab, init, longest)
     given, plan = parse_settings(settings), parse_settings(options)
-    run(kind, given, recipe, plan, out, device, remark, world_size, master_port)
+    run(kind, given, recipe, plan, str(out), device, remark, world_size, master_port)

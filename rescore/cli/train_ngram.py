@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.outputs import Output
 from rescore.errors import UsageError
 
 
@@ -19,7 +20,7 @@ from rescore.errors import UsageError
 @click.option("--vocab", type=click.Path(), help="Keep only n-grams of these words (white space between them).")
 @click.option("--discount-fallback", is_flag=True, help="Fixed discounts 0.5 1 1.5 where the text is too small.")
 @click.option("--digits", type=click.IntRange(2, 7), default=7, show_default=True, help="Fewer: a smaller file.")
-@click.option("--out", type=click.Path(), required=True, help="ARPA file to write, .arpa or .arpa.gz.")
+@click.option("--out", type=Output(), required=True, help="ARPA file to write, .arpa or .arpa.gz.")
 def command(
     texts: tuple[str, ...],
     order: int,
@@ -28,7 +29,7 @@ def command(
     vocab: str | None,
     discount_fallback: bool,
     digits: int,
-    out: str,
+    out: Path,
 ) -> None:
     """Estimate an n-gram LM by interpolated modified Kneser-Ney smoothing and write it as ARPA.
 
@@ -41,12 +42,13 @@ def command(
     from itertools import chain
 
     from lm_zoo.arpa import write_arpa
+    from lm_zoo.files import is_in_place
     from lm_zoo.kneser_ney import FALLBACK_DISCOUNTS, check_thresholds, estimate
     from lm_zoo.text import read_sentences
     from rescore.console import remark
 
     thresholds = check_thresholds(_thresholds(prune, more_prune), order)
-    if not out.endswith((".arpa", ".arpa.gz")):
+    if not out.name.endswith((".arpa", ".arpa.gz")) and not is_in_place(out):
         raise UsageError(f"--out {out}: expected a name that ends in .arpa or .arpa.gz")
     model = estimate(
         chain.from_iterable(read_sentences(text, remark) for text in texts),
@@ -56,7 +58,7 @@ def command(
         discount_fallback=FALLBACK_DISCOUNTS if discount_fallback else None,
         remark=remark,
     )
-    write_arpa(model, Path(out), digits)
+    write_arpa(model, out, digits)
     remark(f"wrote {out}")
 
 

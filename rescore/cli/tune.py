@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.outputs import Output
+
 
 @click.command()
 @click.option("--scores", type=click.Path(path_type=Path), help="Folder with scores.jsonl.gz of dev.")
 @click.option("--lattices", metavar="[FORMAT:]PATH", help="Lattices of dev instead: searches over all their paths.")
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References of dev, Kaldi text.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Weights file to write, JSON.")
+@click.option("--out", required=True, type=Output(), help="Weights file to write, JSON.")
 @click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Hold a scale; may be repeated.")
 @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
 @click.option("--restarts", default=10, show_default=True, help="Starting points.")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rescore.cli.outputs import Output
+
 if TYPE_CHECKING:
     from rescore.types import Words
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text or recogs.")
 @click.option("--hyp", required=True, type=click.Path(path_type=Path), help="Hypotheses, the same.")
 @click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")
-@click.option("--details", type=click.Path(path_type=Path), help="Write alignments and confusions as icefall does.")
+@click.option("--details", type=Output(), help="Write alignments and confusions as icefall does.")
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
 def command(ref: Path, hyp: Path, cer: bool, details: Path | None, tail: Path | None) -> None:
     """Word error rate as Kaldi's compute-wer prints it; texts are Kaldi's, or icefall's recogs-SET-SUFFIX.txt.

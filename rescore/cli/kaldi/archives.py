@@ -26,6 +26,7 @@ def command(
     Example: rescore kaldi archives exp/tri1/decode/lat.1.gz exp/tri1/decode_nn --words data/lang/words.txt \\
                --old-ngram data/lang/G.fst -n 100 --lmwt 12
     """
+    from lm_zoo.files import locked
     from lm_zoo.registry import load_grammar, load_ngram
     from rescore.console import remark
     from rescore.formats import read_lattices
@@ -34,5 +35,6 @@ def command(
 
     lattices = read_lattices(f"kaldi:{source}?words={words}")
     old_lm = load_grammar(Path(old_ngram), phi=True) if phi else load_ngram(old_ngram)
-    count = write_archives(lattices, out, job, old_lm, read_symbols(words), lmwt, n, not no_ali)
+    with locked(out / f"archives.{job}"):  # other jobs write into OUT at the same time
+        count = write_archives(lattices, out, job, old_lm, read_symbols(words), lmwt, n, not no_ali)
     remark(f"{count} hypotheses written to {out}/archives.{job}")

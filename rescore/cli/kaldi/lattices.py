@@ -17,7 +17,9 @@ def command(out: Path, job: int, costs: str) -> None:
     \b
     Example: rescore kaldi lattices exp/decode_nn --job 1 --costs lmwt.interp.0.8
     """
+    from lm_zoo.files import locked
     from rescore.console import remark
     from rescore.kaldi_nbest import write_rescored
 
-    remark(f"{write_rescored(out, job, costs)} lattices written to {out}/lat.{job}.gz")
+    with locked(out / f"lat.{job}.gz"):  # other jobs write into OUT at the same time
+        remark(f"{write_rescored(out, job, costs)} lattices written to {out}/lat.{job}.gz")

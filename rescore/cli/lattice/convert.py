@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from rescore.cli.lattice.source import source_options
+from rescore.cli.outputs import OutputSpec
 
 
 @click.command()
 @source_options
-@click.argument("target", metavar="DST")
+@click.argument("target", metavar="DST", type=OutputSpec())
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
 @click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words.")
 @click.option("--split", default="", metavar="CHARS", help="Split words at these characters.")

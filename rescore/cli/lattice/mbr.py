@@ -8,15 +8,16 @@ from typing import Any
 import click
 
 from rescore.cli.lattice.options import posterior_scale, scaled_options
+from rescore.cli.outputs import Output
 
 
 @click.command()
 @scaled_options
 @posterior_scale
 @click.option("--ref", type=click.Path(path_type=Path), help="References, Kaldi text: print error rates, not words.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the words here, Kaldi text.")
-@click.option("--ctm", type=click.Path(path_type=Path), help="Write words with times and confidences here, NIST CTM.")
-@click.option("--network", type=click.Path(path_type=Path), help="Write the confusion networks here, JSON lines.")
+@click.option("--out", type=Output(), help="Write the words here, Kaldi text.")
+@click.option("--ctm", type=Output(), help="Write words with times and confidences here, NIST CTM.")
+@click.option("--network", type=Output(), help="Write the confusion networks here, JSON lines.")
 def command(ref: Path | None, out: Path | None, ctm: Path | None, network: Path | None, **given: Any) -> None:
     """Minimum Bayes risk: the words with the fewest expected errors, their confidences, and confusion networks.
 

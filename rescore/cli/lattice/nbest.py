@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from rescore.cli.lattice.source import source_options
+from rescore.cli.outputs import OutputSpec
 
 
 @click.command()
 @source_options
-@click.argument("target", metavar="DST")
+@click.argument("target", metavar="DST", type=OutputSpec())
 @click.option("-n", type=click.IntRange(min=1), default=100, show_default=True, help="Word sequences an utterance.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score; repeat it.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes; default: the number of cores.")

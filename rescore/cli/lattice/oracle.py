@@ -8,12 +8,13 @@ from typing import Any
 import click
 
 from rescore.cli.lattice.options import text_options
+from rescore.cli.outputs import Output
 
 
 @click.command()
 @text_options
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write the words of the best paths here, Kaldi text.")
+@click.option("--out", type=Output(), help="Write the words of the best paths here, Kaldi text.")
 def command(ref: Path, out: Path | None, **source: Any) -> None:
     """The path of each lattice with the fewest errors, exactly, and the error rate of these paths.
 

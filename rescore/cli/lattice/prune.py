@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rescore.cli.lattice.options import posterior_scale, scaled_options
+from rescore.cli.outputs import OutputSpec
 
 if TYPE_CHECKING:
     from rescore.types import Lattice
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @scaled_options
-@click.argument("target", metavar="DST")
+@click.argument("target", metavar="DST", type=OutputSpec())
 @click.option("--beam", type=click.FloatRange(min=0), help="Cut arcs whose best path is this much below the best one.")
 @click.option("--posterior", type=click.FloatRange(0, 1), help="Cut arcs less probable than this.")
 @posterior_scale

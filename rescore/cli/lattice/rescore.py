@@ -8,11 +8,12 @@ import click
 
 from rescore.cli.device import device_option, dtype_option
 from rescore.cli.lattice.source import source_options
+from rescore.cli.outputs import OutputSpec
 
 
 @click.command()
 @source_options
-@click.argument("target", metavar="DST")
+@click.argument("target", metavar="DST", type=OutputSpec())
 @click.option("--lm", "lms", multiple=True, metavar="[COLUMN=]NAME|DIR", help="A neural LM; may be repeated.")
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM over the whole lattice, exactly; score `ngram`.")
 @click.option("--old-ngram", metavar="FILE|NAME", help="The LM that the lattices were made with; score `old-ngram`.")

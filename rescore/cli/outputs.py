@@ -1,0 +1,45 @@
+"""Types of the options that name what a command writes; no other command can write it until this one has ended."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+class Output(click.Path):
+    """A file or folder, given as a Path."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        hold(path, ctx)
+        return path
+
+
+class OutputSpec(click.ParamType):
+    """`[FORMAT:]PATH`, given as it is."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from rescore.formats import parse_spec
+
+        hold(parse_spec(value)[1], ctx)
+        return value
+
+
+def hold(path: Path, ctx: click.Context | None) -> None:
+    """Locks a file or folder until the command ends; of torchrun's processes, the first alone does.
+
+    Raises:
+      WriteError: another command is writing it.
+    """
+    from lm_zoo.files import locked
+
+    if ctx is not None and not ctx.resilient_parsing and os.environ.get("RANK", "0") == "0":
+        ctx.with_resource(locked(path))
