@@ -24,6 +24,7 @@ from asr.config import TransducerConfig
 from asr.errors import CheckpointError
 from lm_zoo.base import PieceVocabulary
 from lm_zoo.errors import ModelError
+from lm_zoo.reading import read_json
 from lm_zoo.torch_file import read_torch_file
 from rescore.files import make_folder
 
@@ -62,7 +63,7 @@ def read_info(folder: Path) -> dict[str, Any]:
     """
     path = folder / CONFIG
     try:
-        info = json.loads(path.read_text(encoding="utf-8"))
+        info = read_json(path)
     except (FileNotFoundError, NotADirectoryError):
         raise CheckpointError(
             f"{folder}: not a model folder, it has no {CONFIG}; such folders are written by: asr train, asr average"

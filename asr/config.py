@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from asr.errors import ConfigError
+from lm_zoo.reading import read_json
 
 COMPONENTS = ("conv", "dir", "com", "rep")
 S4_INITS = ("real", "lin")
@@ -141,7 +142,7 @@ def load_config(name_or_path: str | Path) -> TransducerConfig:
         names = ", ".join(sorted(file.stem for file in CONFIGS.glob("*.json")))
         raise ConfigError(f"{name_or_path}: no such configuration; give a JSON file or one of {names}")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
     except ValueError as error:
         raise ConfigError(f"{path}: not JSON ({error})") from None
     return TransducerConfig.from_dict(values, path)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asr.errors import DataError
+from lm_zoo.reading import parse_json, read_json
 from rescore.console import progress, remark
 from rescore.errors import FormatError
 from rescore.files import atomic_text, read_kaldi_text, read_lines, require_folder
@@ -75,7 +76,7 @@ def _read_cuts(path: Path) -> Iterator[Cut]:
     count = 0
     for number, line in read_lines(path):
         try:
-            value = json.loads(line)
+            value = parse_json(line)
             if "Cut" not in value.get("type", ""):
                 raise ValueError("it has no 'type' of a cut; recordings and supervisions are not enough")
             _resolve(value, path.parent)
@@ -230,7 +231,7 @@ def split_by_speaker(parts: dict[str, list[MonoCut]], path: str | Path) -> dict[
       DataError: not such a JSON, a speaker named twice, or a speaker of a split part that is in none.
     """
     try:
-        named = json.loads(Path(path).read_text(encoding="utf-8"))
+        named = read_json(path)
         pairs = [(str(speaker), name) for name, speakers in named.items() for speaker in speakers]
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise DataError(f"{path}: expected JSON such as {{'train': ['1462'], 'test': ['84']}} ({error})") from None

@@ -20,6 +20,7 @@ from typing import Any
 
 from asr.errors import DataError
 from asr.synthesis import SAMPLE_RATE, SPEAKERS, NothingSpoken, Range, Speakers, draw_setting
+from lm_zoo.reading import read_json
 from rescore.console import progress, remark
 from rescore.files import atomic_folder, atomic_text, read_kaldi_text, read_lines
 
@@ -108,7 +109,7 @@ def _check_options(path: Path, options: dict[str, Any]) -> None:
         with atomic_text(path) as stream:
             json.dump(options, stream, indent=1)
         return
-    there = json.loads(path.read_text(encoding="utf-8"))
+    there = read_json(path)
     for name in sorted(options.keys() | there.keys()):
         if options.get(name) != there.get(name):
             text = f"{path.parent}: was made with {name} {there.get(name)}, expected {options.get(name)}"

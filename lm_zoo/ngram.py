@@ -5,7 +5,6 @@ KenLM speaks log10; everything that leaves this file is a natural log.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,6 +18,7 @@ from torch import Tensor
 from lm_zoo.arpa import read_vocabulary
 from lm_zoo.base import SOS_EOS, UNK, WordVocabulary, text_case
 from lm_zoo.errors import ModelError
+from lm_zoo.reading import read_json
 
 LN10 = math.log(10.0)
 BOUNDARIES = ("<s>", "</s>")  # in KenLM words like any other; inside a sentence they are unknown words here
@@ -52,7 +52,7 @@ class NgramLM:
         """The LM of a model folder, whose `config.json` says `file` and `case`."""
         path = Path(folder) / "config.json"
         try:
-            config = json.loads(path.read_text(encoding="utf-8"))
+            config = read_json(path)
             return cls(Path(folder) / config["file"], config.get("case"))
         except FileNotFoundError:
             raise ModelError(f"{folder}: not a model folder, it has no config.json") from None

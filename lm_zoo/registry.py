@@ -12,6 +12,7 @@ from typing import Any
 
 from lm_zoo.base import Vocabulary, load_vocabulary
 from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.reading import read_json
 
 KINDS = {
     "transfornn": ("lm_zoo.transfornn", "TransfoRNN", "Transformer layers, then LSTM layers"),
@@ -181,10 +182,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     """`config.json` of a model folder, with its `kind` checked."""
     path = folder / CONFIG
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_json(path)
     except FileNotFoundError:
         raise ModelError(f"{folder}: not a model folder, it has no {CONFIG}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except ValueError as error:
         raise ModelError(f"{path}: not JSON ({error})") from None
     if isinstance(config, dict) and "model_type" in config and "kind" not in config:
         raise ModelError(f"{folder}: a Hugging Face model; give it as hf:PATH, or as hf-mlm:PATH if it is a masked LM")

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
-import zlib
+import codecs
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from lm_zoo.errors import TextError
+from lm_zoo.reading import DAMAGED, open_bytes
 
 
 def read_sentences(spec: str | Path, remark: Callable[[str], None] | None = None) -> Iterator[list[str]]:
     """Yields the words of every sentence of a text, one sentence a line; `.gz` and `.xz` transparent.
 
+    A byte order mark at the start is dropped.
     Lines without a word are skipped; their number is told to `remark` at the end, if there were any.
 
     Args:
       spec: `kaldi:PATH` drops the first field (the utterance id) of every line; `text:PATH` or a bare path keeps it.
       remark: takes one line of text for the user.
     Raises:
-      TextError: the file is missing, has no sentence, is truncated or damaged, or is not UTF-8.
+      TextError: the file is missing, unreadable, has no sentence, is truncated or damaged, unpacks to far too much
+        (`lm_zoo.reading`), or is not UTF-8.
     """
     first, path = parse_spec(spec)
     number = empty = 0
     try:
-        with _open_read(path) as stream:
+        with open_bytes(path) as stream:
             for line in stream:
                 number += 1  # counted by hand: the count is needed after an error, too
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)
                 words = line.decode().split()
                 if len(words) > first:
                     yield words[first:] if first else words
@@ -38,8 +40,10 @@ def read_sentences(spec: str | Path, remark: Callable[[str], None] | None = None
         raise TextError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise TextError(f"{path}: is a folder, expected a text file") from None
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except DAMAGED as error:
         raise TextError(f"{path}:{number}: compressed file is truncated or damaged after this line ({error})") from None
+    except OSError as error:
+        raise TextError(f"{path}: cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError as error:
         raise TextError(f"{path}:{number}: not UTF-8 text ({error}); convert it first (iconv)") from None
     if empty == number:
@@ -54,11 +58,3 @@ def parse_spec(spec: str | Path) -> tuple[int, Path]:
     if colon and kind in ("kaldi", "text"):
         return int(kind == "kaldi"), Path(rest)
     return 0, Path(spec)
-
-
-def _open_read(path: Path) -> BinaryIO:
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    if path.suffix == ".xz":
-        return cast(BinaryIO, lzma.open(path, "rb"))
-    return open(path, "rb")

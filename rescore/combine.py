@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lm_zoo.reading import read_json
 from rescore.errors import FormatError, ScoreError, UsageError, WeightsError
 from rescore.files import atomic_text, require_folder
 from rescore.formats import read_nbest, write_nbest
+from rescore.formats.common import short
 from rescore.mbr import nbest_expected_errors
 from rescore.types import Hypothesis, NbestList, Weights
 
@@ -38,12 +41,14 @@ def load_weights(path: str | Path) -> Weights:
       WeightsError: JSON, but not weights: no scales, or a scale that is no finite number.
     """
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = read_json(path)
     except FileNotFoundError:
         raise FormatError(path, "no such file; `rescore tune` writes one") from None
     except IsADirectoryError:
         raise FormatError(path, "is a folder, expected a weights file as written by `rescore tune`") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise FormatError(path, f"cannot be read ({error.strerror or error})") from None
+    except ValueError as error:
         raise FormatError(path, f"not JSON ({error}); expected weights as written by `rescore tune`") from None
     if not isinstance(content, dict) or "scales" not in content:
         raise WeightsError(f'{path}: no "scales" in it; expected {{"scales": {{"am": 1.0, ...}}, "info": {{}}}}')
@@ -58,8 +63,10 @@ def _checked_scales(scales: Any, where: str) -> dict[str, float]:
         raise WeightsError(f'{where}: "scales" must name at least one score, as in {{"am": 1.0, "lm": 0.5}}')
     for name, value in scales.items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not math.isfinite(value):
-            raise WeightsError(f"{where}: the scale of '{name}' is {value!r}, expected a finite number; tune again")
+        if not number or not abs(value) <= sys.float_info.max:
+            raise WeightsError(
+                f"{where}: the scale of '{name}' is {short(value)}, expected a finite number; tune again"
+            )
     return {name: float(value) for name, value in scales.items()}
 
 

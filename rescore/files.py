@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ast
 import gzip
-import lzma
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import IO, Any
 
 from lm_zoo import files
 from lm_zoo.errors import WriteError
+from lm_zoo.reading import DAMAGED, open_bytes, open_text
 from rescore.errors import FormatError, RescoreError
 from rescore.types import Words
 
@@ -21,12 +20,15 @@ from rescore.types import Words
 def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     """Yields `(line number from 1, line without newline)` of a text file, `.gz` and `.xz` transparent.
 
+    A byte order mark at its start is dropped.
+
     Raises:
-      FormatError: the file is missing, unreadable, truncated, not compressed as its name says, or not UTF-8.
+      FormatError: the file is missing, unreadable, truncated, not compressed as its name says, unpacks to far too much
+        (`lm_zoo.reading`), or is not UTF-8.
     """
     number = 0
     try:
-        with _open_read(Path(path)) as stream:
+        with open_text(path) as stream:
             for number, line in enumerate(stream, start=1):
                 yield number, line.rstrip("\r\n")
     except _READ_ERRORS as error:
@@ -37,7 +39,7 @@ def read_chunks(path: str | Path, size: int = 1 << 16) -> Iterator[str]:
     """Yields the text of a file in pieces of at most `size` characters; as `read_lines` otherwise."""
     lines = 0
     try:
-        with _open_read(Path(path)) as stream:
+        with open_text(path) as stream:
             while chunk := stream.read(size):
                 lines += chunk.count("\n")
                 yield chunk
@@ -56,7 +58,7 @@ def open_binary(path: str | Path, offset: int = 0) -> Iterator[Callable[[int], b
     """
     try:
         with ExitStack() as stack:
-            stream: Any = stack.enter_context(_open_packed(Path(path)))
+            stream: Any = stack.enter_context(open_bytes(path))
             if offset:
                 stream.seek(offset)
 
@@ -73,13 +75,7 @@ def open_binary(path: str | Path, offset: int = 0) -> Iterator[Callable[[int], b
         raise FormatError(path, f"cannot be read ({error.strerror or error})") from None
 
 
-def _open_packed(path: Path) -> IO[bytes]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")  # type: ignore[return-value]
-    return lzma.open(path, "rb") if path.suffix == ".xz" else open(path, "rb")  # type: ignore[return-value]
-
-
-_READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeDecodeError)
+_READ_ERRORS = (OSError, UnicodeDecodeError, *DAMAGED)
 
 
 def _explain(path: str | Path, error: Exception, lines: int | None) -> FormatError:
@@ -94,14 +90,6 @@ def _explain(path: str | Path, error: Exception, lines: int | None) -> FormatErr
     if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
         return FormatError(path, f"cannot be read ({error.strerror or error})")
     return FormatError(path, f"compressed file is truncated or damaged{after} ({error})")
-
-
-def _open_read(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8")
-    if path.suffix == ".xz":
-        return lzma.open(path, "rt", encoding="utf-8")
-    return open(path, encoding="utf-8")
 
 
 @contextmanager

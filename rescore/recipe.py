@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from lm_zoo.errors import LMError
+from lm_zoo.reading import DAMAGED, read_text
 from rescore.errors import RescoreError, UsageError
 
 
@@ -71,23 +72,41 @@ def read_defaults(path: Path, command: click.Command) -> tuple[dict[str, Any], l
     return defaults, given
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """The values of a YAML file and of those that it is based on; a mapping adds to that of the base."""
-    import yaml
+def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The values of a YAML file and of those that it is based on; a mapping adds to that of the base.
 
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UsageError(f"{path}: expected a YAML file of options ({' '.join(str(error).split())})") from None
-    if not isinstance(values, dict):
-        raise UsageError(f"{path}: found a {type(values).__name__}, expected lines such as 'max-duration: 200'")
+    Args:
+      above: the files that are based on this one.
+    """
+    values = _read_yaml(path)
     if "base" not in values:
         return values
-    merged = _read(path.parent / values.pop("base"))
+    base = values.pop("base")
+    if not isinstance(base, str) or path.resolve() in above:
+        raise UsageError(f"{path}: its base is {base!r}, expected the name of another file that is not based on this")
+    merged = _read(path.parent / base, (*above, path.resolve()))
     for name, value in values.items():
         both = isinstance(value, dict) and isinstance(merged.get(name), dict)
         merged[name] = {**merged[name], **value} if both else value
     return merged
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    """The values of one YAML file; aliases are refused, as a few of them make a mapping of any size."""
+    import yaml
+
+    try:
+        text = read_text(path)
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError("an alias (*NAME), which is not read; write the value out")
+        values = yaml.safe_load(text) or {}
+    except RecursionError:
+        raise UsageError(f"{path}: expected a YAML file of options (nested too deeply)") from None
+    except (OSError, ValueError, *DAMAGED, yaml.YAMLError) as error:
+        raise UsageError(f"{path}: expected a YAML file of options ({' '.join(str(error).split())})") from None
+    if not isinstance(values, dict):
+        raise UsageError(f"{path}: found a {type(values).__name__}, expected lines such as 'max-duration: 200'")
+    return values
 
 
 def _text(value: Any) -> str:

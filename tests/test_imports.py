@@ -15,7 +15,7 @@ PACKAGES = ("rescore", "lm_zoo", "asr")
 
 # What the core of rescore may know of the zoo.
 ZOO_OF_RESCORE = {"base", "budget", "devices", "errors", "files", "histories", "interpolation", "ngram", "precision"}
-ZOO_OF_RESCORE |= {"registry", "trie"}
+ZOO_OF_RESCORE |= {"reading", "registry", "trie"}
 # Commands may call any of the zoo's functions, and `rescore ppl` is the measuring of LMs itself.
 ZOO_ALL = ("rescore/cli/", "rescore/perplexity.py")
 
@@ -107,7 +107,7 @@ def test_asr_knows_the_agreed_modules_only() -> None:
     )
     allowed += ("lm_zoo.base", "lm_zoo.errors", "lm_zoo.registry", "lm_zoo.tokenizer", "lm_zoo.optimizers")
     allowed += ("lm_zoo.ranks", "lm_zoo.run_log", "lm_zoo.torch_file", "lm_zoo.histories", "lm_zoo.dropout")
-    allowed += ("lm_zoo.files",)
+    allowed += ("lm_zoo.files", "lm_zoo.reading")
     found = [
         f"{name(file)}:{line} imports {module}"
         for file in python_files("asr")

@@ -78,8 +78,8 @@ class UniqueIds:
 
 
 def utterance_id(value: object, place: Place) -> str:
-    """`value` if it can be an utterance id: a string that is not empty and has no white space."""
-    if not isinstance(value, str) or value.split() != [value]:
+    """`value` if it can be an utterance id: a string that is not empty and has no white space and no zero byte."""
+    if not isinstance(value, str) or value.split() != [value] or "\0" in value:
         raise place.format_error(f"utterance id {short(value)}, expected a string without white space")
     return value
 
@@ -179,14 +179,14 @@ def single_score(nbest: NbestList, options: Mapping[str, str], place: Place) -> 
     return [float(hyp.scores[name]) for hyp in nbest.hyps]
 
 
-_KEY = re.compile(r"(.+)-(\d+)")
+_KEY = re.compile(r"(.+)-(\d{1,9})")
 
 
 def split_key(key: str, place: Place) -> tuple[str, int]:
     """`(utterance id, k)` of a key `utt-k` with k from 1."""
     found = _KEY.fullmatch(key)
     if not found or int(found[2]) < 1:
-        raise place.format_error(f"key '{key}', expected 'utt-k' with k from 1")
+        raise place.format_error(f"key {short(key)}, expected 'utt-k' with k from 1")
     return found[1], int(found[2])
 
 

@@ -15,6 +15,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from lm_zoo.reading import parse_json
 from rescore.console import remark
 from rescore.errors import FormatError
 from rescore.files import atomic_text, read_lines
@@ -56,11 +57,9 @@ def _parse_line(line: str, place: Place) -> dict[str, Any]:
     if not line.strip():
         raise place.format_error("empty line, expected a JSON object")
     try:
-        entry = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+        entry = parse_json(line)
+    except ValueError as error:
         raise place.format_error(f"not JSON ({error}), expected one JSON object a line") from None
-    except ValueError as error:  # an integer of more digits than Python converts
-        raise place.format_error(f"a number that cannot be read ({error})") from None
     if not isinstance(entry, dict):
         raise place.format_error(f"a JSON {type(entry).__name__}, expected an object with 'utt_id' and 'hyps'")
     return entry

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from lm_zoo.reading import check_characters
 from rescore.errors import FormatError
 from rescore.files import atomic_text, read_chunks
 from rescore.formats.common import (
@@ -30,7 +31,7 @@ from rescore.formats.common import (
 from rescore.types import Hypothesis, NbestList
 
 MAX_ENTRY = 1 << 26  # characters; an utterance that is longer is taken for a syntax error
-_HYP = re.compile(r"hyp_(\d+)")
+_HYP = re.compile(r"hyp_(\d{1,9})")
 _SPACE = re.compile(r"\s*")
 
 
@@ -125,6 +126,7 @@ class _Reader:
             try:
                 value, end = decoder.raw_decode(self.text, self.position)
                 if end < len(self.text):  # else a number might go on
+                    check_characters(value, self.text[self.position : end])
                     self.advance(end)
                     return value
                 problem = "the end of the file"

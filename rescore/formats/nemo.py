@@ -8,10 +8,10 @@ and the reference is `text`; without it the ids are `utt000001` and so on.  Ids 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from lm_zoo.reading import parse_json
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
 from rescore.files import atomic_text, read_lines
@@ -79,7 +79,7 @@ def _read_manifest(path: Path) -> Iterator[tuple[str, Words | None]]:
     for number, line in read_lines(path):
         place = Place(path, number)
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
         except ValueError as error:
             raise place.format_error(f"not JSON ({error}), expected a line of a NeMo manifest") from None
         audio = entry.get("utt_id", entry.get("audio_filepath")) if isinstance(entry, dict) else None

@@ -1,0 +1,129 @@
+"""Reading files of others: gzip and xz unpacked within bounds, a byte order mark dropped, JSON with one kind of error.
+
+All readers of text and of packed files go through this file, so that each fault is met in one place.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import os
+import re
+import stat
+import zlib
+from pathlib import Path
+from typing import IO, Any, cast
+
+RATIO = 200  # bytes that a packed byte may become; texts with many repeats have 100
+FREE = 10**8  # bytes that any packed file may become
+DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)  # what reading a damaged packed file raises
+
+_PACKED: dict[str, Any] = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class UnpackError(OSError):
+    """A packed file that becomes far larger than texts do: not data but an attack, or damage."""
+
+
+def open_bytes(path: str | Path) -> IO[bytes]:
+    """Opens a file for reading; `.gz` and `.xz` are unpacked.
+
+    Raises (here or on reading):
+      OSError: missing, unreadable; `UnpackError` where it becomes more than FREE bytes and RATIO times its size.
+      EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile: damaged (`DAMAGED`).
+    """
+    path = Path(path)
+    if path.suffix not in _PACKED:
+        return open(path, "rb")
+    return cast(IO[bytes], io.BufferedReader(_Bounded(_PACKED[path.suffix](path), path), 1 << 16))
+
+
+def open_text(path: str | Path) -> IO[str]:
+    """As `open_bytes`, of UTF-8 text (else UnicodeDecodeError), whose byte order mark is dropped."""
+    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig")
+
+
+def read_text(path: str | Path) -> str:
+    """All of a text file; raises as `open_text`."""
+    with open_text(path) as stream:
+        return stream.read()
+
+
+def read_json(path: str | Path) -> Any:
+    """The value in a JSON file.
+
+    Raises:
+      OSError: it cannot be read.
+      ValueError: not UTF-8, not JSON, or JSON that `parse_json` refuses.
+    """
+    return parse_json(read_text(path))
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+      ValueError: not JSON, nested too deeply, an integer of thousands of digits, or half of a surrogate pair, which
+        is no character and cannot be written.
+    """
+    try:
+        return check_characters(json.loads(text), text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def check_characters(value: Any, text: str) -> Any:
+    """`value`, which JSON in `text` has given.
+
+    Raises:
+      ValueError: it has half of a surrogate pair in it.
+    """
+    if _SURROGATE.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("half of a surrogate pair (\\ud800 ... \\udfff), which is no character") from None
+    return value
+
+
+class _Bounded(io.RawIOBase):
+    """The unpacked bytes of a file, as long as there are not too many."""
+
+    def __init__(self, stream: IO[bytes], path: Path) -> None:
+        self.stream = stream
+        about = os.stat(path)
+        self.most = max(FREE, RATIO * about.st_size) if stat.S_ISREG(about.st_mode) else None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_SET and offset > self.stream.tell():
+            while self.read(min(offset - self.stream.tell(), 1 << 16)):  # unpacks what is between
+                pass
+            return self.stream.tell()
+        return self.stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.stream.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.stream.read1(len(buffer))  # type: ignore[attr-defined]
+        buffer[: len(data)] = data
+        if self.most is not None and self.stream.tell() > self.most:
+            raise UnpackError(
+                f"unpacks to more than {self.most} bytes, the most of {FREE} and {RATIO} times its size; "
+                "if the data are really so, unpack it first and give the plain file"
+            )
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            self.stream.close()
+        super().close()
