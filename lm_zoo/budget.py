@@ -10,10 +10,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from lm_zoo.trie import Trie, encode_words, sum_to_words
+from lm_zoo.errors import LMError
+from lm_zoo.trie import Encoded, Trie, encode_words, sum_to_words
 
 VECTORS = 32  # of the output layer's input size, in float32, that a prefix takes at the peak, about
 SHARE = 0.5  # of the free memory that is used
+LONGEST = 1 << 15  # tokens of a sentence: with 512 dimensions 2.5 GB, and an hour on a core
 
 _FOUND: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # LM -> prefixes that there was memory for
 
@@ -34,8 +36,11 @@ def score_in_parts(
     Args:
       score: as `lm_zoo.trie.score_trie`.
       most: prefixes at once, about, at most; half as many from then on whenever memory does not suffice.
+    Raises:
+      LMError: a sentence of more than LONGEST tokens.
     """
     words = encode_words(lm.vocab, sentences)
+    _check_lengths(words, sentences)
     nodes = min(_FOUND.get(lm, most), most, room(lm))
     result: list[list[float]] = []
     while len(result) < len(sentences):
@@ -49,6 +54,16 @@ def score_in_parts(
             continue
         result += sum_to_words(part, trie, *scores)
     return result
+
+
+def _check_lengths(words: Encoded, sentences: Sequence[Sequence[str]]) -> None:
+    tokens = np.diff(words.bounds)
+    if tokens.max(initial=0) > LONGEST:
+        first = int(np.argmax(tokens > LONGEST))
+        raise LMError(
+            f"the sentence '{' '.join(sentences[first][:5])} ...' has {tokens[first]} tokens, more than the {LONGEST} "
+            "that an LM takes at once; split it, or leave it out"
+        )
 
 
 def room(lm: Any) -> int:

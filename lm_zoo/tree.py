@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 NODES = 16384  # evaluated at once: 0.5 GB with 512 dimensions
 KEYS = 4096  # rows of keys that are gathered at once
+QUERIES = 128  # nodes that a path adds at most: bounds the (queries, keys) matrices of very long paths
 TILE = 2048, 512  # rows and columns of the logits that are there at once
 LEAST = 1e-30  # sums of exponentials below it may have lost digits
 
@@ -170,7 +171,7 @@ class Tree:
 def _grouped(parents: np.ndarray, depths: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Paths that add every node once: their last nodes, how many nodes they add, and their depths; in groups.
 
-    A path goes down from a node that no path has added to a leaf, by first children.
+    A path goes down from a node that no path has added, by first children, to a leaf or for QUERIES nodes.
 
     Args:
       parents: int64 `(nodes,)`, -1 where it is none of the nodes.
@@ -179,12 +180,16 @@ def _grouped(parents: np.ndarray, depths: np.ndarray) -> Iterator[tuple[np.ndarr
     first_child = np.full(count, -1)
     children = np.flatnonzero(parents >= 0)[::-1]
     first_child[parents[children]] = children  # the smallest child is written last
-    starts = np.ones(count, dtype=bool)
-    starts[first_child[first_child >= 0]] = False
-    ends = np.arange(count)
-    for node in range(count - 1, -1, -1):  # children come behind their parents
+    added_before = np.zeros(count, dtype=np.int64)  # by the path that adds a node
+    for node in range(count):  # children come behind their parents
         if first_child[node] >= 0:
-            ends[node] = ends[first_child[node]]
+            added_before[first_child[node]] = (added_before[node] + 1) % QUERIES
+    starts = added_before == 0
+    ends = np.arange(count)
+    for node in range(count - 1, -1, -1):
+        child = first_child[node]
+        if child >= 0 and not starts[child]:
+            ends[node] = ends[child]
     ends = ends[starts]
     added = depths[ends] - depths[np.flatnonzero(starts)] + 1
     size = 1 << np.ceil(np.log2(added)).astype(np.int64)  # like sizes go together

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_zoo import tree
-from lm_zoo.errors import ModelError
+from lm_zoo import budget, tree
+from lm_zoo.errors import LMError, ModelError
 from lm_zoo.interpolation import InterpolatedLM
 from lm_zoo.precision import DTYPES, prepared, product, ready
 from lm_zoo.trie import build_trie, score_trie
@@ -38,10 +39,11 @@ def test_the_tree_is_the_chain_of_steps(lm: Any, seed: int) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(SEQUENCES)
-def test_every_node_is_in_one_span_behind_its_ancestors(sequences: list[list[int]]) -> None:
+@given(SEQUENCES, st.sampled_from([1, 2, 3, tree.QUERIES]))
+def test_every_node_is_in_one_span_behind_its_ancestors(sequences: list[list[int]], most: int) -> None:
     trie = build_trie(sequences)
-    made = tree.Tree.of(trie, bos=1)
+    with patch.object(tree, "QUERIES", most):
+        made = tree.Tree.of(trie, bos=1)
     seen: list[int] = []
     for span in made.spans:
         size = span.queries.shape[1]
@@ -189,3 +191,26 @@ def test_mixtures_are_made_ready() -> None:
 def test_unknown_dtype_of_an_lm() -> None:
     with pytest.raises(ModelError, match="dtype 'float8'; expected one of"):
         ready(zoo.neural("lstm"), "float8")
+
+
+@pytest.mark.parametrize("kind", ["transformer", "icefall-transformer", "lookup", "lstm"])
+def test_very_long_paths_are_taken_in_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is there at once grows with the length of a sentence, not with its square."""
+    lm = zoo.neural(kind)
+    rng = np.random.default_rng(2)
+    long = rng.integers(2, 6, 150).tolist()
+    trie = build_trie([long, [*long[:70], 3, 3], long[:20], [2]])
+    monkeypatch.setattr(tree, "QUERIES", 16)
+    made = tree.Tree.of(trie, lm.vocab.bos)
+    assert max(span.queries.numel() * span.keys.shape[1] for span in made.spans) <= 16 * max(151, tree.KEYS)
+    assert all(span.queries.shape[1] <= 16 for span in made.spans)
+    for got, expected in zip(tree.score(lm, trie), score_trie(lm, trie), strict=True):
+        np.testing.assert_allclose(got, expected, atol=1e-4)
+
+
+def test_a_sentence_beyond_any_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "LONGEST", 8)
+    lm = zoo.neural("lstm")
+    assert len(lm.score_hypotheses([["A"] * 8])[0]) == 9
+    with pytest.raises(LMError, match=r"the sentence 'B A A A A ...' has 9 tokens, more than the 8 that"):
+        lm.score_hypotheses([["A"], ["B", *"AAAAAAAA"]])
