@@ -17,8 +17,9 @@ help:
 
 venv: $(VENV)/.ready
 
-$(VENV)/.ready: tools/requirements-py310.txt tools/make_venv.sh setup.py
-	@python=$$(sh tools/find_python.sh) && sh tools/make_venv.sh $(VENV) tools/requirements-py310.txt "$$python"
+$(VENV)/.ready: tools/requirements-py310.txt tools/requirements-k2.txt tools/make_venv.sh setup.py
+	@python=$$(sh tools/find_python.sh) && \
+	  sh tools/make_venv.sh $(VENV) tools/requirements-py310.txt "$$python" tools/requirements-k2.txt
 
 venv311: $(VENV311)/.ready
 

@@ -10,16 +10,17 @@ README = ROOT / "README.md"
 VERSION = re.search(r'^__version__ = "([^"]+)"', (ROOT / "rescore" / "__init__.py").read_text(), re.MULTILINE)
 assert VERSION
 
-# k2's wheels on PyPI carry a tag that pip takes for any Python, but work on CPython 3.10 and torch 1.13.1 only.
+# What k2 1.23.4 needs.  k2 itself is no requirement here: its wheels for five Pythons carry one tag, so that pip may take
+# a file that cannot be imported; tools/requirements-k2.txt names the right one by its hash.
 K2_PLATFORM = "python_version == '3.10' and sys_platform == 'linux' and platform_machine == 'x86_64'"
 
 EXTRAS = {
     "k2": [
         f"{requirement}; {K2_PLATFORM}"
-        for requirement in ("k2==1.23.4", "torch==1.13.1", "torchaudio==0.13.1", "numpy<2", "lhotse==1.32.1")
+        for requirement in ("torch==1.13.1", "torchaudio==0.13.1", "numpy<2", "lhotse==1.32.1", "graphviz")
     ],
     "ngram": ["kenlm>=0.2"],
-    "train": ["tensorboard>=2.10"],
+    "train": ["tensorboard>=2.10", "six"],
     "hf": ["transformers>=5"],
     "bench": ["transformers>=5", "speechbrain>=1.1"],
     "asr": ["lhotse>=1.32", "lilcom>=1.7", "urllib3", "soundfile>=0.12", "kaldi-native-fbank>=1.20", "kaldiio>=2.18"],

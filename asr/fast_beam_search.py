@@ -18,6 +18,7 @@ from torch import Tensor
 from asr.errors import ConfigError, DataError
 from asr.lattice_search import AM, FRAME_SECONDS, word_lattice
 from asr.search import BLANK, Pieces, Predictor, check_encoded
+from rescore.errors import K2_INSTALL
 from rescore.formats.k2 import to_lattices
 from rescore.formats.symbols import SymbolTable, read_symbols
 from rescore.lattice import EPSILON, arc_ranges, total_scores
@@ -33,8 +34,8 @@ def import_k2() -> ModuleType:
         import k2
     except ImportError as error:
         raise ConfigError(
-            f"fast_beam_search needs k2, which cannot be imported ({error}); install it (CPython 3.10, torch 1.13.1: "
-            "pip install k2==1.23.4), or use --decoding-method modified_beam_search"
+            f"fast_beam_search needs k2, which cannot be imported ({error}); use --decoding-method "
+            f"modified_beam_search, or install k2: {K2_INSTALL}"
         ) from None
     return k2  # type: ignore[no-any-return]
 

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from asr.errors import ConfigError
+from rescore.errors import K2_INSTALL
 
 BLANK = 0
 BACKENDS = ("torch", "k2")
@@ -30,8 +31,8 @@ def check_backend(backend: str, device: str = "cpu") -> None:
         import k2
     except ImportError as error:
         raise ConfigError(
-            f"the loss backend k2 needs k2, which cannot be imported ({error}); install it (CPython 3.10, torch "
-            "1.13.1: pip install k2==1.23.4), or use --loss-backend torch"
+            f"the loss backend k2 needs k2, which cannot be imported ({error}); use --loss-backend torch, or install "
+            f"k2: {K2_INSTALL}"
         ) from None
     if device.startswith("cuda") and not k2.with_cuda:
         raise ConfigError(

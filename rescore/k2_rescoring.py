@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from rescore.console import remark
-from rescore.errors import FormatError
+from rescore.errors import K2_INSTALL, FormatError
 from rescore.expand_beam import Histories, WordLM
 from rescore.log_zero import FiniteLM
 
@@ -145,7 +145,5 @@ def _import_k2() -> ModuleType:
     try:
         import k2
     except ImportError as error:
-        raise FormatError(
-            "k2", f"cannot be imported ({error}), composition needs it: pip install k2==1.23.4 (CPython 3.10) or 1.24.4"
-        ) from None
+        raise FormatError("k2", f"cannot be imported ({error}), composition needs it; install it: {K2_INSTALL}") from None
     return k2

@@ -1,9 +1,10 @@
 #!/bin/sh
-# make_venv.sh FOLDER REQUIREMENTS PYTHON - makes or updates a virtual environment that holds exactly the pinned
+# make_venv.sh FOLDER REQUIREMENTS PYTHON [HASHED] - makes or updates a virtual environment that holds exactly the pinned
 # requirements and this checkout (editable).  A folder made with another Python version is made anew.
+# HASHED: requirements whose files are chosen by their hashes; each must be importable at the end.
 set -eu
 cd "$(dirname "$0")/.."
-venv=$1 requirements=$2 python=$3
+venv=$1 requirements=$2 python=$3 hashed=${4:-}
 
 for tool in c++ cmake; do
     command -v "$tool" >/dev/null 2>&1 && continue
@@ -34,6 +35,16 @@ case $(pip --version | cut -d' ' -f2) in
 esac
 echo "Installing $requirements into $venv (the first time minutes, and up to 5 GB with torch's CUDA libraries) ..."
 retry pip install -r "$requirements"
+if [ -n "$hashed" ]; then
+    packages=$(sed -n 's/^\([a-z0-9_]*\)==.*/\1/p' "$hashed")
+    for package in $packages; do
+        # A file for another Python may be there under the same version: pip would take it for the right one.
+        "$venv/bin/python" -c "import $package" >/dev/null 2>&1 || retry pip install --no-deps --force-reinstall -r "$hashed"
+        "$venv/bin/python" -c "import $package" && continue
+        echo "$package was installed from $hashed, but cannot be imported: see the error above" >&2
+        exit 1
+    done
+fi
 retry pip install --no-deps --no-build-isolation -e .
-touch "$venv/.ready"
+cat "$requirements" $hashed >"$venv/.ready"
 echo "$venv is ready."

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rescore.errors import FormatError, RescoreError
+from rescore.errors import K2_INSTALL, FormatError, RescoreError
 from rescore.files import atomic_path
 from rescore.formats.common import OnError, Place, fail
 from rescore.formats.symbols import SymbolTable
@@ -111,7 +111,7 @@ def _load_ragged(path: Path) -> Any:
     try:
         import k2  # noqa: F401
     except ImportError:
-        raise FormatError(path, "has ragged labels, which need k2 to be read: pip install k2") from None
+        raise FormatError(path, f"has ragged labels, which need k2 to be read; install it: {K2_INSTALL}") from None
 
     class Restricted(pickle.Unpickler):
         def find_class(self, module: str, name: str) -> Any:
