@@ -10,8 +10,8 @@ README = ROOT / "README.md"
 VERSION = re.search(r'^__version__ = "([^"]+)"', (ROOT / "rescore" / "__init__.py").read_text(), re.MULTILINE)
 assert VERSION
 
-# What k2 1.23.4 needs.  k2 itself is no requirement here: its wheels for five Pythons carry one tag, so that pip may take
-# a file that cannot be imported; tools/requirements-k2.txt names the right one by its hash.
+# What k2 1.23.4 needs.  k2 itself is no requirement here: its wheels for five Pythons carry one tag, so that pip may
+# take a file that cannot be imported; tools/requirements-k2.txt names the right one by its hash.
 K2_PLATFORM = "python_version == '3.10' and sys_platform == 'linux' and platform_machine == 'x86_64'"
 
 EXTRAS = {

@@ -171,16 +171,20 @@ class Decoder:
 
 
 def _k2_is_there(model: Any, graph: object) -> bool:
-    """Whether the search runs in k2; where a graph asks for it, its absence is an error."""
+    """Whether the search runs in k2, which a remark says; where a graph asks for it, its absence is an error."""
     if graph is not None:
         k2_search.import_k2()
         return True
+    ours = "fast_beam_search: our own search with the same pruning"
     if model.config.decoder != "stateless":
+        remark(f"{ours}, as k2's needs a stateless decoder")
         return False
     try:
         k2_search.import_k2()
-    except ConfigError:
+    except ConfigError as error:
+        remark(f"{ours}; {error}")
         return False
+    remark("fast_beam_search: in k2")
     return True
 
 

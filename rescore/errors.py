@@ -5,7 +5,7 @@ line prints the message alone and exits with code 2; anything that is not a `Res
 traceback.
 """
 
-# As in tools/requirements-k2.txt: k2's files for five Pythons share a tag, and a plain `pip install k2` takes any of them.
+# As in tools/requirements-k2.txt: k2's files for five Pythons share a tag, and pip takes any of them for the right one.
 K2_INSTALL = (
     "for CPython 3.10 with torch 1.13.1, echo 'k2==1.23.4 --hash=sha256:"
     "1404589732fdb7f6f5bf62297a20dd73318b7b4f2e10dd52dc3d5b6669688a4c' > k2.txt && pip install --no-deps -r k2.txt; "

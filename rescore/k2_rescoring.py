@@ -145,5 +145,6 @@ def _import_k2() -> ModuleType:
     try:
         import k2
     except ImportError as error:
-        raise FormatError("k2", f"cannot be imported ({error}), composition needs it; install it: {K2_INSTALL}") from None
+        needed = f"cannot be imported ({error}), composition needs it; install it: {K2_INSTALL}"
+        raise FormatError("k2", needed) from None
     return k2

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.needs import missing, pinned
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors: threads would only wait for each other
 
@@ -18,3 +22,24 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the developers' data folder ../shared/data is not here")
     return SHARED
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    outcome = yield
+    _no_package_is_wanted(outcome.get_result())  # type: ignore[attr-defined]
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    outcome = yield
+    _no_package_is_wanted(outcome.get_result())  # type: ignore[attr-defined]
+
+
+def _no_package_is_wanted(report: Any) -> None:
+    """Turns a skip for want of a package that `make venv` installs into a failure."""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        package = missing(str(report.longrepr[2]), pinned())
+        if package is not None:
+            report.outcome = "failed"
+            report.longrepr = f"{report.longrepr[2]}: make venv installs {package}, so nothing may be skipped for it"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -16,6 +18,9 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+
+from rescore.errors import K2_INSTALL
+from tests.needs import missing, pinned
 
 ROOT = Path(__file__).resolve().parents[1]
 BASICS = "/usr/bin:/bin"
@@ -160,6 +165,85 @@ def test_fetch_refuses_another_text(index: str, tmp_path: Path) -> None:
     assert "expected 0000" in done.stderr and not (tmp_path / "text.txt").exists()
 
 
+K2 = ROOT / "tools" / "requirements-k2.txt"
+
+
+def test_k2_is_one_file_by_its_hash_wherever_its_install_is_told() -> None:
+    """pip takes k2's files for five Pythons for valid ones, also those that cannot be imported."""
+    digest = re.search(r"^k2==1\.23\.4 --hash=(sha256:[0-9a-f]{64})$", K2.read_text(), re.MULTILINE)
+    assert digest and f"--hash={digest[1]}" in K2_INSTALL
+    for folder in ("rescore", "lm_zoo", "asr", "egs", "demo", "tools"):
+        for file in (ROOT / folder).rglob("*.*"):
+            if file.suffix in (".py", ".sh", ".md", ".txt") and file != K2:
+                assert not re.search(r"pip install '?k2|^k2==", file.read_text(encoding="utf-8"), re.MULTILINE), file
+    assert "k2==" not in (ROOT / "setup.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("imported", "forced", "ends"), [(0, False, 0), (1, True, 1)], ids=["a good k2", "a k2 of another Python"]
+)
+def test_make_venv_imports_k2_and_ends_where_it_cannot(
+    checkout: Path, tmp_path: Path, imported: int, forced: bool, ends: int
+) -> None:
+    """With a stand-in for Python, whose `import k2` succeeds or not."""
+    for name in ("make_venv.sh", "requirements-py310.txt", "requirements-k2.txt"):
+        (checkout / "tools" / name).write_text((ROOT / "tools" / name).read_text())
+    executable(
+        checkout / "venv" / "bin" / "python",
+        f'echo "$@" >>{tmp_path}/calls\ncase "$*" in *version_info*) echo 3 10 ;; '
+        f'"-c import k2") exit {imported} ;; *--version) echo pip 23.0 ;; esac',
+    )
+    shutil.copy(checkout / "venv" / "bin" / "python", tmp_path / "python")
+    for tool in ("c++", "cmake"):
+        executable(tmp_path / "bin" / tool, "exit 0")
+    words = ["/bin/sh", "tools/make_venv.sh", "venv", "tools/requirements-py310.txt", str(tmp_path / "python")]
+    env = {"PATH": f"{tmp_path / 'bin'}:{BASICS}"}
+    done = subprocess.run([*words, "tools/requirements-k2.txt"], cwd=checkout, env=env, capture_output=True, text=True)
+    assert done.returncode == ends and (checkout / "venv" / ".ready").exists() == (not ends)
+    calls = (tmp_path / "calls").read_text()
+    assert ("--force-reinstall -r tools/requirements-k2.txt" in calls) == forced
+    assert ends == 0 or "k2 was installed from tools/requirements-k2.txt, but cannot be imported" in done.stderr
+
+
+def test_a_skip_for_want_of_a_pinned_package_fails(tmp_path: Path) -> None:
+    ready = tmp_path / ".ready"
+    assert pinned(ready) == set()
+    ready.write_text("# for k2\ntorch==1.13.1\nkaldi-native-fbank==1.0\nk2==1.23.4 --hash=sha256:0\nkenlm==1\n")
+    packages = pinned(ready)
+    assert packages == {"torch", "kaldi_native_fbank", "k2", "kenlm"}
+    for reason, package in (
+        ("Skipped: could not import 'k2': No module named '_k2'", "k2"),
+        ("Skipped: k2: No module named '_k2'", "k2"),
+        ("Skipped: k2 cannot be imported", "k2"),
+        ("Skipped: n-gram LMs need kenlm", "kenlm"),
+        ("Skipped: could not import 'kaldi_native_fbank': x", "kaldi_native_fbank"),
+        ("Skipped: could not import 'transformers': x", None),
+        ("Skipped: this torch has no Muon", None),
+        ("Skipped: the developers' data folder ../shared/data is not here", None),
+    ):
+        assert missing(reason, packages) == package, reason
+
+
+@pytest.mark.parametrize("kind", ["module", "test"])
+def test_pytest_fails_for_it(tmp_path: Path, kind: str) -> None:
+    """In an environment that says it has a package which cannot be imported."""
+    skip = "pytest.importorskip('no_such_package')"
+    body = f"import pytest\n{skip}\ndef test_a(): pass\n" if kind == "module" else (
+        f"import pytest\ndef test_a():\n    {skip}\n"
+    )  # fmt: skip
+    (tmp_path / "tests").mkdir()
+    for name in ("conftest.py", "needs.py", "__init__.py"):
+        (tmp_path / "tests" / name).write_text((ROOT / "tests" / name).read_text())
+    (tmp_path / "tests" / "test_it.py").write_text(body)
+    (tmp_path / ".ready").write_text("no-such-package==1\n")
+    program = f"import sys, pytest; sys.prefix = {str(tmp_path)!r}; sys.exit(pytest.main(['-q', 'tests/test_it.py']))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0 and "make venv installs no_such_package" in done.stdout
+    (tmp_path / ".ready").unlink()
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode in (0, 5) and "1 skipped" in done.stdout
+
+
 def test_the_pins_satisfy_the_package_metadata() -> None:
     """Every requirement of setup.py that applies to CPython 3.10 has an exact pin that it allows."""
     metadata = pytest.importorskip("importlib.metadata")
@@ -168,8 +252,9 @@ def test_the_pins_satisfy_the_package_metadata() -> None:
         wanted = metadata.requires("rescore") or []
     except metadata.PackageNotFoundError:
         pytest.skip("rescore itself is not installed here (make venv does it)")
-    lines = (ROOT / "tools" / "requirements-py310.txt").read_text().splitlines()
-    pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
+    names = ("requirements-py310.txt", "requirements-k2.txt")
+    lines = "\n".join((ROOT / "tools" / name).read_text() for name in names).splitlines()
+    pins = dict(line.split(" ")[0].split("==") for line in lines if line and not line.startswith("#"))
     environment = {"python_version": "3.10", "sys_platform": "linux", "platform_machine": "x86_64", "extra": "all"}
     for text in wanted:
         requirement = packaging.Requirement(text)

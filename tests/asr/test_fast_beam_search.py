@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from asr.config import TransducerConfig
+from asr.decode import DecodeOptions, Decoder
 from asr.decoder import make_decoder
 from asr.errors import ConfigError, DataError
 from asr.fast_beam_search import (
@@ -154,5 +155,22 @@ def test_what_k2_cannot_do_is_said(k2: Any) -> None:
 def test_without_k2_there_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "k2", None)
     model = Tiny(SIZE)
-    with pytest.raises(ConfigError, match="fast_beam_search needs k2, which cannot be imported"):
+    with pytest.raises(ConfigError, match=r"fast_beam_search needs k2, which cannot be imported.*--hash=sha256"):
         fast_beam_search(model, *model.encoded(3))
+
+
+def test_which_search_runs_is_said(
+    k2: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """k2's, or our own where k2 is not there or cannot do it; never one for the other without a word."""
+    options = DecodeOptions(method="fast_beam_search")
+    for model, absent, said in (
+        (Tiny(SIZE), False, "fast_beam_search: in k2"),
+        (Tiny(SIZE, "lstm"), False, "our own search with the same pruning, as k2's needs a stateless decoder"),
+        (Tiny(SIZE), True, "our own search with the same pruning; fast_beam_search needs k2, which cannot be"),
+    ):
+        with monkeypatch.context() as patch:
+            if absent:
+                patch.setitem(sys.modules, "k2", None)
+            Decoder(model, pieces(SIZE), options)
+        assert said in capsys.readouterr().err
