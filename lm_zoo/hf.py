@@ -79,6 +79,7 @@ class HFModel:
     """What causal and masked LMs share: the folder, the tokenizer, checks of the text."""
 
     vocab: Vocabulary
+    special: int  # tokens beside those of the words
 
     def __init__(self, folder: Path, auto_class: str) -> None:
         self.folder = folder
@@ -113,13 +114,17 @@ class HFModel:
                 f"{self.positions} at most; leave it out, or use another LM"
             )
 
-    def checked(self, sentences: Sequence[Sequence[str]], special: int) -> Sequence[Sequence[str]]:
-        """The sentences, if their case and their lengths (with so many special tokens) suit the model."""
+    def checked(self, sentences: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+        """The sentences, if their case and their lengths suit the model."""
         self.check_case(sentences)
         for words in sentences:
-            tokens = sum(len(self.vocab.encode_word(word)) for word in words)
-            self.check_length(tokens + special, f"the sentence '{' '.join(words[:5])} ...'")
+            self.check_words(words, f"the sentence '{' '.join(words[:5])} ...'")
         return sentences
+
+    def check_words(self, words: Sequence[str], what: str) -> None:
+        """Refuses a sentence, called `what`, that is longer than the model's positions."""
+        tokens = sum(len(self.vocab.encode_word(word)) for word in words)
+        self.check_length(tokens + self.special, what)
 
     def knows(self, word: str) -> bool:
         """Whether no part of the word is unknown to the tokenizer."""
@@ -128,6 +133,8 @@ class HFModel:
 
 class HFCausalLM(HFModel):
     """See the module's description, and `lm_zoo.base.LanguageModel`."""
+
+    special = 1
 
     def __init__(self, folder: Path, case: str = "") -> None:
         super().__init__(folder, "AutoModelForCausalLM")
@@ -190,11 +197,11 @@ class HFCausalLM(HFModel):
 
     def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """Natural logs a word, the sentence end last; in batches of like lengths (running text)."""
-        return base.score_words(self, self.checked(sentences, 1), BATCH_TOKENS)
+        return base.score_words(self, self.checked(sentences), BATCH_TOKENS)
 
     def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
-        sentences = self.checked(sentences, 1)
+        sentences = self.checked(sentences)
         if self._within_windows(sentences) and self.takes_trees():
             order = sorted(range(len(sentences)), key=lambda row: tuple(sentences[row]))  # to share prefixes
             found = tree.score_words(self, [sentences[row] for row in order], TREE_NODES)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ class HFMaskedLM(HFModel):
         if self.mask is None:
             raise VocabError(f"{folder}: the tokenizer has no mask token, so it is not one of a masked LM")
         self.before, self.after = _special_tokens(self.tokenizer)
+        self.special = len(self.before) + len(self.after)
         bos, eos = (part[0] if part else self.mask for part in (self.before, self.after))
         self.set_vocabulary(bos, eos, case)
         self.batch_tokens = batch_tokens
@@ -37,7 +38,7 @@ class HFMaskedLM(HFModel):
     @torch.no_grad()
     def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
         """Pseudo-log-likelihoods: for each sentence one a word (its tokens' summed), and 0.0 for the sentence end."""
-        self.checked(sentences, len(self.before) + len(self.after))
+        self.checked(sentences)
         encoded = [[self.vocab.encode_word(word) for word in words] for words in sentences]
         flat = [[token for word in words for token in word] for words in encoded]
         scores = [[0.0] * len(tokens) for tokens in flat]

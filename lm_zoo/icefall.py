@@ -9,7 +9,6 @@ Token ids are those of the sentencepiece model: blank 0, begin and end of senten
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from torch import Tensor
 
 from lm_zoo.base import PieceVocabulary, text_case
 from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.files import atomic_binary
 from lm_zoo.icefall_transformer import IcefallTransformer
 from lm_zoo.lstm import LSTM
 from lm_zoo.registry import build, check_weights, load, save_folder, state_tensors
@@ -95,9 +95,8 @@ def export_lm(name: str, out: Path) -> str:
         raise ModelError(f"'{name}' cannot be exported: icefall has only LSTM LMs and its own Transformer LM")
     if not isinstance(lm.vocab, PieceVocabulary) or lm.vocab.bos != 1:
         raise VocabError(f"'{name}': icefall needs sentencepiece pieces with <sos/eos> as number 1")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    torch.save({"model": icefall_weights(lm)}, out.with_name(f".{out.name}"))
-    os.replace(out.with_name(f".{out.name}"), out)
+    with atomic_binary(out) as stream:
+        torch.save({"model": icefall_weights(lm)}, stream)
     return _icefall_options(lm)
 
 

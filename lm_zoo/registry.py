@@ -24,6 +24,7 @@ KINDS = {
     "icefall-transformer": ("lm_zoo.icefall_transformer", "IcefallTransformer", "icefall's Transformer LM"),
     "ngram": ("lm_zoo.ngram", "NgramLM", "back-off n-gram, ARPA or KenLM binary"),
 }
+SIZES = {"dim", "heads", "feedforward", "rnn_layers", "slots", "entries", "order"}  # settings that are 1 or more
 HUGGING_FACE = {"hf": ("lm_zoo.hf", "HFCausalLM"), "hf-mlm": ("lm_zoo.hf_masked", "HFMaskedLM")}
 PRETRAINED = Path(__file__).parent / "pretrained"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -41,6 +42,18 @@ def model_class(kind: str) -> Any:
         raise ModelError(f"no kind of LM is called '{kind}'; there are: {', '.join(sorted(KINDS))}")
     module, name, _ = KINDS[kind]
     return getattr(importlib.import_module(module), name)
+
+
+def neural_class(kind: str) -> Any:
+    """As `model_class`, of a kind that has settings and weights.
+
+    Raises:
+      ModelError: an unknown kind, or n-grams.
+    """
+    cls = model_class(kind)
+    if not hasattr(cls, "Config"):
+        raise ModelError(f"a neural LM is expected here, found the kind '{kind}'; rescore train-ngram makes n-gram LMs")
+    return cls
 
 
 def pretrained() -> dict[str, Path]:
@@ -203,7 +216,7 @@ def build(kind: str, vocab: Vocabulary, settings: dict[str, Any]) -> Any:
     Raises:
       ModelError: a setting that this kind does not have, or a value that does not fit; names the known ones.
     """
-    cls = model_class(kind)
+    cls = neural_class(kind)
     try:
         return cls(vocab, cls.Config(**settings_of(kind, settings)))
     except ValueError as error:
@@ -216,7 +229,7 @@ def settings_of(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     Raises:
       ModelError: as `build`.
     """
-    cls = model_class(kind)
+    cls = neural_class(kind)
     known = {field.name: field for field in dataclasses.fields(cls.Config)}
     for key, value in settings.items():
         if key not in known:
@@ -226,6 +239,8 @@ def settings_of(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
             settings = {**settings, key: str(value)}  # such as blocks=1
         elif not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
             raise ModelError(f"{kind}: setting '{key}' is {value!r}, expected something like {default!r}")
+        elif type(value) is int and value < (least := int(key in SIZES)):
+            raise ModelError(f"{kind}: setting '{key}' is {value}, expected {least} or more")
     return {**{name: field.default for name, field in known.items()}, **settings}
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from pathlib import Path
 
 from lm_zoo.errors import TextError
 from lm_zoo.reading import DAMAGED, open_bytes
+
+HEAD = 100  # sentences that are looked at for utterance ids
+_ID = re.compile(r"(?=.*\d)(?=.*[^\W\d]|.*-).*")  # a digit, and a letter, _ or -
 
 
 def read_sentences(spec: str | Path, remark: Callable[[str], None] | None = None) -> Iterator[list[str]]:
@@ -20,10 +25,33 @@ def read_sentences(spec: str | Path, remark: Callable[[str], None] | None = None
       spec: `kaldi:PATH` drops the first field (the utterance id) of every line; `text:PATH` or a bare path keeps it.
       remark: takes one line of text for the user.
     Raises:
+      TextError: of a bare path, the first fields of the lines look like utterance ids.
       TextError: the file is missing, unreadable, has no sentence, is truncated or damaged, unpacks to far too much
         (`lm_zoo.reading`), or is not UTF-8.
     """
     first, path = parse_spec(spec)
+    sentences = _read(path, first, remark)
+    if str(spec) == str(path):
+        head = list(islice(sentences, HEAD))
+        if begin_with_ids(head):
+            raise TextError(
+                f"{path}: every line begins with what looks like an utterance id ('{head[0][0]}'); write kaldi:{path} "
+                f"to leave it out, or text:{path} if it is a word"
+            )
+        sentences = chain(head, sentences)
+    yield from sentences
+
+
+def begin_with_ids(sentences: list[list[str]]) -> bool:
+    """Whether the first words are all different, each with a digit and a letter, and are nowhere else in the text."""
+    ids = {words[0] for words in sentences}
+    others = {word for words in sentences for word in words[1:]}
+    every = len(ids) == len(sentences) > 2 and all(map(_ID.fullmatch, ids))
+    return every and bool(others) and ids.isdisjoint(others)
+
+
+def _read(path: Path, first: int, remark: Callable[[str], None] | None) -> Iterator[list[str]]:
+    """The words of every line from field `first` on."""
     number = empty = 0
     try:
         with open_bytes(path) as stream:

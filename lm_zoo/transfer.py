@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.errors import ModelError, VocabError
-from lm_zoo.registry import build, find, load, model_class, read_config, save_folder, state_tensors
+from lm_zoo.registry import build, find, load, neural_class, read_config, save_folder, state_tensors
 
 
 def inherit_settings(kind: str, source: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def inherit_settings(kind: str, source: str, settings: dict[str, Any]) -> dict[s
     path = find(source)
     if not path.is_dir() or read_config(path)["kind"] == "ngram":
         raise ModelError(f"'{source}' is an n-gram LM; expected a neural LM to start from")
-    known = {field.name for field in dataclasses.fields(model_class(kind).Config)}
+    known = {field.name for field in dataclasses.fields(neural_class(kind).Config)}
     old = read_config(path).get("settings", {})
     return {**{name: value for name, value in old.items() if name in known}, **settings}
 

@@ -153,8 +153,11 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
         fields = [recog[1], *_listed(path, number, recog[3])] if recog else kaldi_fields(line)
         if not fields:
             raise FormatError(path, "empty line, expected 'utt-id words ...'", line=number)
+        if fields[0].startswith('{"'):
+            raise FormatError(path, "JSON, expected Kaldi text: 'utt-id words ...' a line", line=number)
         if fields[0] in texts:
-            raise FormatError(path, f"utterance '{fields[0]}' occurs a second time", line=number)
+            problem = f"utterance '{fields[0]}' occurs a second time, expected Kaldi text: 'utt-id words ...' a line"
+            raise FormatError(path, problem, line=number)
         texts[fields[0]] = tuple(fields[1:])
     if not texts:
         raise FormatError(path, "empty file, expected Kaldi text: 'utt-id words ...' a line")
@@ -188,5 +191,5 @@ def require_folder(path: str | Path) -> Path:
     """`path` as a Path, or a clear error if it is not a folder."""
     path = Path(path)
     if not path.is_dir():
-        raise RescoreError(f"{path}: no such folder")
+        raise RescoreError(f"{path}: {'is a file, expected a folder' if path.exists() else 'no such folder'}")
     return path

@@ -35,8 +35,9 @@ def run_script(script: Path, arguments: list[str], scorer: type | None = None, l
       UsageError: no such script, or one without `main`; no package icefall.
       RescoreError: the folder for lattices is in use, or the script has no place to take them from.
     """
-    if not script.is_file():
-        raise UsageError(f"{script}: no such file, expected the decode.py of an icefall recipe")
+    if not script.is_file() or script.suffix != ".py":
+        found = "is no Python script" if script.exists() else "no such file"
+        raise UsageError(f"{script}: {found}, expected the decode.py of an icefall recipe")
     sys.path.insert(0, str(script.resolve().parent))
     sys.argv = [str(script), *arguments]
     if scorer is not None:

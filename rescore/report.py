@@ -12,6 +12,7 @@ import numpy as np
 
 from rescore import __version__
 from rescore.combine import NBEST_FILE, SCORES_FILE
+from rescore.console import remark
 from rescore.errors import ScoreError, UsageError
 from rescore.files import atomic_text, read_kaldi_text
 from rescore.formats import FORMATS, read_nbest
@@ -100,6 +101,16 @@ def read_system(name: str, spec: str, refs: Mapping[str, Words], cer: bool = Fal
         oracle += best_of_list(nbest, refs.get(nbest.utt_id, ()))
     check_same_utterances(refs, hyps, f"hypotheses of '{name}'")
     return System(name, hyps, oracle)
+
+
+def read_hypotheses(spec: str) -> dict[str, Words]:
+    """Kaldi text, or the first hypotheses of N-best lists; `spec` as of `read_system`."""
+    lists = _nbest_source(spec)
+    if lists is None:
+        return read_kaldi_text(spec, "hyp")
+    hyps = {nbest.utt_id: nbest.hyps[0].words for nbest in lists}
+    remark(f"{spec}: N-best lists, of which the first hypotheses are counted")
+    return hyps
 
 
 def _nbest_source(spec: str) -> Iterator[NbestList] | None:

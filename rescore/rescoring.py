@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rescore.combine import load_weights, parse_scales, write_combined
-from rescore.console import remark
+from rescore.console import progress, remark
 from rescore.errors import FormatError, UsageError
 from rescore.formats import parse_spec, read_nbest
 from rescore.types import NbestList, Weights
@@ -44,6 +44,7 @@ def rescore_nbest(
         if scorer.is_pseudo:
             remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
     mix = _read_mix(mix_file, scorers) if mix_file else None
+    _check_lengths(source, scorers)
     plan = {
         "nbest": _fingerprint(source),
         "lms": sorted([*lms, f"ngram={ngram}"]),
@@ -65,6 +66,14 @@ def rescore_nbest(
     elif counts.unused:
         remark(f"scores without a scale, not used: {', '.join(counts.unused)}")
     remark(f"{counts.hypotheses} hypotheses; {counts.changed} first hypotheses changed; written to {out}")
+
+
+def _check_lengths(source: str, scorers: list[Scorer]) -> None:
+    """Refuses what is too long for one of the LMs before any is run: that may take hours."""
+    limited = [scorer for scorer in scorers if scorer.has_limit]
+    for nbest in progress(read_nbest(source), "checking lengths") if limited else ():
+        for scorer in limited:
+            scorer.check_lengths(nbest)
 
 
 def _all_ones(first: NbestList, scorers: list[Scorer], mix: dict[str, float] | None) -> Weights:

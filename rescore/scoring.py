@@ -77,6 +77,20 @@ class Scorer:
         self._count(lists)
         return {self.column: self.lm.score_sentences([hyp.words for nbest in lists for hyp in nbest.hyps])}
 
+    @property
+    def has_limit(self) -> bool:
+        """Whether sentences may be too long for the LM."""
+        return getattr(self.lm, "positions", None) is not None
+
+    def check_lengths(self, nbest: NbestList) -> None:
+        """Refuses a hypothesis that is too long for an LM that has a limit.
+
+        Raises:
+          LMError: names the utterance and the hypothesis, its length and the limit.
+        """
+        for rank, hyp in enumerate(nbest.hyps, start=1):
+            self.lm.check_words(hyp.words, f"utterance {nbest.utt_id}: hypothesis {rank}")
+
     def _count(self, lists: list[NbestList]) -> None:
         counts = Counter(chain.from_iterable(hyp.words for nbest in lists for hyp in nbest.hyps))
         new = list(counts.keys() - self._known.keys())

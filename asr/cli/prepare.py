@@ -19,7 +19,7 @@ TRAIN = "train"  # in the names of parts whose speed is perturbed; icefall does 
 
 
 @click.command()
-@click.argument("out_dir", type=Output())
+@click.argument("out_dir", type=Output(folder=True))
 @click.option("--librispeech", type=PATH, help="Folder PART/SPEAKER/CHAPTER with .trans.txt; audio of any kind.")
 @click.option("--split", type=PATH, help='Divide its parts by speaker: JSON {"train": ["1462", ...], ...}.')
 @click.option("--kaldi", type=PATH, multiple=True, help="Kaldi data folder (wav.scp, segments, text, utt2spk).")

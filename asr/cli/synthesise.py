@@ -11,7 +11,7 @@ from rescore.cli.outputs import Output
 
 @click.command()
 @click.argument("text", type=click.Path(path_type=Path))
-@click.argument("out_dir", type=Output())
+@click.argument("out_dir", type=Output(folder=True))
 @click.option("--ids", is_flag=True, help="Each line of TEXT begins with an utterance id (Kaldi text).")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of voices, settings and noise.")
 @click.option(

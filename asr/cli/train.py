@@ -51,7 +51,7 @@ def settings(command: Any) -> Any:
 
 
 @click.command()
-@click.option("--exp-dir", required=True, type=Output(), help="Folder of the run.")
+@click.option("--exp-dir", required=True, type=Output(folder=True), help="Folder of the run.")
 @click.option("--config", metavar="NAME|FILE", help="Configuration of the model, such as small (see: asr info).")
 @click.option("--bpe-model", type=_PATH, help="Sentencepiece model of the tokens.")
 @click.option("--init", type=_PATH, metavar="DIR", help="Start from this model folder, instead of the two above.")

@@ -19,7 +19,7 @@ from rescore.cli.outputs import Output
     metavar="SCALE",
     help="Minimum Bayes risk: choose by expected errors; posteriors are the softmax of SCALE times the totals.",
 )
-@click.option("--out", required=True, type=Output(), help="Folder for 1best.txt and nbest.jsonl.gz.")
+@click.option("--out", required=True, type=Output(folder=True), help="Folder for 1best.txt and nbest.jsonl.gz.")
 def command(scores: Path, weights_file: Path | None, scales: tuple[str, ...], mbr: float | None, out: Path) -> None:
     """Apply weights to saved scores: new 1-best and N-best.  Loads no LM.
 

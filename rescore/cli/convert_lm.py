@@ -12,7 +12,7 @@ from rescore.cli.outputs import Output
 @click.command()
 @click.argument("kind")
 @click.argument("source", metavar="NAME|DIR")
-@click.option("--out", required=True, type=Output(), help="Folder of the new model.")
+@click.option("--out", required=True, type=Output(folder=True), help="Folder of the new model.")
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the new kind, e.g. sigma=0.02."
 )

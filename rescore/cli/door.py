@@ -11,6 +11,16 @@ from lm_zoo.errors import LMError
 from lm_zoo.files import explain
 from rescore.errors import RescoreError
 
+# Packages that may be absent, and the extra of this package that brings them ("" is every install).
+EXTRAS = {
+    **dict.fromkeys(("lhotse", "lilcom", "soundfile", "kaldi_native_fbank", "kaldiio"), "asr"),
+    **dict.fromkeys(("ttspico", "espeakng_loader", "pocketsphinx"), "demo"),
+    **dict.fromkeys(("kaldialign", "sentencepiece", "safetensors", "torch", "numpy", "yaml", "rich"), ""),
+    "kenlm": "ngram",
+    "transformers": "hf",
+    "tensorboard": "train",
+}
+
 
 def run(name: str, command: click.Command) -> None:
     """Runs the program `name`, whose arguments are those of this process."""
@@ -20,11 +30,25 @@ def run(name: str, command: click.Command) -> None:
         message = str(error)
     except OSError as error:  # a full disk, a folder without permission
         message = explain(error)
+    except ImportError as error:
+        message = missing_package(error)
+        if not message:
+            raise
     else:
         return
     click.echo(f"{name}: {message}", err=True)
     _drop_unwritten()
     sys.exit(2)
+
+
+def missing_package(error: ImportError) -> str:
+    """The message for a package of others that cannot be imported; "" for any other module, which is a bug."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return ""
+    extra = EXTRAS[package]
+    advice = f"pip install 'rescore[{extra}]'" if extra else "install rescore again"
+    return f"this needs the package {package}, which cannot be imported ({error}); {advice}"
 
 
 def _drop_unwritten() -> None:

@@ -12,7 +12,7 @@ from rescore.cli.outputs import Output
 @click.command("import-lm")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
 @click.option("--bpe", required=True, type=click.Path(path_type=Path), help="The bpe.model of the LM's recipe.")
-@click.option("--out", required=True, type=Output(), help="Model folder to write.")
+@click.option("--out", required=True, type=Output(folder=True), help="Model folder to write.")
 def command(checkpoint: Path, bpe: Path, out: Path) -> None:
     """Turn a checkpoint of icefall's rnn_lm or transformer_lm (epoch-N.pt, pretrained.pt) into a model folder.
 

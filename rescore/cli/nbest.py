@@ -35,7 +35,7 @@ from rescore.cli.outputs import Output
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
 @dtype_option
 @device_option
-@click.option("--out", required=True, type=Output(), help="Folder for scores, 1-best and N-best.")
+@click.option("--out", required=True, type=Output(folder=True), help="Folder for scores, 1-best and N-best.")
 def command(
     source: str,
     lms: tuple[str, ...],

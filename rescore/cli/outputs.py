@@ -8,15 +8,22 @@ from typing import Any
 
 import click
 
+from lm_zoo.errors import WriteError
+
 
 class Output(click.Path):
-    """A file or folder, given as a Path."""
+    """A file, or with `folder` a folder, given as a Path."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: bool = False) -> None:
         super().__init__(path_type=Path)
+        self.folder = folder
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if self.folder and path.is_file():
+            raise WriteError(f"{path}: is a file, expected a folder to write")
+        if not self.folder and path.is_dir():
+            raise WriteError(f"{path}: is a folder, expected the name of a file to write")
         hold(path, ctx)
         return path
 

@@ -25,10 +25,10 @@ from rescore.cli.outputs import Output
     help="With --tune-mix: interpolate these LMs instead of all; may be repeated.",
 )
 @click.option("--mix", type=click.Path(path_type=Path), help="Use these interpolation weights.")
+@click.option("--save-mix", type=Output(), help="Write the weights found; rescore nbest --mix takes them.")
 @click.option(
-    "--save-mix", type=Output(), help="Write the weights found; rescore nbest --mix takes them."
+    "--window", type=click.IntRange(min=1), help="Score running text in windows of so many tokens instead of sentences."
 )
-@click.option("--window", type=int, help="Score running text in windows of so many tokens instead of sentences.")
 @click.option(
     "--position",
     type=click.Choice(["all", "final", "carried"]),

@@ -38,9 +38,13 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
     help="Training text, one sentence a line; kaldi:FILE drops utterance ids. May be repeated.",
 )
 @click.option("--valid", required=True, help="Validation text.")
-@click.option("--out", required=True, type=Output(), help="Folder of the run and of the model.")
+@click.option("--out", required=True, type=Output(folder=True), help="Folder of the run and of the model.")
 @click.option("--tokens", default="bpe", type=click.Choice(["bpe", "unigram", "word"]), help="Pieces or whole words.")
-@click.option("--vocab-size", type=int, help="Tokens of the vocabulary; all words if left out with --tokens word.")
+@click.option(
+    "--vocab-size",
+    type=click.IntRange(min=3),
+    help="Tokens of the vocabulary; all words if left out with --tokens word.",
+)
 @click.option(
     "--vocab",
     help="Take the vocabulary of this LM (name or folder) instead of building one, or this list of words, or the "
@@ -55,9 +59,15 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
     metavar="NAME=VALUE",
     help="A setting of the training, e.g. lr=0.002, steps=5000, dtype=bfloat16.",
 )
-@click.option("--longest", default=256, show_default=True, help="Cut sentences of more tokens into pieces.")
+@click.option(
+    "--longest",
+    default=256,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Cut sentences of more tokens into pieces.",
+)
 @process_options
-@click.option("--device", default="cpu", show_default=True)
+@click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|cuda:N", help="Where to train.")
 def command(
     kind: str,
     texts: tuple[str, ...],
@@ -80,9 +90,13 @@ def command(
     Example: rescore train-lm transfornn --text books.txt.xz --valid valid.txt --vocab-size 3000 \\
                --set dim=320 --train steps=5000 --train dtype=bfloat16 --out exp/transfornn
     """
+    from lm_zoo.devices import find_device
     from lm_zoo.recipe import TextRecipe, run
+    from lm_zoo.registry import settings_of
     from rescore.console import remark
 
     recipe = TextRecipe(list(texts), valid, tokens, vocab_size, vocab, init, longest)
     given, plan = parse_settings(settings), parse_settings(options)
+    settings_of(kind, given)  # mistakes are told before any text is read
+    find_device(device)
     run(kind, given, recipe, plan, str(out), device, remark, world_size, master_port)

@@ -15,11 +15,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text or recogs.")
-@click.option("--hyp", required=True, type=click.Path(path_type=Path), help="Hypotheses, the same.")
+@click.option(
+    "--hyp",
+    required=True,
+    metavar="[FORMAT:]PATH",
+    help="Hypotheses, the same; or N-best lists, of which the first count.",
+)
 @click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")
 @click.option("--details", type=Output(), help="Write alignments and confusions as icefall does.")
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
-def command(ref: Path, hyp: Path, cer: bool, details: Path | None, tail: Path | None) -> None:
+def command(ref: Path, hyp: str, cer: bool, details: Path | None, tail: Path | None) -> None:
     """Word error rate as Kaldi's compute-wer prints it; texts are Kaldi's, or icefall's recogs-SET-SUFFIX.txt.
 
     With --tail, the error rates on tail words (tail-1) and tail bigrams (tail-2) of a training text: all but the most
@@ -33,9 +38,10 @@ def command(ref: Path, hyp: Path, cer: bool, details: Path | None, tail: Path | 
     """
     from rescore.console import remark
     from rescore.files import read_kaldi_text
+    from rescore.report import read_hypotheses
     from rescore.wer import characters, corpus_errors, kaldi_lines, write_errs
 
-    refs, hyps = read_kaldi_text(ref), read_kaldi_text(hyp, "hyp")
+    refs, hyps = read_kaldi_text(ref), read_hypotheses(hyp)
     if cer:
         refs, hyps = characters(refs), characters(hyps)
     name = "CER" if cer else "WER"

@@ -327,7 +327,11 @@ def _guess(path: Path, spec: str) -> Format:
         if entry.suffixes and name.endswith(entry.suffixes) and not path.is_dir():
             return entry
     known = ", ".join(FORMATS)
-    raise UsageError(f"'{spec}': the format cannot be guessed; write FORMAT:PATH with one of: {known}")
+    if not path.exists():
+        problem = "no such file or folder; to write one of this name, say its format"
+    else:
+        problem = "the format cannot be guessed"
+    raise UsageError(f"'{spec}': {problem}: FORMAT:PATH with one of: {known}")
 
 
 def _require_kind(entry: Format, kind: str, spec: str) -> None:

@@ -14,12 +14,16 @@ import torch
 from click.testing import CliRunner
 
 from lm_zoo.errors import LMError, ModelError, VocabError
+from lm_zoo.hf import HFCausalLM
 from lm_zoo.precision import ready
 from lm_zoo.registry import find, load, load_ngram
 from rescore.cli.main import cli
 from rescore.combine import read_scores
 from rescore.errors import UsageError
+from rescore.formats import write_nbest
+from rescore.rescoring import rescore_nbest
 from rescore.scoring import open_scorers
+from rescore.types import Hypothesis, NbestList
 from tests.lm_zoo import hugging_face
 from tests.lm_zoo.test_zoo import padded, random_sequences, step_scores
 
@@ -210,6 +214,17 @@ def test_sentences_beyond_the_positions(folders: dict[str, Path]) -> None:
         gpt2.score(torch.ones(1, 32, dtype=torch.long), torch.tensor([32]))
     with pytest.raises(LMError, match=r"has 17 tokens .* takes 16 at most"):
         load(f"hf-mlm:{folders['bert']}").score_hypotheses([("a",) * 15])
+
+
+def test_a_hypothesis_beyond_the_positions_is_named_before_any_is_scored(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = [NbestList(f"utt{k}", [Hypothesis(("the", "cat"), {"am": 0.0})]) for k in range(3)]
+    lists[2].hyps.append(Hypothesis(("cat",) * 32, {"am": -1.0}))
+    write_nbest(f"jsonl:{tmp_path / 'lists.jsonl'}", lists)
+    monkeypatch.setattr(HFCausalLM, "score_hypotheses", None)
+    with pytest.raises(LMError, match=r"utterance utt2: hypothesis 2 has 33 tokens .* takes 32 at most"):
+        rescore_nbest(str(tmp_path / "lists.jsonl"), [f"hf:{folders['gpt2']}"], None, None, None, (), tmp_path / "out")
 
 
 @torch.no_grad()

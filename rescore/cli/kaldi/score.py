@@ -10,7 +10,7 @@ from rescore.cli.outputs import Output
 
 
 @click.command()
-@click.argument("folder", type=Output())
+@click.argument("folder", type=Output(folder=True))
 @click.option("--lm", "name", metavar="NAME|DIR", help="The LM: writes lmwt.nn and lmwt.nn.sum.")
 @click.option("--weight", metavar="W", help="Its interpolation weight: writes lmwt.interp.W.")
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words, for the LM alone.")
