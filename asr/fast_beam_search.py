@@ -20,6 +20,7 @@ from asr.lattice_search import AM, FRAME_SECONDS, word_lattice
 from asr.search import BLANK, Pieces, Predictor, check_encoded
 from rescore.errors import K2_INSTALL
 from rescore.formats.k2 import to_lattices
+from rescore.formats.k2_load import load_fsa
 from rescore.formats.symbols import SymbolTable, read_symbols
 from rescore.lattice import EPSILON, arc_ranges, total_scores
 from rescore.nbest import exact_nbest
@@ -46,13 +47,12 @@ def load_graph(path: Path) -> Any:
     Raises:
       DataError: no such file, or not `torch.save(fsa.as_dict())`.
     """
-    k2 = import_k2()
+    import_k2()
     try:
-        values = torch.load(path, map_location="cpu")
-        graph = k2.Fsa.from_dict(values)
+        graph = load_fsa(path)
         graph.aux_labels  # noqa: B018
-    except Exception as error:  # a damaged pickle can raise anything
-        problem = (str(error).splitlines() or [type(error).__name__])[0]
+    except Exception as error:  # k2 can raise anything
+        problem = (str(error).splitlines() or [type(error).__name__])[0].removeprefix(f"{path}: ")
         raise DataError(
             f"{path}: not a graph, expected LG.pt with aux_labels, as icefall writes it ({problem})"
         ) from None

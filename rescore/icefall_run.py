@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 
 from rescore.console import remark
 from rescore.errors import RescoreError, UsageError
+from rescore.file_names import file_name
 from rescore.formats.k2 import write_lattices
 
 GIVE_LATTICES = ("fast_beam_search", "get_lattice")
@@ -101,7 +101,7 @@ class _Keeper:
         def give_lattice(*args: Any, **kwargs: Any) -> Any:
             lattice = function(*args, **kwargs)
             self.now.mkdir(parents=True, exist_ok=True)
-            write_lattices(lattice, self.ids, self.now / f"{self.ids[0].replace(os.sep, '_')}.pt")
+            write_lattices(lattice, self.ids, self.now / f"{file_name(self.ids[0])}.pt")
             self.written += len(self.ids)
             return lattice
 

@@ -35,15 +35,23 @@ def build_lattice(
     """A Lattice from arcs over arbitrarily numbered states `0 .. num_states - 1`.
 
     States that are not on a path from `start` to `final` are removed, with their arcs, and counted
-    (`counts["removed_states"]`, `counts["removed_arcs"]`); the others are renumbered in topological order.
+    (`counts["removed_states"]`, `counts["removed_arcs"]`); the others are renumbered in topological order.  Time and
+    memory are those of the arcs, however high states are numbered.
 
     Raises:
       RescoreError: there is a cycle, or no path from `start` to `final`; the message does not name the file.
     """
-    order = _topological_order(num_states, src, dst, start, final)
+    first, last = start, final
+    if num_states <= 4 * (len(src) + 1):
+        used = np.arange(num_states)
+    else:
+        used = np.unique(np.concatenate([[start, final], src, dst]))
+        first, last = np.searchsorted(used, [start, final]).tolist()
+        src, dst = np.searchsorted(used, src), np.searchsorted(used, dst)
+    order = _topological_order(used, src, dst, first, last)
     if not len(order):
         raise RescoreError(f"no path from start node {start} to end node {final}")
-    number = np.full(num_states, -1, dtype=np.int64)
+    number = np.full(len(used), -1, dtype=np.int64)
     number[order] = np.arange(len(order))
     keep = np.flatnonzero((number[src] >= 0) & (number[dst] >= 0))
     keep = keep[np.argsort(number[src[keep]], kind="stable")]
@@ -55,7 +63,7 @@ def build_lattice(
         labels[keep].astype(np.int32),
         {name: np.asarray(column, dtype=np.float64)[keep] for name, column in scores.items()},
         list(symbols),
-        None if times is None else times[order],
+        None if times is None else times[used[order]],
         None if alignments is None else alignments.take(keep),
         add_counts(counts or {}, removed_states=num_states - len(order), removed_arcs=len(src) - len(keep)),
     )
@@ -66,8 +74,12 @@ def add_counts(counts: Mapping[str, int], **more: int) -> dict[str, int]:
     return {**counts, **{name: counts.get(name, 0) + value for name, value in more.items()}}
 
 
-def _topological_order(num_states: int, src: np.ndarray, dst: np.ndarray, start: int, final: int) -> np.ndarray:
-    """States between `start` and `final` so that every arc goes forward; empty if `final` is not reached."""
+def _topological_order(states: np.ndarray, src: np.ndarray, dst: np.ndarray, start: int, final: int) -> np.ndarray:
+    """States between `start` and `final` so that every arc goes forward; empty if `final` is not reached.
+
+    States are counted in `states`, which has their numbers for messages.
+    """
+    num_states = len(states)
     if (src < dst).all():
         return _states_between(num_states, src, dst, start, final)
     following: list[list[int]] = [[] for _ in range(num_states)]
@@ -88,7 +100,7 @@ def _topological_order(num_states: int, src: np.ndarray, dst: np.ndarray, start:
                     order.append(target)
     if len(order) < len(useful):
         cyclic = min(state for state in useful if waiting[state] > 0)
-        raise RescoreError(f"the lattice has a cycle (at or before node {cyclic}), expected an acyclic graph")
+        raise RescoreError(f"the lattice has a cycle (at or before node {states[cyclic]}), expected an acyclic graph")
     order.remove(final)  # no useful arc leaves the final state, so it may stand last
     return np.asarray([*order, final], dtype=np.int64)
 

@@ -15,13 +15,13 @@ PACKAGES = ("rescore", "lm_zoo", "asr")
 
 # What the core of rescore may know of the zoo.
 ZOO_OF_RESCORE = {"base", "budget", "devices", "errors", "files", "histories", "interpolation", "ngram", "precision"}
-ZOO_OF_RESCORE |= {"reading", "registry", "trie"}
+ZOO_OF_RESCORE |= {"reading", "registry", "torch_file", "trie"}
 # Commands may call any of the zoo's functions, and `rescore ppl` is the measuring of LMs itself.
 ZOO_ALL = ("rescore/cli/", "rescore/perplexity.py")
 
 # Packages that are imported inside functions only, and where.
 LAZY = {
-    "k2": ("rescore/formats/k2.py", "rescore/k2_rescoring.py", "asr/"),
+    "k2": ("rescore/formats/k2_load.py", "rescore/k2_rescoring.py", "asr/"),
     "kenlm": ("lm_zoo/ngram.py",),
     "lhotse": ("asr/",),
     "kaldiio": ("rescore/formats/", "asr/"),

@@ -61,6 +61,7 @@ def short(value: object) -> str:
     return _REPR.repr(value)
 
 
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # and lone surrogates, which UTF-8 cannot write
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 
@@ -78,9 +79,10 @@ class UniqueIds:
 
 
 def utterance_id(value: object, place: Place) -> str:
-    """`value` if it can be an utterance id: a string that is not empty and has no white space and no zero byte."""
-    if not isinstance(value, str) or value.split() != [value] or "\0" in value:
-        raise place.format_error(f"utterance id {short(value)}, expected a string without white space")
+    """`value` if it can be an utterance id: a string that is not empty and has no white space or control character."""
+    if not isinstance(value, str) or value.split() != [value] or _CONTROL.search(value):
+        problem = f"utterance id {short(value)}, expected a string without white space and control characters"
+        raise place.format_error(problem)
     return value
 
 
@@ -179,7 +181,7 @@ def single_score(nbest: NbestList, options: Mapping[str, str], place: Place) -> 
     return [float(hyp.scores[name]) for hyp in nbest.hyps]
 
 
-_KEY = re.compile(r"(.+)-(\d{1,9})")
+_KEY = re.compile(r"(.+)-([0-9]{1,9})")
 
 
 def split_key(key: str, place: Place) -> tuple[str, int]:

@@ -1,27 +1,26 @@
 """k2's lattices, in memory and as icefall keeps them: `torch.save(fsa.as_dict(), PATH)` of an Fsa or FsaVec.
 
-Such a dict is read without k2: `arcs` is an int32 tensor, `(arcs, 4)` for one FSA (source, target, label, bits of the
-float32 score), and for an FsaVec a flat one: number of FSAs n, 0, n + 1 offsets of their states, n + 1 offsets of
-their arcs, and the arcs. Other entries are attributes, one value an arc. Utterance ids are an entry `utt_ids`.
+Such a dict is read without k2 (see `rescore.formats.k2_load` for its arcs); other entries are attributes, one value
+an arc. Utterance ids are an entry `utt_ids`.
 
 Scores: `lm` is the attribute `lm_scores`, `am` what is left of the arc's score, other floats keep their names.
-Words are `aux_labels` (a tensor, or ragged), else `tokens`, else the labels; labels are the `alignments`.
+Words are `aux_labels` (a tensor, or ragged), else `tokens`, else the labels; labels are the `alignments`, but those of
+arcs whose attribute `has_id` (int32, of files written here) is 0: they have no id, where 0 alone may be the blank's.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rescore.errors import K2_INSTALL, FormatError, RescoreError
+from rescore.errors import FormatError, RescoreError
 from rescore.files import atomic_path
 from rescore.formats.common import OnError, Place, fail
+from rescore.formats.k2_load import SPLITS, VALUES, check_ragged, check_states, offsets
 from rescore.formats.symbols import SymbolTable
 from rescore.lattice import EPSILON, build_lattice, split_arcs
 from rescore.types import Alignments, Lattice
@@ -33,13 +32,7 @@ FINAL = -1  # label of the arcs into the final state
 UTT_IDS = "utt_ids"
 _WORDS = ("aux_labels", "tokens")
 _NOT_SCORES = ("lm_scores", "am_scores", "scores")
-_VALUES, _SPLITS = "_values", "_row_splits"  # of a ragged attribute, which weights_only loading does not take
-_LOADABLE = {
-    ("_k2.ragged", "RaggedTensor"),
-    ("collections", "OrderedDict"),
-    ("torch._utils", "_rebuild_tensor_v2"),
-    *(("torch", f"{name}Storage") for name in ("Int", "Long", "Float", "Double", "Bool", "Byte")),
-}
+HAS_ID = "has_id"
 
 
 def write_lattices(lattice: Any, utt_ids: Sequence[str], path: str | Path) -> None:
@@ -59,8 +52,8 @@ def write_lattices(lattice: Any, utt_ids: Sequence[str], path: str | Path) -> No
         if isinstance(value, torch.Tensor):
             entries[name] = value.detach().cpu()
         elif hasattr(value, "values") and hasattr(value, "shape"):  # k2.RaggedTensor
-            entries[name + _VALUES] = value.values.detach().cpu()
-            entries[name + _SPLITS] = value.shape.row_splits(1).cpu()
+            entries[name + VALUES] = value.values.detach().cpu()
+            entries[name + SPLITS] = value.shape.row_splits(1).cpu()
         elif isinstance(value, (int, float, str)):
             entries[name] = value
     save(entries, utt_ids, Path(path))
@@ -70,56 +63,11 @@ def save(entries: dict[str, Any], utt_ids: Sequence[str], path: Path) -> None:
     """Writes the dict of an FsaVec, with its ids."""
     import torch
 
-    count = len(_offsets(entries["arcs"].numpy())[0]) - 1
+    count = len(offsets(entries["arcs"].numpy())[0]) - 1
     if len(utt_ids) != count:
         raise FormatError(path, f"{len(utt_ids)} utterance ids for {count} lattices")
     with atomic_path(path) as temporary:
         torch.save({**entries, UTT_IDS: list(utt_ids)}, temporary)
-
-
-def load(path: Path) -> dict[str, Any]:
-    """The dict in a file; no code in it is run.
-
-    Raises:
-      FormatError: it is no file of torch, or has something else in it than tensors, numbers, text, ragged tensors.
-    """
-    import torch
-
-    if not path.is_file():
-        raise FormatError(path, "no such file, expected an Fsa or FsaVec: torch.save(fsa.as_dict(), PATH)")
-    try:
-        try:
-            entries = torch.load(path, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError as error:
-            if "RaggedTensor" not in str(error):
-                raise
-            entries = _load_ragged(path)
-    except FormatError:
-        raise
-    except Exception as error:  # a damaged pickle can raise anything
-        problem = (str(error).splitlines() or [type(error).__name__])[0]
-        raise FormatError(path, f"cannot be read as torch.save(fsa.as_dict()) ({problem})") from None
-    if not isinstance(entries, dict) or not isinstance(entries.get("arcs"), torch.Tensor):
-        raise FormatError(path, "no dict with 'arcs', expected torch.save(fsa.as_dict(), PATH)")
-    return entries
-
-
-def _load_ragged(path: Path) -> Any:
-    """As torch.load, for files with k2's ragged tensors and nothing else that is not plain."""
-    import torch
-
-    try:
-        import k2  # noqa: F401
-    except ImportError:
-        raise FormatError(path, f"has ragged labels, which need k2 to be read; install it: {K2_INSTALL}") from None
-
-    class Restricted(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> Any:
-            if (module, name) not in _LOADABLE:
-                raise pickle.UnpicklingError(f"{module}.{name} in the file, expected tensors")
-            return super().find_class(module, name)
-
-    return torch.load(path, map_location="cpu", pickle_module=SimpleNamespace(Unpickler=Restricted), weights_only=False)
 
 
 def to_lattices(
@@ -137,7 +85,7 @@ def to_lattices(
     """
     entries: Mapping[str, Any] = fsas if isinstance(fsas, Mapping) else fsas.as_dict()
     arcs = np.ascontiguousarray(entries["arcs"].detach().cpu().numpy(), dtype=np.int32)
-    states, arc_at, rows = _offsets(arcs)
+    states, arc_at, rows = offsets(arcs)
     if len(utt_ids) != len(states) - 1:
         raise FormatError(path or "k2", f"{len(utt_ids)} utterance ids for {len(states) - 1} lattices")
     columns = _Columns(entries, len(rows))
@@ -150,17 +98,6 @@ def to_lattices(
             on_error(place.format_error(str(error.args[0])))
 
 
-def _offsets(arcs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Offsets of states and of arcs `(fsas + 1,)`, and the arcs `(arcs, 4)`."""
-    if arcs.ndim == 2 and arcs.shape[1] == 4:
-        return np.array([0, arcs[:, :2].max(initial=-1) + 1]), np.array([0, len(arcs)]), arcs
-    count = int(arcs[0]) if arcs.ndim == 1 and len(arcs) > 3 else -1
-    head = 2 + 2 * (count + 1)
-    if count < 0 or len(arcs) < head or len(arcs) != head + 4 * int(arcs[head - 1]):
-        raise RescoreError("'arcs' is not that of an Fsa or FsaVec")
-    return arcs[2 : 3 + count], arcs[3 + count : head], arcs[head:].reshape(-1, 4)
-
-
 class _Columns:
     """The attributes of all arcs."""
 
@@ -171,19 +108,34 @@ class _Columns:
         for name, value in entries.items():
             if getattr(value, "dtype", None) is None or not hasattr(value, "numpy"):
                 continue
-            column = value.detach().cpu().numpy()
-            if column.dtype.kind == "f" and column.shape == (num_arcs,):
+            column = value.detach().cpu().numpy() if value.is_floating_point() else np.empty(0)
+            if column.shape == (num_arcs,):
                 self.floats[name] = column.astype(np.float64)
+            elif name == "lm_scores":
+                raise RescoreError(f"'lm_scores' has the shape {tuple(value.shape)}, expected {num_arcs} numbers")
         for name in reversed(_WORDS):
-            value = entries.get(name)
-            if name + _VALUES in entries:
-                self.words = entries[name + _VALUES].numpy(), entries[name + _SPLITS].numpy()
-            elif hasattr(value, "values") and hasattr(value, "tot_size"):  # ragged
-                self.words = value.values.cpu().numpy(), value.shape.row_splits(1).cpu().numpy()
-            elif value is not None and tuple(value.shape) == (num_arcs,):
-                self.words = value.detach().cpu().numpy(), np.arange(num_arcs + 1)
-        if self.words is not None and len(self.words[1]) != num_arcs + 1:
-            raise RescoreError(f"labels for {len(self.words[1]) - 1} arcs, found {num_arcs} arcs")
+            self.words = _labels(entries, name, num_arcs) or self.words
+        has_id = _labels(entries, HAS_ID, num_arcs)
+        self.has_id = None if has_id is None else has_id[0] > 0
+
+
+def _labels(entries: Mapping[str, Any], name: str, num_arcs: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Values and offsets `(arcs + 1,)` of an attribute with one whole number an arc, or with any number if ragged."""
+    value: Any = entries.get(name)
+    if name + SPLITS in entries:
+        parts = [entries.get(name + VALUES), entries[name + SPLITS]]
+    elif hasattr(value, "values") and hasattr(value, "tot_size"):  # k2.RaggedTensor
+        parts = [value.values, value.shape.row_splits(1)]
+    elif value is None:
+        return None
+    else:
+        parts = [value]
+    if not all(hasattr(part, "detach") for part in parts):
+        raise RescoreError(f"'{name}' is no tensor, expected labels of {num_arcs} arcs")
+    values, *splits = (part.detach().cpu().numpy() for part in parts)
+    offsets_of = splits[0] if splits else np.arange(values.size + 1)
+    check_ragged(values, offsets_of, num_arcs)
+    return values, offsets_of
 
 
 def _to_lattice(
@@ -191,6 +143,7 @@ def _to_lattice(
 ) -> Lattice:
     if states < 2 or not len(arcs):
         raise RescoreError("an empty lattice: no arcs")
+    check_states(arcs, states)
     labels = arcs[:, 2]
     total = np.ascontiguousarray(arcs[:, 3]).view(np.float32).astype(np.float64)
     extra = {name: column[part] for name, column in columns.floats.items() if name not in _NOT_SCORES}
@@ -205,7 +158,7 @@ def _to_lattice(
     numbers: dict[tuple[int, ...], int] = {(): EPSILON}
     of_arc = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in phrases])
     finite = np.flatnonzero(np.min([*scores.values()], axis=0) > -np.inf)
-    strings = Alignments.of_lengths(labels[labels != FINAL], labels != FINAL)
+    strings = _strings(labels, columns, part)
     lattice = build_lattice(
         utt_id,
         states,
@@ -217,9 +170,19 @@ def _to_lattice(
         0,
         states - 1,
         counts={"removed_arcs": len(arcs) - len(finite)},
-        alignments=strings.take(finite),
+        alignments=None if strings is None else strings.take(finite),
     )
     return _name_words(lattice, list(numbers), table or SymbolTable())
+
+
+def _strings(labels: np.ndarray, columns: _Columns, part: slice) -> Alignments | None:
+    """The labels as strings of one id; None where the file says that they are no ids."""
+    given = labels != FINAL
+    if columns.has_id is not None:
+        given &= columns.has_id[part]
+        if not given.any():
+            return None
+    return Alignments.of_lengths(labels[given], given)
 
 
 def _phrases(labels: np.ndarray, columns: _Columns, part: slice) -> list[tuple[int, ...]]:
@@ -263,7 +226,7 @@ def to_dict(lattices: Sequence[Lattice], table: SymbolTable | None = None) -> di
 
     parts = [_to_arcs(lattice, table or SymbolTable()) for lattice in lattices]
     names = parts[0][2].keys()
-    for lattice, (_, _, scores, _) in zip(lattices, parts, strict=True):
+    for lattice, (_, _, scores, *_) in zip(lattices, parts, strict=True):
         if scores.keys() != names:
             raise RescoreError(
                 f"lattice '{lattice.utt_id}' has scores {', '.join(scores)}, expected {', '.join(names)}"
@@ -273,6 +236,7 @@ def to_dict(lattices: Sequence[Lattice], table: SymbolTable | None = None) -> di
     head = np.concatenate([[len(parts), 0], states, arcs])
     flat = np.concatenate([head, *(part[0].reshape(-1) for part in parts)]).astype(np.int32)
     found = {"arcs": torch.from_numpy(flat), "aux_labels": torch.from_numpy(np.concatenate([p[1] for p in parts]))}
+    found[HAS_ID] = torch.from_numpy(np.concatenate([part[4] for part in parts]))
     for name in names:
         column = np.concatenate([part[2][name] for part in parts]).astype(np.float32)
         if name != "am":
@@ -309,25 +273,29 @@ def one_id_an_arc(lattice: Lattice) -> Lattice:
     )
 
 
-def _to_arcs(lattice: Lattice, table: SymbolTable) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], int]:
-    """Arcs int32 `(arcs, 4)`, word ids int32 `(arcs,)`, scores by name, number of states."""
+_Arcs = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], int, np.ndarray]
+
+
+def _to_arcs(lattice: Lattice, table: SymbolTable) -> _Arcs:
+    """Arcs int32 `(arcs, 4)`, word ids int32 `(arcs,)`, scores by name, number of states, whether arcs have an id."""
     src, dst, states = lattice.src, lattice.dst, lattice.num_states
     words = table.to_ids(lattice.labels, lattice.symbols)
     scores = {name: column.astype(np.float64) for name, column in lattice.scores.items()}
     strings = lattice.alignments
-    labels = words.copy()
+    labels, has_id = words.copy(), np.zeros(len(words), dtype=np.int32)
     final = dst == states - 1
     if strings is not None and (strings.lengths <= 1).all():
-        labels = np.zeros_like(words)
-        labels[strings.lengths == 1] = strings.ids
+        labels, has_id = np.zeros_like(words), strings.lengths.astype(np.int32)
+        labels[has_id == 1] = strings.ids
     silent = (words[final] == 0).all() and (strings is None or (strings.lengths[final] == 0).all())
     if not silent or not len(src):
         src, dst, words = np.append(src, states - 1), np.append(dst, states), np.append(words, 0)
-        labels = np.append(labels, 0)
+        labels, has_id = np.append(labels, 0), np.append(has_id, 0).astype(np.int32)
         scores = {name: np.append(column, 0.0) for name, column in scores.items()}
         states += 1
     final = dst == states - 1
     labels[final], words[final] = FINAL, FINAL
     total = scores.get("am", np.zeros(len(src))) + scores.get("lm", np.zeros(len(src)))
     bits = total.astype(np.float32).view(np.int32)
-    return np.stack([src, dst, labels, bits], axis=1).astype(np.int32), words.astype(np.int32), scores, states
+    arcs = np.stack([src, dst, labels, bits], axis=1).astype(np.int32)
+    return arcs, words.astype(np.int32), scores, states, has_id

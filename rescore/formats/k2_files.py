@@ -9,8 +9,9 @@ from pathlib import Path
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import read_lines
-from rescore.formats.common import OnError, Place, UniqueIds, fail
-from rescore.formats.k2 import UTT_IDS, has_long_strings, load, one_id_an_arc, save, to_dict, to_lattices
+from rescore.formats.common import OnError, Place, UniqueIds, fail, utterance_id
+from rescore.formats.k2 import UTT_IDS, has_long_strings, one_id_an_arc, save, to_dict, to_lattices
+from rescore.formats.k2_load import load, offsets
 from rescore.formats.symbols import table_of
 from rescore.types import Lattice
 
@@ -41,14 +42,13 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
     for file in lattice_files(path):
         try:
             entries = load(file)
-            arcs = entries["arcs"]
-            count = 1 if arcs.ndim == 2 else int(arcs[0]) if len(arcs) else 0
+            count = len(offsets(entries["arcs"].numpy())[0]) - 1
             if given is not None:
                 if made + count > len(given):
                     raise RescoreError(f"more lattices than the {len(given)} ids in {options['ids']}")
                 ids = given[made : made + count]
-            elif UTT_IDS in entries:
-                ids = [str(utt_id) for utt_id in entries[UTT_IDS]]
+            elif isinstance(entries.get(UTT_IDS), (list, tuple)):
+                ids = [utterance_id(utt_id, Place(file)) for utt_id in entries[UTT_IDS]]
             else:
                 remark(f"{file}: no utterance ids in it (give ?ids=FILE); they are called utt{made + 1:06d} and so on")
                 ids = [f"utt{made + number:06d}" for number in range(1, count + 1)]

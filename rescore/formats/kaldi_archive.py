@@ -23,6 +23,7 @@ from rescore.formats.kaldi_fst import (
     parse_binary,
 )
 from rescore.formats.kaldi_text import format_text, parse_text
+from rescore.formats.symbols import is_id
 
 _CHUNK = 1 << 20
 _LONGEST_KEY = 4096
@@ -58,10 +59,10 @@ def archive_files(path: str | Path) -> list[Path]:
     jobs = max(found)
     if (path / "num_jobs").is_file():
         stated = (path / "num_jobs").read_text(encoding="utf-8", errors="replace").strip()
-        jobs = max(jobs, int(stated) if stated.isascii() and stated.isdigit() else 0)
-    missing = [job for job in range(1, jobs + 1) if job not in found]
-    if missing:
-        raise FormatError(path, f"lat.{missing[0]}.gz is missing, expected lat.1.gz to lat.{jobs}.gz")
+        jobs = max(jobs, int(stated) if is_id(stated) else 0)
+    missing = next((job for job in range(1, jobs + 1) if job not in found), None)
+    if missing is not None:
+        raise FormatError(path, f"lat.{missing}.gz is missing, expected lat.1.gz to lat.{jobs}.gz")
     return [found[job] for job in sorted(found)]
 
 
@@ -150,10 +151,8 @@ class _Archive:
         head = self.data[at : line_end if line_end >= 0 else at + 80]
         if head.strip():
             raise RecordError(f"found {head[:40]!r} behind the key, expected a binary or a text lattice")
-        if not end:
-            if not self._ended or not self.data.endswith(b"\n"):
-                raise ShortRecord
-            end = len(self.data)
+        if not end:  # no blank line: not all of it has been read, or the file was cut off
+            raise ShortRecord
         try:
             return parse_text(key, self.data[line_end + 1 : end].decode("utf-8")), end
         except UnicodeDecodeError:
@@ -212,14 +211,15 @@ def read_index(path: Path, on_error: OnError = fail) -> Iterator[tuple[Path, Raw
         try:
             if len(fields) < 2 or fields[1].rstrip().endswith("|"):
                 raise FormatError(path, f"found '{line[:80]}', expected 'utt-id FILE:OFFSET'", line=number)
-            name, offset = re.fullmatch(r"(.*?)(?::(\d+))?", fields[1].rstrip()).groups("0")  # type: ignore[union-attr]
+            name, offset = re.fullmatch(r"(.*?)(?::([0-9]{1,18}))?", fields[1].rstrip()).groups("0")  # type: ignore[union-attr]
             file = Path(name) if Path(name).exists() else path.parent / name
             with open_binary(file, max(0, int(offset) - 1)) as read:
                 archive = _Archive(file, read, b"" if int(offset) else b" ", max(0, int(offset) - 1))
                 archive.more()
                 raw = archive.take_record(fields[0])
-        except FormatError as error:
-            on_error(error)
+        except (FormatError, OSError, ValueError) as error:  # no name of a file that the system takes
+            problem = f"found '{line[:80]}', whose file cannot be read ({str(error)[:80]})"
+            on_error(error if isinstance(error, FormatError) else FormatError(path, problem, line=number))
             continue
         yield file, raw
 

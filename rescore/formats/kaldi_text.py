@@ -7,6 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from rescore.formats.kaldi_fst import COMPACT, NO_STATE, PLAIN, RawLattice, RecordError, check
+from rescore.formats.symbols import MAX_ID, is_id
 from rescore.types import Alignments
 
 
@@ -70,13 +71,12 @@ def _arc_type(rows: list[list[str]]) -> str:
 
 def _integers(rows: list[list[str]], columns: int) -> np.ndarray:
     """int64 `(rows, columns)`."""
-    try:
-        values = np.array([int(field) for row in rows for field in row], dtype=np.int64).reshape(-1, columns)
-    except (ValueError, OverflowError):
-        bad = next(field for row in rows for field in row if not (field.isascii() and field.isdigit()))
-        raise RecordError(f"found '{bad}', expected a number of a state or word (words: format openfst)") from None
-    if len(values) and (values.min() < 0 or values.max() >= 1 << 31):
-        raise RecordError("a number of a state or word is negative or too large")
+    bad = next((field for row in rows for field in row if not is_id(field)), None)
+    if bad is not None:
+        raise RecordError(f"found '{bad[:80]}', expected a number of a state or word (words: format openfst)")
+    values = np.array([int(field) for row in rows for field in row], dtype=np.int64).reshape(-1, columns)
+    if values.max(initial=0) > MAX_ID:
+        raise RecordError(f"the number {values.max()} of a state or word is too large")
     return values
 
 

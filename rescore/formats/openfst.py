@@ -8,7 +8,7 @@ with a comma, as Kaldi has them, the scores `graph` and `am`; a string of transi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -54,7 +54,10 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
 
 
 def _entries(path: Path, on_error: OnError) -> Iterator[_Entry]:
-    """The lattices' lines; where no id stands before them, `on_error` gets that, and they are passed over."""
+    """The lattices' lines; where no id stands before them, `on_error` gets that, and they are passed over.
+
+    It also gets the last lattice's if no blank line follows, as in a file that was cut off.
+    """
     entry: _Entry | None = None
     passing = False
     for number, line in chain(read_lines(path), [(-1, "")]):
@@ -69,6 +72,10 @@ def _entries(path: Path, on_error: OnError) -> Iterator[_Entry]:
             passing = False
         elif entry is not None and fields:
             entry.rows.append(fields)
+        elif entry is not None and number < 0:
+            place = Place(path, entry.line, entry.utt_id)
+            problem = "the file ends within this lattice, without a blank line behind it (add one, if it is whole)"
+            on_error(place.format_error(problem))
         elif entry is not None:
             yield entry
             entry = None
@@ -149,7 +156,7 @@ def _labels(words: list[str], table: SymbolTable | None) -> tuple[np.ndarray, li
             return table.compact(ids)
         except KeyError as error:
             raise RescoreError(error.args[0]) from None
-    silent = EPSILONS | {"0"} if all(word.isdigit() for word in words if word not in EPSILONS) else EPSILONS
+    silent = _silent(words)
     numbers = {"": EPSILON}
     labels = [EPSILON if word in silent else numbers.setdefault(word, len(numbers)) for word in words]
     return np.array(labels, dtype=np.int32), list(numbers)
@@ -180,12 +187,7 @@ def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str
         for lattice in lattices:
             place = Place(path, utt_id=lattice.utt_id)
             names = _names(lattice, options, place)
-            words = [word if label else "<eps>" for label, word in enumerate(lattice.symbols)]
-            if table is not None:
-                try:
-                    words = list(map(str, table.to_ids(np.arange(len(words)), lattice.symbols).tolist()))
-                except KeyError as error:
-                    raise place.format_error(error.args[0]) from None
+            words = _words(lattice, table, place)
             columns = [(0.0 - lattice.scores[name]).tolist() for name in names]
             weights = [",".join(map(repr, row)) for row in zip(*columns, strict=True)]
             lines = [lattice.utt_id]
@@ -194,6 +196,31 @@ def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str
             stream.write("\n".join([*lines, str(lattice.num_states - 1)]) + "\n\n")
             count += 1
     return count
+
+
+def _words(lattice: Lattice, table: SymbolTable | None, place: Place) -> list[str]:
+    """What is written for each label.
+
+    Raises:
+      FormatError: a word that is not in the table, or without a table, one that would be read back as none or several.
+    """
+    if table is not None:
+        try:
+            return list(map(str, table.to_ids(np.arange(len(lattice.symbols)), lattice.symbols).tolist()))
+        except KeyError as error:
+            raise place.format_error(error.args[0]) from None
+    used = [lattice.symbols[label] for label in np.unique(lattice.labels).tolist() if label != EPSILON]
+    silent = _silent(used)
+    for word in used:
+        if word in silent or word.split() != [word]:
+            problem = f"word '{word}' would be read back as {'no word' if word in silent else 'none or several'}"
+            raise place.format_error(f"{problem}; give a table in which it has a number: PATH?words=words.txt")
+    return [word if label else "<eps>" for label, word in enumerate(lattice.symbols)]
+
+
+def _silent(words: Sequence[str]) -> frozenset[str]:
+    """What stands for no word where these are the words and epsilons of a lattice."""
+    return EPSILONS | {"0"} if all(word.isdigit() for word in words if word not in EPSILONS) else EPSILONS
 
 
 def _names(lattice: Lattice, options: Mapping[str, str], place: Place) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from rescore.types import Lattice
 SUFFIXES = (".slf", ".lat", ".slf.gz", ".lat.gz", ".slf.xz", ".lat.xz")
 NULL_WORDS = frozenset(("", "!NULL", "!SENT_START", "!SENT_END", "!ENTER", "!EXIT", "<s>", "</s>", "<sil>", "<eps>"))
 SCORE_NAMES = {"a": "am", "l": "lm", "r": "pron", "n": "n"} | {f"x{digit}": f"x{digit}" for digit in range(1, 10)}
+WORDS_COMMENT = "# rescore-words "  # of our writer: NULL_WORDS that are words in this file
 POSTERIOR_FLOOR = -100.0  # stands for the log of a posterior that is printed as 0; all others lie above it
 
 _SHORT_NAMES = {
@@ -47,6 +48,7 @@ class _Slf:
     links: list[dict[str, str]] = field(default_factory=list)
     by_sphinx: bool = False
     names: dict[str, str] = field(default_factory=dict)  # of scores, as a comment of rescore gives them
+    null_words: frozenset[str] = NULL_WORDS  # but those that a comment of rescore calls words
 
 
 def lattice_files(path: str | Path) -> list[Path]:
@@ -69,7 +71,8 @@ def lattice_files(path: str | Path) -> list[Path]:
 
 def utterance_id(path: Path) -> str:
     """The file's name without `.gz` or `.xz` and without `.slf` or `.lat`."""
-    return path.name.removesuffix(".gz").removesuffix(".xz").removesuffix(".slf").removesuffix(".lat")
+    name = path.name.removesuffix(".gz").removesuffix(".xz")
+    return name.removesuffix(".slf") if name.endswith(".slf") else name.removesuffix(".lat")
 
 
 def read_lattices(
@@ -101,7 +104,8 @@ def read_lattice(path: str | Path) -> Lattice:
     weight and uses a trigram: its own best path is only nearly the best by `posterior` and `am` at some scales.)
     Where p is printed as 0, `posterior` is POSTERIOR_FLOOR.
 
-    Null words, fillers and sentence marks become epsilons; nodes that are on no complete path are removed and counted.
+    Null words, fillers and sentence marks become epsilons (NULL_WORDS, but for those that a comment of ours calls
+    words); nodes that are on no complete path are removed and counted.
 
     Raises:
       FormatError: truncated or empty file, malformed line, counts that differ from N= and L=, links between nodes that
@@ -119,17 +123,18 @@ def read_lattice(path: str | Path) -> Lattice:
         src, dst, words, final, num_states = np.array([start]), np.array([num_states]), [""], num_states, num_states + 1
         times = None if times is None else np.append(times, times[start])
     # The first word in HTK's dialect and the last in Sphinx's stand on no link: they get one more, without scores.
-    if first_word not in NULL_WORDS:
+    if first_word not in slf.null_words:
         src, dst, words = np.append(src, num_states), np.append(dst, start), [*words, first_word]
         times = None if times is None else np.append(times, times[start])
         start, num_states = num_states, num_states + 1
-    if last_word not in NULL_WORDS:
+    if last_word not in slf.null_words:
         src, dst, words = np.append(src, final), np.append(dst, num_states), [*words, last_word]
         times = None if times is None else np.append(times, times[final])
         final, num_states = num_states, num_states + 1
     scores = {name: np.append(column, np.zeros(len(src) - len(column))) for name, column in scores.items()}
     symbols = {"": EPSILON}
-    labels = np.array([symbols.setdefault("" if w in NULL_WORDS else w, len(symbols)) for w in words], dtype=np.int32)
+    words = ["" if word in slf.null_words else word for word in words]
+    labels = np.array([symbols.setdefault(word, len(symbols)) for word in words], dtype=np.int32)
     utt_id = utterance_id(slf.path)
     try:
         return build_lattice(utt_id, num_states, src, dst, labels, scores, list(symbols), start, final, times)
@@ -146,6 +151,8 @@ def _parse(path: Path) -> _Slf:
             slf.nodes.append(_fields(path, number, line, ()))
         elif line.startswith("# rescore "):
             slf.names = dict(item.split("=", 1) for item in line.split()[2:] if "=" in item)  # type: ignore[misc]
+        elif line.startswith(WORDS_COMMENT):
+            slf.null_words = NULL_WORDS.difference(line.removeprefix(WORDS_COMMENT).split())
         elif line.startswith("#"):
             slf.by_sphinx = slf.by_sphinx or "sphinx" in line.lower()
         elif line.strip():

@@ -1,7 +1,8 @@
 """Writing HTK's Standard Lattice Format: words on links, natural logs, a file `UTT.slf.gz` for each utterance.
 
 Scores that HTK has a field for are written as such (`am` a=, `lm` l=, `pron` r=), `graph` as l= where there is no `lm`,
-all others as x1=, x2=, ...; a comment `# rescore x1=NAME` keeps their names, which `rescore.formats.slf` reads.
+all others as x1=, x2=, ...; a comment `# rescore x1=NAME` keeps their names, which `rescore.formats.slf` reads.  Words
+that are none to that reader (`<sil>`, `<s>`, ...) stand in a comment `# rescore-words`, which makes them words again.
 """
 
 from __future__ import annotations
@@ -9,12 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 from rescore.errors import FormatError
+from rescore.file_names import is_file_name
 from rescore.files import atomic_folder, atomic_text
-from rescore.formats.common import Place
+from rescore.formats.common import Place, short
+from rescore.formats.slf import NULL_WORDS, WORDS_COMMENT
 from rescore.lattice import EPSILON
 from rescore.types import Lattice
 
+NULL = "!NULL"
 _FIELDS = {"am": "a", "lm": "l", "pron": "r", "n": "n"}
 _SPARE = [f"x{digit}" for digit in range(1, 10)]
 
@@ -24,8 +30,8 @@ def write_lattices(path: Path, lattices: Iterable[Lattice]) -> int:
     count = 0
     with atomic_folder(path) as folder:
         for lattice in lattices:
-            if "/" in lattice.utt_id:
-                raise FormatError(path, f"utterance id '{lattice.utt_id}' cannot be the name of a file")
+            if not is_file_name(lattice.utt_id):
+                raise FormatError(path, f"utterance id {short(lattice.utt_id)} cannot be the name of a file")
             with atomic_text(folder / f"{lattice.utt_id}.slf.gz") as stream:
                 stream.write(format_lattice(lattice, Place(path, utt_id=lattice.utt_id)))
             count += 1
@@ -36,13 +42,14 @@ def format_lattice(lattice: Lattice, place: Place) -> str:
     """The text of one file.
 
     Raises:
-      FormatError: more scores than HTK has fields for, or a word with white space in it.
+      FormatError: more scores than HTK has fields for, a word with white space in it, or the word `!NULL`.
     """
     fields = _fields(lattice, place)
     lines = ["VERSION=1.0", f"UTTERANCE={_quote(lattice.utt_id)}"]
     renamed = " ".join(f"{field}={name}" for name, field in fields.items() if _FIELDS.get(name) != field)
     if renamed:
         lines.append(f"# rescore {renamed}")
+    lines += _null_words(lattice, place)
     lines.append(f"start=0 end={lattice.num_states - 1}")
     lines.append(f"N={lattice.num_states} L={lattice.num_arcs}")
     for state in range(lattice.num_states):
@@ -51,12 +58,21 @@ def format_lattice(lattice: Lattice, place: Place) -> str:
     for label, word in enumerate(words):
         if label != EPSILON and lattice.symbols[label].split() != [lattice.symbols[label]]:
             raise place.format_error(f"word {word} is empty or has white space in it")
-    words[EPSILON] = "!NULL"
+    words[EPSILON] = NULL
     columns = [[f" {field}={value!r}" for value in lattice.scores[name].tolist()] for name, field in fields.items()]
     scores = ["".join(row) for row in zip(*columns, strict=True)] if columns else [""] * lattice.num_arcs
     ends = zip(lattice.src.tolist(), lattice.dst.tolist(), lattice.labels.tolist(), scores, strict=True)
     lines.extend(f"J={arc} S={src} E={dst} W={words[label]}{row}" for arc, (src, dst, label, row) in enumerate(ends))
     return "\n".join(lines) + "\n"
+
+
+def _null_words(lattice: Lattice, place: Place) -> list[str]:
+    """The comment about words that would be read back as none, if there are such."""
+    used = {lattice.symbols[label] for label in np.unique(lattice.labels).tolist() if label != EPSILON}
+    if NULL in used:
+        raise place.format_error(f"the word {NULL} is HTK's for no word; rename it before")
+    found = sorted(used & NULL_WORDS)
+    return [WORDS_COMMENT + " ".join(found)] if found else []
 
 
 def _fields(lattice: Lattice, place: Place) -> dict[str, str]:

@@ -53,12 +53,18 @@ class SymbolTable:
 
     def _id(self, word: str) -> int:
         if self.path is not None:
-            if word not in self.ids:
-                raise KeyError(f"word '{word}' is not in {self.path}; add it there, with an id of its own")
+            if self.ids.get(word, EPSILON_ID) == EPSILON_ID:
+                found = "has the id 0 of no word in" if word in self.ids else "is not in"
+                raise KeyError(f"word '{word}' {found} {self.path}; add it there, with an id of its own")
             return self.ids[word]
-        if not (word.isascii() and word.isdigit() and EPSILON_ID < int(word) <= MAX_ID):
+        if not (is_id(word) and EPSILON_ID < int(word) <= MAX_ID and str(int(word)) == word):
             raise KeyError(f"word '{word}' needs a number; say which table has it: PATH?words=words.txt")
         return int(word)
+
+
+def is_id(text: str) -> bool:
+    """Whether `text` is a number of at most ten ASCII digits."""
+    return text.isascii() and text.isdigit() and len(text) <= 10
 
 
 def read_symbols(path: str | Path) -> SymbolTable:
@@ -72,7 +78,7 @@ def read_symbols(path: str | Path) -> SymbolTable:
         fields = kaldi_fields(line)
         if not fields:
             continue
-        if len(fields) != 2 or not (fields[1].isascii() and fields[1].isdigit()) or int(fields[1]) > MAX_ID:
+        if len(fields) != 2 or not is_id(fields[1]) or int(fields[1]) > MAX_ID:
             raise FormatError(path, f"found '{line}', expected 'WORD ID' with an id from 0", line=number)
         word, word_id = fields[0], int(fields[1])
         if word_id in table.words:

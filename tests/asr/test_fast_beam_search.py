@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,34 @@ def test_a_graph_of_words_allows_its_words_only(k2: Any, tmp_path: Path) -> None
         assert set(lattice.symbols) <= {"", "CAT", "THE"} and len(lattice.symbols) > 1
     with pytest.raises(DataError, match=r"not a graph, expected LG.pt"):
         load_graph(tmp_path / "words.txt")
+
+
+def test_graphs_of_others_run_no_code(tmp_path: Path, k2: Any) -> None:
+    """Ragged words are read as k2 pickles them; a function that LG.pt names is not called."""
+    graph = k2.Fsa.from_str("0 0 1 0.5\n0 0 2 0.5\n0 1 -1 0\n1")
+    graph.aux_labels = k2.RaggedTensor([[1, 2], [], [-1]])
+    torch.save(graph.as_dict(), tmp_path / "LG.pt")
+    found = load_graph(tmp_path / "LG.pt")
+    assert found.aux_labels.tolist() == [[1, 2], [], [-1]] and torch.equal(found.arcs.values(), graph.arcs.values())
+    (tmp_path / "target").write_text("")
+    for contents in ({**graph.as_dict(), "x": Removes(tmp_path / "target")}, Removes(tmp_path / "target")):
+        torch.save(contents, tmp_path / "LG.pt")
+        with pytest.raises(DataError, match=r"LG.pt: not a graph, expected LG.pt .*unlink in the file"):
+            load_graph(tmp_path / "LG.pt")
+    torch.jit.script(torch.nn.Linear(1, 1)).save(str(tmp_path / "LG.pt"))
+    with pytest.raises(DataError, match=r"LG.pt: not a graph, .*TorchScript"):
+        load_graph(tmp_path / "LG.pt")
+    assert (tmp_path / "target").exists()
+
+
+class Removes:
+    """Pickles as a call of `os.unlink`."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.unlink, (str(self.target),)
 
 
 def test_nbest_ranks_by_the_sum_over_paths() -> None:

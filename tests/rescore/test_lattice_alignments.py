@@ -220,3 +220,48 @@ def test_tokens_of_k2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert strings == {(4,) * 4 + (9,) * 2 + (5,) * 5 + (3,), (6,) * 11 + (3,)}
     with pytest.raises(UsageError, match="tokens=maybe"):
         write_lattices(f"k2:{tmp_path / 'tokens.pt'}?tokens=maybe", [lattice])
+
+
+def test_empty_strings_stay_empty_by_way_of_k2(tmp_path: Path) -> None:
+    """Label 0 of k2 stands for an arc without id here, and for the blank in lattices of a transducer."""
+    pytest.importorskip("torch")
+    text = "u \n0 1 1 1,2,4_4\n0 2 2 1,2,0\n1 2 0 0.5,0,\n1 3 3 0,1,0_7\n2 3 4 0,1,5_5\n3 0,0,\n\n"
+    (tmp_path / "lat.1").write_text(text)
+    (lattice,) = read_lattices(f"kaldi:{tmp_path / 'lat.1'}")
+    lattice.times = np.arange(lattice.num_states, dtype=np.float64)
+    write_lattices(f"k2:{tmp_path / 'lat.pt'}?tokens=yes", [lattice])
+    write_lattices(f"kaldi:{tmp_path / 'again.ark'}", read_lattices(f"k2:{tmp_path / 'lat.pt'}"))
+    (again,) = read_lattices(f"kaldi:{tmp_path / 'again.ark'}")
+    assert strings_by_words(again) == strings_by_words(lattice)
+    assert ((5, 5),) not in strings_by_words(again).values() and (0, 5, 5) in strings_by_words(again)[("2", "4")]
+
+
+def strings_by_words(lattice: Lattice) -> dict[tuple[str, ...], set[tuple[int, ...]]]:
+    assert lattice.alignments is not None
+    found: dict[tuple[str, ...], set[tuple[int, ...]]] = {}
+    for path in all_paths(lattice):
+        string = sum(map(lattice.alignments.string, path), ())
+        found.setdefault(path_words(lattice, path), set()).add(string)
+    return found
+
+
+def test_words_as_labels_of_k2_are_no_ids(tmp_path: Path) -> None:
+    """Of a lattice without ids, k2's labels are the words; they must not come back as transition ids."""
+    pytest.importorskip("torch")
+    (tmp_path / "lat.fst.txt").write_text("u\n0 1 5 0.5\n1 2 6 0.5\n2\n\n")
+    write_lattices(f"k2:{tmp_path / 'lat.pt'}", read_lattices(str(tmp_path / "lat.fst.txt")))
+    (lattice,) = read_lattices(f"k2:{tmp_path / 'lat.pt'}")
+    assert lattice.alignments is None and best_path(lattice, {"am": 1.0}).words == ("5", "6")
+
+
+def test_times_of_the_indonesian_lattices_survive_k2(tmp_path: Path, shared_data: Path) -> None:
+    folder = shared_data / "kaldi_lattices" / "indonesian"
+    words = f"words={folder / 'words.txt'}"
+    first = list(read_lattices(f"kaldi:{folder / 'decode'}?{words}"))
+    write_lattices(f"k2:{tmp_path / 'lat.pt'}?{words}&tokens=yes", first)
+    write_lattices(f"kaldi:{tmp_path / 'lat.ark'}?{words}", read_lattices(f"k2:{tmp_path / 'lat.pt'}?{words}"))
+    count = 0
+    for one, two in zip(first, read_lattices(f"kaldi:{tmp_path / 'lat.ark'}?{words}"), strict=True):
+        assert one.times is not None and two.times is not None and one.times[-1] == pytest.approx(two.times[-1])
+        count += 1
+    assert count == 217

@@ -17,7 +17,7 @@ from rescore.types import Alignments, Lattice
 from tests.rescore.test_lattice import lattices, score_sums
 
 WORDS = "<eps> 0\nA 1\nB 2\nC 3\n"
-OPENFST = "one\n0 1 A 0.5\n0 1 B 1.5\n1 2 <eps> 0.25\n2 0.5\n\ntwo\n0 1 C\n1\n"
+OPENFST = "one\n0 1 A 0.5\n0 1 B 1.5\n1 2 <eps> 0.25\n2 0.5\n\ntwo\n0 1 C\n1\n\n"
 
 
 def lattice_of(scores: dict[str, list[float]]) -> Lattice:
@@ -88,7 +88,7 @@ def test_openfst(tmp_path: Path) -> None:
 
 def test_openfst_with_numbers_and_kaldi_weights(tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text(WORDS)
-    (tmp_path / "lat").write_text("u\n0 1 9 3 0.5,2\n1 2 9 0 1,3\n2 0,0.5\n")
+    (tmp_path / "lat").write_text("u\n0 1 9 3 0.5,2\n1 2 9 0 1,3\n2 0,0.5\n\n")
     (lattice,) = read_lattices(f"openfst:{tmp_path / 'lat'}?words={tmp_path / 'words.txt'}")
     best = best_path(lattice, {"graph": 1.0})
     assert best.words == ("C",) and best.scores == {"graph": -1.5, "am": -5.5, "words": 1.0}

@@ -1,0 +1,31 @@
+"""Names of files that are made of the ids of utterances and recordings, which can hold anything."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+LONGEST = 200  # bytes; file systems take 255, temporary names are a little longer
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f/\ud800-\udfff]")
+_ESCAPED = re.compile(rf"{_UNSAFE.pattern}|%|^\.")
+
+
+def is_file_name(name: str) -> bool:
+    """Whether `name` with a suffix can be the name of a file as it is: no `/`, no control character, not too long."""
+    return bool(name) and not _UNSAFE.search(name) and len(name.encode()) <= LONGEST
+
+
+def file_name(name: str) -> str:
+    """The name of a file in a folder, never a path out of it, that is another one for every other `name`.
+
+    Characters that cannot stand there, `%` and a leading dot become `%XX`; of a long one the end becomes a checksum.
+    """
+    safe = _ESCAPED.sub(lambda found: "".join(f"%{byte:02X}" for byte in _bytes(found[0])), name) or "%"
+    if len(safe.encode()) <= LONGEST:
+        return safe
+    head = safe.encode()[: LONGEST - 40].decode(errors="ignore")
+    return f"{head}%{hashlib.sha256(_bytes(name)).hexdigest()[:32]}"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
