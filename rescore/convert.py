@@ -19,6 +19,7 @@ _COUNTS = {
     "fewer": "utterances with fewer hypotheses than asked for: the lattice has no more word sequences",
     "duplicates": "hypotheses left out because normalisation made them equal to a better one",
     "cut": "hypotheses left out beyond the first {n}",
+    "unread_fields": "links of HTK lattices with fields that are not read",
     "removed_arcs": "arcs of lattices left out because they are on no path from start to end",
     "pruned_arcs": "arcs left out by the beam of the n-gram pass",
     "widened": "times that the n-gram pass over a lattice was repeated with a wider beam: too few hypotheses were left",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rescore.errors import RescoreError
 from rescore.expand import WordLM, ngram_nbest
-from rescore.formats import parse_spec, read_lattices
+from rescore.formats import options_of, parse_spec, read_lattices
 from rescore.formats.common import OnError, fail
 from rescore.formats.slf import lattice_files, read_lattice
 from rescore.lattice import normalize_words
@@ -79,7 +79,7 @@ def nbest_of_lattices(spec: str, work: LatticeToNbest, jobs: int = 1, on_error: 
 def lattice_sources(spec: str, on_error: OnError = fail) -> tuple[Iterable[Path | Lattice], int | None]:
     """The lattices of `spec` and their number if it is known; SLF files by their paths, so that workers read them."""
     name, path = parse_spec(spec)
-    if name == "slf":
+    if name == "slf" and not options_of(spec):
         files = lattice_files(path)
         return files, len(files)
     return read_lattices(spec, on_error), None

@@ -101,9 +101,11 @@ _TABLE = (
         name="slf",
         kind="lattice",
         module="rescore.formats.slf",
-        description="HTK lattices, a file or a folder of them; written: a folder of UTT.slf.gz",
+        description="HTK lattices, a file or a folder of them; ?utterance=yes for the ids in their headers "
+        "(UTTERANCE=) instead of the names of the files; written: a folder of UTT.slf.gz",
         suffixes=(".slf", ".lat"),
         contents=("*.slf", "*.slf.gz", "*.lat", "*.lat.gz"),
+        options=("utterance",),
     ),
     Format(
         name="kaldi-lat",
@@ -258,6 +260,11 @@ def copy_lattices(source: str, target: str, on_error: OnError = fail) -> int:
 def has_option(spec: str, name: str) -> bool:
     """Whether the format of `spec`, taken as lattices, has the option `name`."""
     return name in _parse(spec, "lattice")[0].options
+
+
+def options_of(spec: str) -> dict[str, str]:
+    """The options behind the path of `spec`; raises as `parse_spec`."""
+    return _parse(spec)[2]
 
 
 def with_option(spec: str, name: str, value: object | None) -> str:

@@ -17,15 +17,19 @@ from pathlib import Path
 
 import numpy as np
 
-from rescore.errors import FormatError, RescoreError
+from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import read_lines
-from rescore.formats.common import OnError, fail
+from rescore.formats.common import OnError, Place, UniqueIds, fail
+from rescore.formats.common import utterance_id as checked_id
 from rescore.lattice import EPSILON, build_lattice
 from rescore.types import Lattice
 
 SUFFIXES = (".slf", ".lat", ".slf.gz", ".lat.gz", ".slf.xz", ".lat.xz")
 NULL_WORDS = frozenset(("", "!NULL", "!SENT_START", "!SENT_END", "!ENTER", "!EXIT", "<s>", "</s>", "<sil>", "<eps>"))
-SCORE_NAMES = {"a": "am", "l": "lm", "r": "pron", "n": "n"} | {f"x{digit}": f"x{digit}" for digit in range(1, 10)}
+SCORE_NAMES = {"a": "am", "l": "lm", "r": "pron", "n": "n", "i": "i"} | {
+    f"x{digit}": f"x{digit}" for digit in range(1, 10)
+}
+NO_SCORES = frozenset(("J", "S", "E", "W", "v", "d", "p"))  # fields of links that are read elsewhere, or say nothing
 WORDS_COMMENT = "# rescore-words "  # of our writer: NULL_WORDS that are words in this file
 POSTERIOR_FLOOR = -100.0  # stands for the log of a posterior that is printed as 0; all others lie above it
 
@@ -33,6 +37,7 @@ _SHORT_NAMES = {
     **{"NODES": "N", "LINKS": "L", "START": "S", "END": "E", "WORD": "W"},
     **{"time": "t", "var": "v", "acoustic": "a", "language": "l"},
 }
+_READ = NO_SCORES | SCORE_NAMES.keys()
 _LONG_NAMES = frozenset(_SHORT_NAMES)
 _VARIANT = re.compile(r"\(\d+\)$")
 _QUOTED = re.compile(r"""([^\s=]+)=("(?:\\.|[^"\\])*"(?!\S)|'(?:\\.|[^'\\])*'(?!\S)|\S*)""")
@@ -78,12 +83,21 @@ def utterance_id(path: Path) -> str:
 def read_lattices(
     path: str | Path, options: Mapping[str, str] | None = None, on_error: OnError = fail
 ) -> Iterator[Lattice]:
-    """Yields the lattices of `lattice_files(path)`, one at a time; `on_error` gets what `read_lattice` raises."""
+    """Yields the lattices of `lattice_files(path)`, one at a time; `on_error` gets what `read_lattice` raises.
+
+    Utterance ids are the names of the files, or with the option `utterance=yes` what UTTERANCE= in their headers says.
+    """
+    options, unique = options or {}, UniqueIds()
+    if options.get("utterance", "yes") != "yes":
+        raise UsageError(f"{path}: utterance is '{options['utterance']}', expected yes")
     for file in lattice_files(path):
         try:
-            yield read_lattice(file)
+            lattice = read_lattice(file, named_inside="utterance" in options)
+            unique.add(lattice.utt_id, Place(file, utt_id=lattice.utt_id))
         except RescoreError as error:
             on_error(error)
+        else:
+            yield lattice
 
 
 def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str, str]) -> int:
@@ -93,10 +107,11 @@ def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str
     return slf_write.write_lattices(path, lattices)
 
 
-def read_lattice(path: str | Path) -> Lattice:
+def read_lattice(path: str | Path, named_inside: bool = False) -> Lattice:
     """Reads one SLF file (`.gz` transparent) as a lattice with natural-log scores on its arcs.
 
-    Scores by name: `am` (a=), `lm` (l=), `pron` (r=), and n=, x1= ... x9= under their own names.  `p=` of PocketSphinx
+    Scores by name: `am` (a=), `lm` (l=), `pron` (r=), and n=, i=, x1= ... x9= under their own names; several in one
+    field, as in `i=-1.5,-2` of lattice-rescore, are `i1`, `i2`.  `p=` of PocketSphinx
     is the posterior of a link under a model that is a Markov chain over the nodes, and gives `posterior`: the log of p
     over the sum of p of all links out of the same node.  Summed along a path it is the path's log posterior.  In that
     model PocketSphinx adds its bigram, unscaled, and acoustics scaled by 1/20 (its option `-ascale`), so the bigram
@@ -105,8 +120,10 @@ def read_lattice(path: str | Path) -> Lattice:
     Where p is printed as 0, `posterior` is POSTERIOR_FLOOR.
 
     Null words, fillers and sentence marks become epsilons (NULL_WORDS, but for those that a comment of ours calls
-    words); nodes that are on no complete path are removed and counted.
+    words); nodes that are on no complete path are removed and counted, and links with fields that are not read counted.
 
+    Args:
+      named_inside: the utterance id is what UTTERANCE= says, not the name of the file.
     Raises:
       FormatError: truncated or empty file, malformed line, counts that differ from N= and L=, links between nodes that
         are not there, scores that only some links have or that are not finite, sub-lattices, cycles, no complete path.
@@ -135,11 +152,19 @@ def read_lattice(path: str | Path) -> Lattice:
     symbols = {"": EPSILON}
     words = ["" if word in slf.null_words else word for word in words]
     labels = np.array([symbols.setdefault(word, len(symbols)) for word in words], dtype=np.int32)
-    utt_id = utterance_id(slf.path)
+    utt_id = _inner_id(slf) if named_inside else utterance_id(slf.path)
+    unread = sum(not link.keys() <= _READ for link in slf.links)
+    counts = {"unread_fields": unread} if unread else None
     try:
-        return build_lattice(utt_id, num_states, src, dst, labels, scores, list(symbols), start, final, times)
+        return build_lattice(utt_id, num_states, src, dst, labels, scores, list(symbols), start, final, times, counts)
     except RescoreError as error:
         raise FormatError(path, str(error)) from None
+
+
+def _inner_id(slf: _Slf) -> str:
+    if "UTTERANCE" not in slf.header:
+        raise FormatError(slf.path, "no UTTERANCE= in the header, which ?utterance=yes takes the utterance id from")
+    return checked_id(slf.header["UTTERANCE"], Place(slf.path))
 
 
 def _parse(path: Path) -> _Slf:
@@ -251,11 +276,13 @@ def _scores(slf: _Slf, src: np.ndarray) -> dict[str, np.ndarray]:
         return {"am": np.zeros(0), "lm": np.zeros(0)}
     scores = {}
     for name in sorted({name for link in slf.links for name in link} & SCORE_NAMES.keys()):
-        column = to_log(_column(slf, name))
-        if not np.isfinite(column).all():
-            link = slf.links[int(np.flatnonzero(~np.isfinite(column))[0])]
-            raise FormatError(slf.path, f"link J={link['J']} has {name}={link[name]}, expected a finite log score")
-        scores[slf.names.get(name, SCORE_NAMES[name])] = column
+        columns = [to_log(column) for column in _columns(slf, name)]
+        for k, column in enumerate(columns, start=1):
+            if not np.isfinite(column).all():
+                link = slf.links[int(np.flatnonzero(~np.isfinite(column))[0])]
+                raise FormatError(slf.path, f"link J={link['J']} has {name}={link[name]}, expected a finite log score")
+            full = slf.names.get(name, SCORE_NAMES[name])
+            scores[full if len(columns) == 1 else f"{full}{k}"] = column
     if slf.by_sphinx and "p" in slf.links[0]:
         scores["posterior"] = _log_conditionals(slf, _column(slf, "p"), src)
     return scores
@@ -282,6 +309,24 @@ def _logarithm(slf: _Slf):  # type: ignore[no-untyped-def]
     if base < 0.0 or base == 1.0 or not math.isfinite(base):
         raise FormatError(slf.path, f"header says base={text}, expected the base of the logs, or 0 for probabilities")
     return lambda column: column * (1.0 if "base" not in slf.header else math.log(base))
+
+
+def _columns(slf: _Slf, name: str) -> list[np.ndarray]:
+    """The values of field `name`, with commas between them, each of all links: float64 `(links,)`."""
+    first = slf.links[0].get(name, "")
+    if "," not in first:
+        return [_column(slf, name)]
+    count = first.count(",") + 1
+    rows = [link.get(name, "").split(",") for link in slf.links]
+    for link, row in zip(slf.links, rows, strict=True):
+        if len(row) != count:
+            found = f"{name}={link[name]}" if name in link else f"no {name}="
+            problem = f"link J={link['J']} has {found}, expected {count} scores with commas, as on the first link"
+            raise FormatError(slf.path, problem)
+    try:
+        return list(np.array([[float(value) for value in row] for row in rows]).T)
+    except ValueError as error:
+        raise FormatError(slf.path, f"a link has {name}= with something that is not a number ({error})") from None
 
 
 def _column(slf: _Slf, name: str) -> np.ndarray:

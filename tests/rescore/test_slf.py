@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rescore.errors import FormatError
+from rescore.errors import FormatError, UsageError
+from rescore.formats import read_lattices as lattices_of
+from rescore.formats import write_lattices
 from rescore.formats.slf import POSTERIOR_FLOOR, lattice_files, read_lattice, read_lattices
 from rescore.lattice import EPSILON, best_path, count_paths
+from rescore.lattice_source import LatticeToNbest, nbest_of_lattices
 from tests.rescore.test_lattice import assert_well_formed, score_sums
 
 HTK_NODES = """VERSION=1.0
@@ -253,3 +256,60 @@ def test_real_lattices(shared_data: Path) -> None:
     lattice = read_lattice(folder / "1034-121119-0000.slf.gz")
     assert (lattice.num_states, lattice.num_arcs) == (745, 3103)  # N= and L= of the file: nothing is off every path
     assert best_path(lattice, {"posterior": 1.0, "am": 0.1}).words[:2] == ("chapter", "ninety")
+
+
+SEVERAL = HTK_NODES.replace("a=-10.5", "i=-1.5,-2 n=-1,-4 a=-10.5").replace("a=-11.5", "i=-2.5,-3 n=-2,-8 a=-11.5")
+for _rest in ("a=-20.0", "a=-20.5", "a=-1.0"):
+    SEVERAL = SEVERAL.replace(_rest, f"i=0.5,0 n=0,0 {_rest}")
+
+
+def test_several_scores_in_one_field(tmp_path: Path) -> None:
+    """As lattice-rescore writes them: one number for each of its models; am, i1, i2, lm, n1, n2 of each path."""
+    lattice = read_lattice(write(tmp_path, SEVERAL))
+    assert sorted(lattice.scores) == ["am", "i1", "i2", "lm", "n1", "n2"]
+    expected = {
+        (("the", "cat"), -31.5, -0.5, -2.0, -4.25, -1.0, -4.0),
+        (("a", "cat"), -33.0, -1.5, -3.0, -2.75, -2.0, -8.0),
+    }
+    assert score_sums(lattice) == expected
+    assert write_lattices(f"slf:{tmp_path / 'again'}", [lattice]) == 1
+    assert score_sums(read_lattice(tmp_path / "again" / "u1.slf.gz")) == expected
+    one = read_lattice(write(tmp_path, SEVERAL.replace(",-2 ", " ").replace(",-3 ", " ").replace(",0 n", " n")))
+    assert "i" in one.scores and "i1" not in one.scores
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("i=-2.5,-3 ", "i=-2.5 ", r"link J=1 has i=-2.5, expected 2 scores with commas, as on the first link"),
+        ("i=-2.5,-3 ", "", r"link J=1 has no i=, expected 2 scores"),
+        ("i=-2.5,-3 ", "i=-2.5,x ", r"a link has i= with something that is not a number"),
+        ("i=-2.5,-3 ", "i=-2.5,nan ", r"link J=1 has i=-2.5,nan, expected a finite log score"),
+        ("i=-1.5,-2 ", "i=-1.5 ", r"a link has i= that is not a number"),
+    ],
+)
+def test_damage_in_fields_of_several_scores(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    with pytest.raises(FormatError, match=expected):
+        read_lattice(write(tmp_path, SEVERAL.replace(old, new)))
+
+
+def test_fields_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    assert "unread_fields" not in read_lattice(write(tmp_path, SEVERAL)).counts
+    assert read_lattice(write(tmp_path, HTK_NODES.replace("l=-1.0", "l=-1.0 y=3"))).counts["unread_fields"] == 1
+
+
+def test_ids_in_the_headers(tmp_path: Path) -> None:
+    for number in range(2):
+        write(tmp_path, HTK_NODES.replace("UTTERANCE=u1", f"UTTERANCE=spk-{number}"), f"{number}.lat.gz")
+    assert [lattice.utt_id for lattice in lattices_of(f"slf:{tmp_path}")] == ["0", "1"]
+    assert [lattice.utt_id for lattice in lattices_of(f"slf:{tmp_path}?utterance=yes")] == ["spk-0", "spk-1"]
+    found = nbest_of_lattices(f"slf:{tmp_path}?utterance=yes", LatticeToNbest(n=1), jobs=2)
+    assert [nbest.utt_id for nbest, _ in found] == ["spk-0", "spk-1"]
+    write(tmp_path, HTK_NODES.replace("UTTERANCE=u1", "UTTERANCE=spk-0"), "2.slf")
+    with pytest.raises(FormatError, match=r"2.slf: utterance 'spk-0': this utterance id occurs a second time"):
+        list(lattices_of(f"slf:{tmp_path}?utterance=yes"))
+    write(tmp_path, HTK_NODES.replace("UTTERANCE=u1\n", ""), "2.slf")
+    with pytest.raises(FormatError, match=r"2.slf: no UTTERANCE= in the header"):
+        list(lattices_of(f"slf:{tmp_path}?utterance=yes"))
+    with pytest.raises(UsageError, match="utterance is 'no', expected yes"):
+        list(lattices_of(f"slf:{tmp_path}?utterance=no"))
