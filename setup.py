@@ -21,6 +21,7 @@ EXTRAS = {
     ],
     "ngram": ["kenlm>=0.2"],
     "train": ["tensorboard>=2.10", "six"],
+    "plot": ["matplotlib>=3.7"],
     "hf": ["transformers>=5"],
     "bench": ["transformers>=5", "speechbrain>=1.1"],
     "asr": ["lhotse>=1.32", "lilcom>=1.7", "urllib3", "soundfile>=0.12", "kaldi-native-fbank>=1.20", "kaldiio>=2.18"],

@@ -79,6 +79,7 @@ class Progress:
     stale: int = 0
     halving: bool = False
     valid_step: int = -1  # of the last validation
+    cpu_seconds: float = 0.0  # of this run's processor time, all threads, over all its continuations; of rank 0
     finished: bool = False
 
 
@@ -146,6 +147,7 @@ class _Run:
         self.lm, self.kind, self.config, self.out, self.info, self.ranks = lm, kind, config, out, info, ranks
         self.report, self.remark = report, remark
         self.progress = Progress()
+        self.clock = time.process_time()
         self.targets = 0  # of one pass over the training text
         self.optimizers = make_optimizers(lm, config)
         self.state: State | None = None  # carried from window to window
@@ -209,20 +211,28 @@ class _Run:
         kept = [line for line in lines if json.loads(line)["step"] <= self.progress.step]
         path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
 
+    def _count_time(self) -> None:
+        now = time.process_time()
+        self.progress.cpu_seconds = round(self.progress.cpu_seconds + now - self.clock, 1)
+        self.clock = now
+
     def save(self) -> None:
         if self.ranks.rank == 0:
+            self._count_time()
             state = {**self._made_of(), "progress": asdict(self.progress)}
             checkpoint.save(self.out / "checkpoint", self.lm, self.optimizers, state, self.state)
 
     def log(self, **record: Any) -> None:
         if self.ranks.rank:
             return
-        record = {"epoch": self.progress.epoch, "step": self.progress.step, "tokens": self.progress.tokens, **record}
+        self._count_time()
+        places = ("epoch", "step", "tokens", "cpu_seconds")
+        record = {**{name: getattr(self.progress, name) for name in places}, **record}
         with open(self.out / "log.jsonl", "a", encoding="utf-8") as stream:
             stream.write(json.dumps(record) + "\n")
         if self.writer is not None:
             for name, value in record.items():
-                if name not in ("epoch", "step", "tokens"):
+                if name not in places:
                     self.writer.add_scalar(name, value, self.progress.step)
         self.report(record)
 
