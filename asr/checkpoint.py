@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from asr.config import TransducerConfig
 from asr.errors import CheckpointError
 from lm_zoo.base import PieceVocabulary
-from lm_zoo.errors import ModelError
+from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.reading import read_json
 from lm_zoo.torch_file import read_torch_file
+from lm_zoo.weights import Allowance
+from lm_zoo.weights import read_weights as weights_of_file
 from rescore.files import make_folder
 
 SHOWN = 8  # checkpoints that an error names
@@ -91,11 +92,9 @@ def read_pieces(path: Path, case: str = "mixed") -> PieceVocabulary:
       CheckpointError: it is missing, damaged, or its first piece is not the blank.
     """
     try:
-        vocab = PieceVocabulary(path.read_bytes(), case)
-    except FileNotFoundError:
-        raise CheckpointError(f"{path}: no such file, expected the sentencepiece model of the tokens") from None
-    except (OSError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: not a sentencepiece model ({error})") from None
+        vocab = PieceVocabulary.read(path, case)
+    except VocabError as error:
+        raise CheckpointError(str(error)) from None
     if (first := vocab.processor.id_to_piece(0)) != "<blk>":
         raise CheckpointError(
             f"{path}: piece 0 is '{first}', expected the blank '<blk>', as icefall's bpe.model has it"
@@ -116,8 +115,13 @@ def load_model(folder: str | Path) -> tuple[Any, PieceVocabulary]:
     config = TransducerConfig.from_dict(info["config"], folder / CONFIG)
     vocab = read_vocabulary(folder, info.get("case", "mixed"))
     check_tokens(folder, vocab, config)
-    model = Transducer(config)
-    load_weights(model, read_weights(folder), folder / WEIGHTS)
+    weights = read_weights(folder)
+    try:
+        with Allowance(folder / WEIGHTS):
+            model = Transducer(config)
+    except (ValueError, RuntimeError, TypeError) as error:
+        raise CheckpointError(f"{folder / CONFIG}: {error}") from None
+    load_weights(model, weights, folder / WEIGHTS)
     return model.eval(), vocab
 
 
@@ -134,14 +138,12 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     """The weights of a model folder, in float32.
 
     Raises:
-      CheckpointError: missing or damaged.
+      CheckpointError: missing or damaged, or a value that is NaN or infinite.
     """
     try:
-        weights = load_file(str(folder / WEIGHTS))
-    except FileNotFoundError:
-        raise CheckpointError(f"{folder}: {WEIGHTS} is missing") from None
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{folder / WEIGHTS}: damaged or truncated ({error})") from None
+        weights = weights_of_file(folder / WEIGHTS)
+    except ModelError as error:
+        raise CheckpointError(str(error)) from None
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lm_zoo.errors import VocabError
+from lm_zoo.reading import read_text
 
 SOS_EOS = "<sos/eos>"
 UNK = "<unk>"
@@ -71,12 +72,19 @@ class WordVocabulary:
     @classmethod
     def load(cls, folder: Path, case: str) -> WordVocabulary:
         path, words = folder / cls.FILE, list[str]()
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            lines = read_text(path).splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise VocabError(f"{path}: cannot be read ({error})") from None
+        for number, line in enumerate(lines, start=1):
             fields = line.split()
             if len(fields) != 2 or fields[1] != str(len(words)):
-                raise VocabError(f"{path}:{number}: found '{line}', expected 'WORD {len(words)}'")
+                raise VocabError(f"{path}:{number}: found '{line[:60]}', expected 'WORD {len(words)}'")
             words.append(fields[0])
-        return cls(words, case)
+        try:
+            return cls(words, case)
+        except VocabError as error:
+            raise VocabError(f"{path}: {error}") from None
 
 
 class PieceVocabulary:
@@ -88,7 +96,12 @@ class PieceVocabulary:
         import sentencepiece
 
         self.model = model
-        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        try:
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+            for index in range(len(self)):
+                self.processor.id_to_piece(index)
+        except (RuntimeError, UnicodeDecodeError) as error:
+            raise VocabError(f"not a sentencepiece model, or damaged ({error})") from None
         self.bos = self.eos = self.processor.piece_to_id(SOS_EOS)
         self.unk = self.processor.unk_id()
         if self.bos == self.unk:
@@ -114,7 +127,19 @@ class PieceVocabulary:
 
     @classmethod
     def load(cls, folder: Path, case: str) -> PieceVocabulary:
-        return cls((folder / cls.FILE).read_bytes(), case)
+        return cls.read(folder / cls.FILE, case)
+
+    @classmethod
+    def read(cls, path: Path, case: str = "mixed") -> PieceVocabulary:
+        """The vocabulary in a file; VocabError, with its name, where that cannot be read."""
+        try:
+            return cls(path.read_bytes(), case)
+        except FileNotFoundError:
+            raise VocabError(f"{path}: no such file, expected the sentencepiece model of the tokens") from None
+        except OSError as error:
+            raise VocabError(f"{path}: cannot be read ({error.strerror})") from None
+        except VocabError as error:
+            raise VocabError(f"{path}: {error}") from None
 
 
 def load_vocabulary(folder: Path, case: str) -> WordVocabulary | PieceVocabulary:

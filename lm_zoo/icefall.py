@@ -25,6 +25,7 @@ from lm_zoo.icefall_transformer import IcefallTransformer
 from lm_zoo.lstm import LSTM
 from lm_zoo.registry import build, check_weights, load, save_folder, state_tensors
 from lm_zoo.torch_file import read_torch_file
+from lm_zoo.weights import check_finite
 
 LSTM_KEY = "rnn.weight_ih_l0"
 TRANSFORMER_KEY = "encoder.encoder.layers.0.self_attn.pos_bias_u"
@@ -77,6 +78,7 @@ def import_lm(checkpoint: Path, bpe: Path, out: Path) -> Imported:
     lm = build(kind, vocab, settings)
     weights = dict(_our_weights(tensors, lm))
     check_weights(checkpoint, lm, weights)
+    check_finite(checkpoint, weights)
     lm.load_state_dict(weights, strict=False)
     params = sum(parameter.numel() for parameter in lm.parameters())
     save_folder(out, lm, kind, {"data": [], "imported": f"icefall checkpoint {checkpoint.name}", "params": params})
@@ -202,12 +204,7 @@ def read_pieces(path: Path) -> PieceVocabulary:
     Raises:
       VocabError: it cannot be read, or is no sentencepiece model with `<sos/eos>`.
     """
-    try:
-        vocab = PieceVocabulary(path.read_bytes())
-    except OSError as error:
-        raise VocabError(f"{path}: cannot be read ({error.strerror}); give the bpe.model of the LM's recipe") from None
-    except RuntimeError as error:
-        raise VocabError(f"{path}: not a sentencepiece model ({error})") from None
+    vocab = PieceVocabulary.read(path)
     vocab.case = text_case(map(vocab.processor.id_to_piece, range(len(vocab))))
     return vocab
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
@@ -40,16 +41,18 @@ class Perplexity:
     @property
     def per_word(self) -> float:
         """OOV included."""
-        return math.exp(-self.log_prob / (self.words + self.sentences))
+        return exp_or_inf(-self.log_prob / (self.words + self.sentences))
 
     @property
     def per_known_word(self) -> float:
         """OOV left out of probability and count."""
-        return math.exp(-(self.log_prob - self.log_prob_unknown) / (self.words - self.unknown + self.sentences))
+        if self.log_prob == -math.inf:  # infinity less infinity says nothing
+            return math.nan if self.log_prob_unknown == -math.inf else math.inf
+        return exp_or_inf(-(self.log_prob - self.log_prob_unknown) / (self.words - self.unknown + self.sentences))
 
     @property
     def per_token(self) -> float:
-        return math.exp(-self.log_prob / self.tokens)
+        return exp_or_inf(-self.log_prob / self.tokens)
 
     def row(self) -> dict[str, float | None]:
         """Everything by name; None for what was not measured."""
@@ -60,6 +63,11 @@ class Perplexity:
             **asdict(self),
         }
         return {name: None if math.isnan(value) else value for name, value in values.items()}
+
+
+def exp_or_inf(value: float) -> float:
+    """Infinite where float64 ends."""
+    return math.exp(value) if value < math.log(sys.float_info.max) else math.inf
 
 
 @dataclass
@@ -107,7 +115,7 @@ def score_text(lms: Sequence[Any], sentences: Iterable[list[str]], where: str) -
 
     Raises:
       VocabError: the text is in another case than an LM's.
-      LMError: no sentence.
+      LMError: no sentence, or a score that is NaN.
     """
     stream, count = iter(sentences), 0
     log_probs: list[list[np.ndarray]] = [[] for _ in lms]
@@ -120,7 +128,11 @@ def score_text(lms: Sequence[Any], sentences: Iterable[list[str]], where: str) -
         is_word[np.cumsum([len(sentence) + 1 for sentence in chunk]) - 1] = False
         for index, lm in enumerate(lms):
             _check_chunk(lm.vocab, chunk, distinct, where, count)
-            log_probs[index].append(np.fromiter(chain.from_iterable(lm.score_words(chunk)), float, len(is_word)))
+            scores = lm.score_words(chunk)
+            log_probs[index].append(np.fromiter(chain.from_iterable(scores), float, len(is_word)))
+            if np.isnan(log_probs[index][-1]).any():
+                bad = next(place for place, row in enumerate(scores) if any(map(math.isnan, row)))
+                raise LMError(f"{where}, sentence {count + bad + 1}: an LM gave NaN; its weights or its file are bad")
             flags = {word: lm.knows(word) for word in distinct}
             known[index].append(np.ones(len(is_word), bool))
             known[index][-1][is_word] = np.fromiter(map(flags.__getitem__, words), bool, len(words))
@@ -169,6 +181,8 @@ def window_perplexity(lm: Any, text: TokenText, window: int, position: str = "al
         loss = _final_position_loss(lm, text, window, batch)
     else:
         raise LMError(f"no evaluation is called '{position}'; there are: {', '.join(POSITIONS)}")
+    if math.isnan(loss):
+        raise LMError("the LM gave NaN; its weights are bad")
     sentences = len(text.offsets) - 1
     return Perplexity(sentences, text.words, text.unknown, len(text.tokens) + sentences, -loss, math.nan)
 

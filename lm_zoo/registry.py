@@ -13,6 +13,7 @@ from typing import Any
 from lm_zoo.base import Vocabulary, load_vocabulary
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.reading import read_json
+from lm_zoo.weights import Allowance, read_weights
 
 KINDS = {
     "transfornn": ("lm_zoo.transfornn", "TransfoRNN", "Transformer layers, then LSTM layers"),
@@ -38,7 +39,7 @@ def model_class(kind: str) -> Any:
     Raises:
       ModelError: an unknown kind; the message lists the known ones.
     """
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise ModelError(f"no kind of LM is called '{kind}'; there are: {', '.join(sorted(KINDS))}")
     module, name, _ = KINDS[kind]
     return getattr(importlib.import_module(module), name)
@@ -207,6 +208,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or "kind" not in config:
         raise ModelError(f"{path}: expected an object with a 'kind', one of {', '.join(sorted(KINDS))}")
     model_class(config["kind"])
+    if config.get("case") not in (None, "upper", "lower", "mixed"):
+        raise ModelError(f"{path}: the case is {config['case']!r}, expected 'upper', 'lower' or 'mixed'")
+    if not isinstance(config.get("settings", {}), dict):
+        raise ModelError(f"{path}: the settings are {config['settings']!r}, expected an object of names and values")
     return config
 
 
@@ -219,7 +224,7 @@ def build(kind: str, vocab: Vocabulary, settings: dict[str, Any]) -> Any:
     cls = neural_class(kind)
     try:
         return cls(vocab, cls.Config(**settings_of(kind, settings)))
-    except ValueError as error:
+    except (ValueError, ArithmeticError, RuntimeError, TypeError) as error:  # such as sizes of 0 or 10^30
         raise ModelError(f"{kind}: {error}") from None
 
 
@@ -248,21 +253,17 @@ def load_folder(folder: Path, config: dict[str, Any] | None = None) -> Any:
     """A neural LM from its folder.
 
     Raises:
-      ModelError: weights missing, damaged, or of other names or shapes than the config says.
+      ModelError: weights missing, damaged, NaN or infinite, or of other names or shapes than the config says.
       VocabError: the vocabulary's size is not that of the weights.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     config = config or read_config(folder)
-    vocab = load_vocabulary(folder, config.get("case", "mixed"))
-    lm = build(config["kind"], vocab, config.get("settings", {}))
+    vocab = load_vocabulary(folder, config.get("case") or "mixed")
+    weights = read_weights(folder / WEIGHTS)
     try:
-        weights = load_file(folder / WEIGHTS)
-    except FileNotFoundError:
-        raise ModelError(f"{folder}: {WEIGHTS} is missing") from None
-    except SafetensorError as error:
-        raise ModelError(f"{folder / WEIGHTS}: damaged or truncated ({error})") from None
+        with Allowance(folder / WEIGHTS):
+            lm = build(config["kind"], vocab, config.get("settings", {}))
+    except ModelError as error:
+        raise ModelError(f"{folder / CONFIG}: {error}") from None
     check_weights(folder, lm, weights)
     lm.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, strict=False)
     return lm.eval()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import click
 import numpy as np
 
 from lm_zoo.interpolation import em_weights, interpolate
-from lm_zoo.perplexity import Perplexity, WordScores, score_text, window_perplexity
+from lm_zoo.perplexity import Perplexity, WordScores, exp_or_inf, score_text, window_perplexity
 from lm_zoo.text import read_sentences
 from rescore.combine import load_weights, save_weights
 from rescore.console import progress, remark
@@ -98,7 +97,7 @@ def tail_row(log_probs: np.ndarray, known: np.ndarray, masks: Sequence[np.ndarra
 
 
 def _ppl(log_probs: np.ndarray) -> float | None:
-    return math.exp(-float(log_probs.mean())) if len(log_probs) else None
+    return exp_or_inf(-float(log_probs.mean())) if len(log_probs) else None
 
 
 def _mix_weights(
