@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import mmap
 import struct
-import zlib
 from pathlib import Path
 from typing import IO
 
@@ -13,6 +11,7 @@ from lm_zoo.arpa_lines import ArpaLines
 from lm_zoo.errors import ModelError
 from lm_zoo.files import atomic_binary
 from lm_zoo.kneser_ney import KneserNeyModel
+from lm_zoo.reading import DAMAGED, open_text
 
 CHUNK = 1 << 14  # lines formatted at a time
 BINARY_MAGIC = b"mmap lm http://kheafield.com/code format version 5\n\0"
@@ -48,22 +47,25 @@ def read_vocabulary(path: Path) -> list[str]:
         with open(path, "rb") as stream:
             if stream.read(len(BINARY_MAGIC)) == BINARY_MAGIC:
                 return _binary_words(path)
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8") as text:
+        with open_text(path) as text:
             return _arpa_words(path, text)
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, struct.error, *DAMAGED) as error:
         raise ModelError(f"{path}: cannot read the vocabulary ({error})") from None
 
 
 def _arpa_words(path: Path, text: IO[str]) -> list[str]:
     words: list[str] = []
     section = ""
-    for line in text:
+    for number, line in enumerate(text, start=1):
         if line.startswith("\\"):
             if section == "\\1-grams:":
                 return words
             section = line.strip()
         elif section == "\\1-grams:" and line.strip():
-            words.append(line.split("\t")[1].strip())
+            fields = line.split("\t")
+            if len(fields) < 2:
+                raise ModelError(f"{path}:{number}: found '{line.strip()[:60]}', expected 'LOG10 <tab> WORD ...'")
+            words.append(fields[1].strip())
     raise ModelError(f"{path}: found no complete section \\1-grams:, expected an ARPA file")
 
 

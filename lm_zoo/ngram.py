@@ -18,6 +18,7 @@ from torch import Tensor
 from lm_zoo.arpa import read_vocabulary
 from lm_zoo.base import SOS_EOS, UNK, WordVocabulary, text_case
 from lm_zoo.errors import ModelError
+from lm_zoo.ngram_check import check_file
 from lm_zoo.reading import read_json
 
 LN10 = math.log(10.0)
@@ -159,12 +160,13 @@ def _import_kenlm() -> ModuleType:
 def _load(kenlm: ModuleType, path: Path) -> Any:
     if not path.is_file():
         raise ModelError(f"{path}: no such file, expected an ARPA file or a KenLM binary file")
+    check_file(path)
     config = kenlm.Config()
     config.show_progress = False
     config.arpa_complain = kenlm.ARPALoadComplain.NONE
     try:
         return kenlm.Model(str(path), config)
-    except OSError as error:
+    except (OSError, RuntimeError, MemoryError, ArithmeticError, ValueError, LookupError) as error:
         raise ModelError(
             f"{path}: KenLM cannot read it, expected an ARPA file (also .gz) or a KenLM binary file, "
             f"of order 2 to 6 ({error})"

@@ -40,7 +40,7 @@ _SHORT_NAMES = {
 _READ = NO_SCORES | SCORE_NAMES.keys()
 _LONG_NAMES = frozenset(_SHORT_NAMES)
 _VARIANT = re.compile(r"\(\d+\)$")
-_QUOTED = re.compile(r"""([^\s=]+)=("(?:\\.|[^"\\])*"(?!\S)|'(?:\\.|[^'\\])*'(?!\S)|\S*)""")
+_QUOTED = re.compile(r"""(?<!\S)([^\s=]+)=("(?:\\.|[^"\\])*"(?!\S)|'(?:\\.|[^'\\])*'(?!\S)|\S*)""")
 
 
 @dataclass
