@@ -17,11 +17,13 @@ from rescore.errors import FormatError, RescoreError
 from rescore.types import Words
 
 
-def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
+def read_lines(path: str | Path, ended: bool = False) -> Iterator[tuple[int, str]]:
     """Yields `(line number from 1, line without newline)` of a text file, `.gz` and `.xz` transparent.
 
     A byte order mark at its start is dropped.
 
+    Args:
+      ended: every line must end with a newline, as programs write them: one that does not was cut off.
     Raises:
       FormatError: the file is missing, unreadable, truncated, not compressed as its name says, unpacks to far too much
         (`lm_zoo.reading`), or is not UTF-8.
@@ -30,6 +32,8 @@ def read_lines(path: str | Path) -> Iterator[tuple[int, str]]:
     try:
         with open_text(path) as stream:
             for number, line in enumerate(stream, start=1):
+                if ended and not line.endswith("\n"):
+                    raise FormatError(path, "the line does not end: cut off (if it is whole, add a newline)", number)
                 yield number, line.rstrip("\r\n")
     except _READ_ERRORS as error:
         raise _explain(path, error, number) from None

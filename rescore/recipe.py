@@ -21,6 +21,8 @@ from lm_zoo.errors import LMError
 from lm_zoo.reading import DAMAGED, read_text
 from rescore.errors import RescoreError, UsageError
 
+DEEPEST = 20  # levels of lists and mappings in a YAML file of options
+
 
 def main(command: click.Command, conf: str) -> None:
     """Runs the command with the defaults of `conf`, a YAML file beside the script, or of `--conf FILE`.
@@ -97,11 +99,14 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
     try:
         text = read_text(path)
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise ValueError("an alias (*NAME), which is not read; write the value out")
+        depth = 0
+        for event in yaml.parse(text, yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if isinstance(event, yaml.AliasEvent):
+                raise ValueError("an alias (*NAME), which is not read; write the value out")
+            if depth > DEEPEST:
+                raise ValueError("nested too deeply")
         values = yaml.safe_load(text) or {}
-    except RecursionError:
-        raise UsageError(f"{path}: expected a YAML file of options (nested too deeply)") from None
     except (OSError, ValueError, *DAMAGED, yaml.YAMLError) as error:
         raise UsageError(f"{path}: expected a YAML file of options ({' '.join(str(error).split())})") from None
     if not isinstance(values, dict):

@@ -216,7 +216,7 @@ def read_groups(path: Path, unique: UniqueIds) -> Iterator[tuple[str, list[KeyLi
       FormatError: an empty file or line, a key that is not `utt-k` or occurs twice, an utterance in two places.
     """
     current, group, ranks = "", list[KeyLine](), set[int]()
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, ended=True):
         key, rest = split_line(path, number, line)
         utt_id, rank = split_key(key, Place(path, number))
         if group and utt_id != current:
@@ -242,7 +242,7 @@ class KeyedFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lines = read_lines(path)
+        self._lines = read_lines(path, ended=True)
         self._pending: dict[str, tuple[int, str]] = {}
 
     def take(self, key: str) -> tuple[int, str] | None:

@@ -63,7 +63,7 @@ class _Rank:
             missing = "text" if self.text is None else "score"
             raise FormatError(folder, f"no file '{missing}', expected 'text' and 'score'")
         self.scores = KeyedFile(score)
-        self._lines = read_lines(self.text)
+        self._lines = read_lines(self.text, ended=True)
         self.line, self.utt_id, self.words = 0, "", ""
         self.advance()
 

@@ -34,7 +34,7 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
     name = options.get("score", SCORE)
     manifest = Path(options["manifest"]) if "manifest" in options else None
     ids = _read_manifest(manifest) if manifest else _numbered_ids()
-    lines = read_lines(path)
+    lines = read_lines(path, ended=True)
     count = 0
     while group := list(itertools.islice(lines, size)):
         utt_id, ref = next(ids, (None, None))
