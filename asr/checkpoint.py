@@ -10,24 +10,21 @@ takes no numbers).
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from asr.config import TransducerConfig
 from asr.errors import CheckpointError
 from lm_zoo.base import PieceVocabulary
 from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.files import save_tensors, save_torch, write_text
 from lm_zoo.reading import read_json
 from lm_zoo.torch_file import read_torch_file
 from lm_zoo.weights import Allowance
 from lm_zoo.weights import read_weights as weights_of_file
-from rescore.files import make_folder
 
 SHOWN = 8  # checkpoints that an error names
 CONFIG, WEIGHTS, PIECES, TOKENS = "config.json", "model.safetensors", "bpe.model", "tokens.txt"
@@ -41,19 +38,16 @@ def save_model(folder: Path, model: Any, vocab: PieceVocabulary, info: dict[str,
       info: what else belongs into `config.json` (steps, validation loss, data, licence).
       half: store the weights as float16.
     """
-    make_folder(folder)
     weights = {}
     for name, tensor in model.state_dict().items():
         small = half and tensor.is_floating_point()
         weights[name] = (tensor.half() if small else tensor).detach().cpu().clone().contiguous()
-    (folder / f".{WEIGHTS}").write_bytes(save(weights))
-    os.replace(folder / f".{WEIGHTS}", folder / WEIGHTS)
+    save_tensors(folder / WEIGHTS, weights)
     vocab.save(folder)
     pieces = (f"{vocab.processor.id_to_piece(index)} {index}\n" for index in range(len(vocab)))
-    (folder / TOKENS).write_text("".join(pieces), encoding="utf-8")
+    write_text(folder / TOKENS, "".join(pieces))
     config = {"kind": "transducer", "case": vocab.case, "config": model.config.to_dict(), **info}
-    (folder / f".{CONFIG}").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    os.replace(folder / f".{CONFIG}", folder / CONFIG)
+    write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
 
 
 def read_info(folder: Path) -> dict[str, Any]:
@@ -169,9 +163,7 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], where: object) ->
 
 def write_checkpoint(path: Path, contents: dict[str, Any]) -> None:
     """`torch.save`, whole or not at all."""
-    fresh = path.with_name(f".{path.name}")
-    torch.save(contents, fresh)
-    os.replace(fresh, path)
+    save_torch(path, contents)
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

@@ -6,6 +6,8 @@ kaldiio and kept as FLAC.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from asr.errors import DataError
+from asr.flac import read_origin, save_flac
 from asr.manifests import SHIFT_SECONDS, Missing, feature_writer, make_cut, read_recording, with_features
 from rescore.console import progress
 from rescore.errors import FormatError
-from rescore.files import atomic_path, read_kaldi_text, read_lines, require_folder
+from rescore.files import read_kaldi_text, read_lines, require_folder
 
 if TYPE_CHECKING:
     from lhotse import MonoCut, Recording
@@ -143,20 +146,28 @@ def _recording(place: str, recording_id: str, folder: Path, target: Path) -> Rec
     if not place.endswith("|") and not re.search(r"\.ark:\d+$", place):
         path = Path(place) if Path(place).exists() else folder / place
         return read_recording(path, recording_id)
-    if not target.exists() and not _extract(place, target):
+    origin = _origin(place)
+    if read_origin(target) != origin and not _extract(place, target, origin):
         return None
     return read_recording(target, recording_id)
 
 
-def _extract(place: str, target: Path) -> bool:
+def _origin(place: str) -> str:
+    """What audio of a pipe or an archive depends on: its line, and size and time of the files that the line names."""
+    digest = hashlib.blake2b(place.encode(), digest_size=8)
+    for word in place.split():
+        if os.path.isfile(path := re.sub(r":\d+$", "", word)):
+            digest.update(f" {os.stat(path).st_size} {os.stat(path).st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def _extract(place: str, target: Path, origin: str) -> bool:
     import kaldiio
-    import soundfile
 
     try:
         loaded: Any = kaldiio.load_mat(place)
         rate, samples = loaded
     except (OSError, ValueError, EOFError, TypeError, RuntimeError, AssertionError):
         return False
-    with atomic_path(target) as temporary:
-        soundfile.write(str(temporary), samples, rate, format="FLAC")
+    save_flac(target, samples, rate, origin)
     return True

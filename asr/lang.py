@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from asr.errors import DataError
 from lm_zoo.base import PieceVocabulary
+from lm_zoo.files import write_text
 from rescore.files import atomic_folder, read_lines
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def write_lang(folder: Path, texts: Sequence[Path], size: int | None) -> PieceVo
     with atomic_folder(folder) as temporary:
         vocab.save(temporary)
         for name, content in tables.items():
-            (temporary / name).write_text(content, encoding="utf-8")
+            write_text(temporary / name, content)
     return vocab
 
 

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from asr.errors import DataError
+from asr.flac import save_flac
 from asr.synthesis import SAMPLE_RATE, SPEAKERS, NothingSpoken, Range, Speakers, draw_setting
+from lm_zoo.files import write_text
 from lm_zoo.reading import read_json
 from rescore.console import progress, remark
 from rescore.files import atomic_folder, atomic_text, read_kaldi_text, read_lines
+from rescore.workers import worker_pool
 
 SHARD = 500  # sentences
 
@@ -93,6 +96,8 @@ def synthesise(text: Path, ids: bool, out: Path, options: SetOptions, jobs: int 
     items = list(sentences.items())
     shards = [items[start : start + SHARD] for start in range(0, len(items), SHARD)]
     folders = [out / "audio" / f"{index:05d}" for index in range(len(shards))]
+    for folder, shard in zip(folders, shards, strict=True):
+        _check_text(folder, shard, text)
     todo = [(folder, shard, options) for folder, shard in zip(folders, shards, strict=True) if not folder.exists()]
     if len(todo) < len(shards):
         remark(f"{out}: {len(shards) - len(todo)} of {len(shards)} shards are there already")
@@ -116,16 +121,25 @@ def _check_options(path: Path, options: dict[str, Any]) -> None:
             raise DataError(f"{text}; name a new folder or remove this one")
 
 
+def _check_text(folder: Path, sentences: list[tuple[str, str]], text: Path) -> None:
+    """Raises DataError where a shard is there already and has other sentences than these."""
+    if not folder.exists():
+        return
+    there = [(row["id"], row["text"]) for _, row in _rows([folder])]
+    if there != sentences:
+        old, new = next(pair for pair in zip_longest(there, sentences, fillvalue=("none", "")) if pair[0] != pair[1])
+        found = f"{folder}: has the sentence {old[0]} '{old[1]}' where {text} has {new[0]} '{new[1]}'"
+        raise DataError(f"{found}; name a new folder or remove this one")
+
+
 def _in_own_process(shard: tuple[Path, list[tuple[str, str]], SetOptions]) -> None:
     """A new process for each shard: the samples then depend on the shard alone (see `Speakers`)."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with worker_pool(1, "spawn") as pool:
         pool.submit(speak_shard, *shard).result()
 
 
 def speak_shard(folder: Path, sentences: list[tuple[str, str]], options: SetOptions) -> None:
     """Speaks `(utterance id, text)` into `folder`, which appears when it is whole."""
-    import soundfile
-
     speakers, voices = Speakers(), SPEAKERS[options.speakers]
     with atomic_folder(folder) as temporary:
         rows = []
@@ -138,9 +152,9 @@ def speak_shard(folder: Path, sentences: list[tuple[str, str]], options: SetOpti
                 row["samples"] = 0
             else:
                 row["samples"] = len(samples)
-                soundfile.write(str(temporary / f"{utt_id}.flac"), samples, SAMPLE_RATE)
+                save_flac(temporary / f"{utt_id}.flac", samples, SAMPLE_RATE)
             rows.append(row)
-        (temporary / "shard.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        write_text(temporary / "shard.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _write_manifests(out: Path, folders: list[Path]) -> SetCounts:

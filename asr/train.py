@@ -8,9 +8,7 @@ continues in mid-epoch) and `model/`, the best model so far as a model folder.
 from __future__ import annotations
 
 import copy
-import json
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterable
@@ -39,9 +37,9 @@ from asr.training_step import (
     update_average,
 )
 from lm_zoo.base import PieceVocabulary
+from lm_zoo.files import atomic_path, write_text
 from lm_zoo.ranks import Ranks
-from lm_zoo.run_log import summary_writer
-from rescore.files import make_folder
+from lm_zoo.run_log import append_record, cut_records, summary_writer
 
 # (epoch from 1, batches of this rank to leave out) -> the other batches of this rank in that epoch
 Batches = Callable[[int, int], Iterable[Batch]]
@@ -124,7 +122,7 @@ class _Run:
     def open(self) -> None:
         """Makes the folder ready; what it held before was read by then and found to fit."""
         if self.ranks.rank == 0:
-            self._cut_log()
+            cut_records(self.out, self.progress.step)
             self.vocab.save(self.out)
             self.writer = summary_writer(self.out / "tensorboard", self.remark)
 
@@ -169,13 +167,6 @@ class _Run:
             torch.manual_seed(self.config.seed + self.ranks.rank + 1000 * self.progress.step)
         self.remark(f"continuing from {start}, epoch {self.progress.epoch}, batch {self.progress.step}")
 
-    def _cut_log(self) -> None:
-        """Drops the log records after the checkpoint; they will be made again."""
-        path = make_folder(self.out) / "log.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        kept = [line for line in lines if json.loads(line)["step"] <= self.progress.step]
-        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
-
     def save(self, name: str, newest: bool = True) -> None:
         """Writes the checkpoint `name`; a killed run continues from the `newest`."""
         if self.ranks.rank or self.average is None:
@@ -201,16 +192,14 @@ class _Run:
         }
         checkpoint.write_checkpoint(self.out / name, contents)
         if newest:
-            (self.out / f".{LAST}").write_text(name + "\n", encoding="utf-8")
-            os.replace(self.out / f".{LAST}", self.out / LAST)
+            write_text(self.out / LAST, name + "\n")
             checkpoint.remove_checkpoints(self.out, self.config.keep_last_k)
 
     def log(self, **record: Any) -> None:
         if self.ranks.rank:
             return
         record = {"epoch": self.progress.epoch, "step": self.progress.step, **record}
-        with open(self.out / "log.jsonl", "a", encoding="utf-8") as stream:
-            stream.write(json.dumps(record) + "\n")
+        append_record(self.out, record)
         if self.writer is not None:
             for name, value in record.items():
                 if name not in ("epoch", "step"):
@@ -258,8 +247,8 @@ class _Run:
         progress.epoch, progress.batch, progress.epoch_loss, progress.epoch_frames = progress.epoch + 1, 0, 0.0, 0.0
         self.save(name)
         if best and self.ranks.rank == 0:
-            shutil.copyfile(self.out / name, self.out / ".best.pt")
-            os.replace(self.out / ".best.pt", self.out / "best-train-loss.pt")
+            with atomic_path(self.out / "best-train-loss.pt") as fresh:
+                shutil.copyfile(self.out / name, fresh)
 
     def _epoch(self, batches: Iterable[Batch], valid_batches: Batches | None) -> None:
         progress, config, ranks = self.progress, self.config, self.ranks

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lm_zoo.errors import VocabError
+from lm_zoo.files import write_bytes, write_text
 from lm_zoo.reading import read_text
 
 SOS_EOS = "<sos/eos>"
@@ -67,7 +68,7 @@ class WordVocabulary:
 
     def save(self, folder: Path) -> None:
         lines = (f"{word} {index}\n" for index, word in enumerate(self.words))
-        (folder / self.FILE).write_text("".join(lines), encoding="utf-8")
+        write_text(folder / self.FILE, "".join(lines))
 
     @classmethod
     def load(cls, folder: Path, case: str) -> WordVocabulary:
@@ -123,7 +124,7 @@ class PieceVocabulary:
         return tokens
 
     def save(self, folder: Path) -> None:
-        (folder / self.FILE).write_bytes(self.model)
+        write_bytes(folder / self.FILE, self.model)
 
     @classmethod
     def load(cls, folder: Path, case: str) -> PieceVocabulary:

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from lm_zoo.errors import ModelError
+from lm_zoo.files import atomic_folder, save_tensors, write_text
 from lm_zoo.neural import State
 from lm_zoo.registry import state_tensors
 
@@ -48,10 +49,6 @@ def save(
     fresh, old = folder.with_name(folder.name + ".new"), _old(folder)
     for stale in (fresh, old):
         shutil.rmtree(stale, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    save_file(
-        {name: tensor.contiguous() for name, tensor in state_tensors(lm).items()}, str(fresh / "model.safetensors")
-    )
     tensors = {"rng.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         tensors["rng.cuda"] = torch.cuda.get_rng_state()
@@ -63,8 +60,11 @@ def save(
             for key, value in entry.items():
                 if value is not None:
                     tensors[f"{number}.{index}.{key}"] = torch.as_tensor(value).contiguous()
-    save_file(tensors, str(fresh / "optimizer.safetensors"))
-    (fresh / "state.json").write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
+    with atomic_folder(fresh) as made:
+        weights = {name: tensor.contiguous() for name, tensor in state_tensors(lm).items()}
+        save_tensors(made / "model.safetensors", weights)
+        save_tensors(made / "optimizer.safetensors", tensors)
+        write_text(made / "state.json", json.dumps(state, indent=2) + "\n")
     if folder.exists():
         os.replace(folder, old)
     os.replace(fresh, folder)

@@ -23,7 +23,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from lm_zoo.errors import WriteError
 
@@ -114,6 +114,43 @@ def write_bytes(path: str | Path, data: bytes) -> None:
         stream.write(data)
 
 
+def save_torch(path: str | Path, contents: Any) -> None:
+    """`torch.save`, whole or not at all."""
+    import torch
+
+    with atomic_binary(path) as stream:
+        patient = _Patient(stream)
+        torch.save(contents, cast(IO[bytes], patient))
+        if patient.error is not None:
+            raise patient.error
+
+
+class _Patient:
+    """A stream that keeps its error until torch has ended: one that goes through torch's own code ends the process."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.stream = stream
+        self.error: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        if self.error is None:
+            try:
+                self.stream.write(data)
+            except OSError as error:
+                self.error = error
+        return len(data)
+
+    def flush(self) -> None:
+        """torch calls it; the stream is flushed when it is closed."""
+
+
+def save_tensors(path: str | Path, tensors: dict[str, Any]) -> None:
+    """Writes a file of safetensors, whole or not at all."""
+    from safetensors.torch import save
+
+    write_bytes(path, save(tensors))
+
+
 def append_line(path: str | Path, line: str) -> None:
     """Appends a line to a text file, whole or not at all."""
     with _told(path), open(path, "ab", buffering=0) as stream:
@@ -184,8 +221,9 @@ def _take_lock(target: Path, path: str | Path) -> tuple[Path, int]:
             os.close(descriptor)
             raise WriteError(f"{path}: {holder} is writing it; wait until it has ended, or choose another name")
         if _is_there(lock, descriptor):
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename}".encode())
+            with suppress(OSError):  # of a full disk, which the run itself may not need
+                os.ftruncate(descriptor, 0)
+                os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename}".encode())
             return lock, descriptor
         os.close(descriptor)
     raise WriteError(f"{path}: cannot be written, its lock {lock} cannot be taken")

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lm_zoo.base import PieceVocabulary, text_case
 from lm_zoo.errors import ModelError, VocabError
-from lm_zoo.files import atomic_binary
+from lm_zoo.files import save_torch
 from lm_zoo.icefall_transformer import IcefallTransformer
 from lm_zoo.lstm import LSTM
 from lm_zoo.registry import build, check_weights, load, save_folder, state_tensors
@@ -97,8 +97,7 @@ def export_lm(name: str, out: Path) -> str:
         raise ModelError(f"'{name}' cannot be exported: icefall has only LSTM LMs and its own Transformer LM")
     if not isinstance(lm.vocab, PieceVocabulary) or lm.vocab.bos != 1:
         raise VocabError(f"'{name}': icefall needs sentencepiece pieces with <sos/eos> as number 1")
-    with atomic_binary(out) as stream:
-        torch.save({"model": icefall_weights(lm)}, stream)
+    save_torch(out, {"model": icefall_weights(lm)})
     return _icefall_options(lm)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 from lm_zoo.base import Vocabulary, check_case
 from lm_zoo.batches import TokenText, split_long, tokenize
 from lm_zoo.errors import ModelError
+from lm_zoo.files import atomic_folder, write_text
 from lm_zoo.icefall import read_pieces
 from lm_zoo.ranks import PORT, Ranks, start, to_start
 from lm_zoo.registry import build, find, load_vocabulary, read_config, settings_of
@@ -143,8 +145,9 @@ def train_config(options: dict[str, Any]) -> TrainConfig:
 
 def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabulary:
     """The run's own vocabulary if it has one already, another LM's, or a new one from the training text."""
-    if (folder / "vocab" / "case").exists():
-        return load_vocabulary(folder / "vocab", (folder / "vocab" / "case").read_text().strip())
+    own = folder / "vocab"
+    if case := (own / "case").read_text().strip() if (own / "case").exists() else "":
+        return load_vocabulary(own, case)
     vocab: Vocabulary
     if recipe.vocab is not None and recipe.vocab.endswith(".model"):
         vocab = read_pieces(Path(recipe.vocab))
@@ -160,9 +163,10 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
             vocab = build_words(counts, recipe.vocab_size)
         else:
             vocab = build_pieces(counts, recipe.vocab_size or 5000, recipe.tokens)
-    (folder / "vocab").mkdir(parents=True, exist_ok=True)
-    vocab.save(folder / "vocab")
-    (folder / "vocab" / "case").write_text(vocab.case + "\n")
+    shutil.rmtree(own, ignore_errors=True)  # without its case: an older version was stopped while it wrote it
+    with atomic_folder(own) as made:
+        vocab.save(made)
+        write_text(made / "case", vocab.case + "\n")
     return vocab
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from lm_zoo.base import Vocabulary, load_vocabulary
 from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.files import save_tensors, write_text
 from lm_zoo.reading import read_json
 from lm_zoo.weights import Allowance, read_weights
 
@@ -303,15 +303,10 @@ def save_folder(folder: Path, lm: Any, kind: str, info: dict[str, Any], half: bo
       info: what else belongs into `config.json` (training data, steps, perplexity).
       half: store the weights as float16.
     """
-    from safetensors.torch import save
-
-    folder.mkdir(parents=True, exist_ok=True)
     weights = {
         name: (tensor.half() if half else tensor).cpu().contiguous() for name, tensor in state_tensors(lm).items()
     }
-    (folder / f".{WEIGHTS}").write_bytes(save(weights))
-    os.replace(folder / f".{WEIGHTS}", folder / WEIGHTS)
+    save_tensors(folder / WEIGHTS, weights)
     lm.vocab.save(folder)
     config = {"kind": kind, "case": lm.vocab.case, "settings": dataclasses.asdict(lm.config), **info}
-    (folder / f".{CONFIG}").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    os.replace(folder / f".{CONFIG}", folder / CONFIG)
+    write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.errors import ModelError
+from lm_zoo.files import write_text
 from lm_zoo.text import parse_spec
 
 FILE = "run.json"
@@ -49,10 +50,7 @@ def check_run(folder: Path, parts: dict[str, Any]) -> None:
         except (OSError, ValueError) as error:
             raise ModelError(f"{path}: damaged ({error}); remove it to go on without this check") from None
         compare(folder, before, parts)
-    folder.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{FILE}.{os.getpid()}")
-    temporary.write_text(json.dumps(parts, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, json.dumps(parts, indent=2) + "\n")
 
 
 def compare(folder: Path, before: dict[str, Any], parts: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ mid-epoch with the same losses.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -30,7 +29,7 @@ from lm_zoo.optimizers import learning_rate, make_optimizers, set_learning_rates
 from lm_zoo.ranks import Ranks
 from lm_zoo.registry import build, save_folder
 from lm_zoo.run_identity import compare
-from lm_zoo.run_log import summary_writer
+from lm_zoo.run_log import append_record, cut_records, summary_writer
 from lm_zoo.transfer import start_from
 
 
@@ -178,7 +177,7 @@ class _Run:
         if self.progress.finished:
             self._prolong(state["train"])
         if self.ranks.rank == 0:
-            self._cut_log()
+            cut_records(self.out, self.progress.step)
 
     def _made_of(self) -> dict[str, Any]:
         return {"kind": self.kind, "settings": asdict(self.lm.config), "train": asdict(self.config)}
@@ -204,13 +203,6 @@ class _Run:
         progress, config = self.progress, self.config
         return progress.epoch >= config.passes if config.passes else progress.step >= config.steps
 
-    def _cut_log(self) -> None:
-        """Drops the log records after the checkpoint; they will be made again."""
-        path = self.out / "log.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        kept = [line for line in lines if json.loads(line)["step"] <= self.progress.step]
-        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
-
     def _count_time(self) -> None:
         now = time.process_time()
         self.progress.cpu_seconds = round(self.progress.cpu_seconds + now - self.clock, 1)
@@ -228,8 +220,7 @@ class _Run:
         self._count_time()
         places = ("epoch", "step", "tokens", "cpu_seconds")
         record = {**{name: getattr(self.progress, name) for name in places}, **record}
-        with open(self.out / "log.jsonl", "a", encoding="utf-8") as stream:
-            stream.write(json.dumps(record) + "\n")
+        append_record(self.out, record)
         if self.writer is not None:
             for name, value in record.items():
                 if name not in places:

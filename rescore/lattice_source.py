@@ -5,7 +5,8 @@ from __future__ import annotations
 import multiprocessing
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,7 @@ from rescore.lattice import normalize_words
 from rescore.nbest import exact_nbest
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList
+from rescore.workers import worker_pool
 
 NGRAM = "ngram"  # the n-gram's score
 DEFAULT_LM_SCALE = 10.0
@@ -107,12 +109,12 @@ def _run(source: Path | Lattice) -> Found | RescoreError:
 def _parallel(sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int, on_error: OnError) -> Iterator[Found]:
     global _work
     _work = work
-    todo = iter(sources)
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"))
+    todo, stack = iter(sources), ExitStack()
+    pool = stack.enter_context(worker_pool(jobs, "fork"))  # here, before the caller starts threads
     running: deque[Future[Found | RescoreError]] = deque(pool.submit(_run, source) for source in islice(todo, 2 * jobs))
 
     def results() -> Iterator[Found]:
-        try:
+        with stack:
             while running:
                 found = running.popleft().result()
                 running.extend(pool.submit(_run, source) for source in islice(todo, 1))
@@ -120,7 +122,5 @@ def _parallel(sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int
                     on_error(found)
                 else:
                     yield found
-        finally:
-            pool.shutdown(cancel_futures=True)
 
     return results()

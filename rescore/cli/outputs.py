@@ -49,4 +49,4 @@ def hold(path: Path, ctx: click.Context | None) -> None:
     from lm_zoo.files import locked
 
     if ctx is not None and not ctx.resilient_parsing and os.environ.get("RANK", "0") == "0":
-        ctx.with_resource(locked(path))
+        ctx.find_root().with_resource(locked(path))  # which is closed where another argument is wrong, too
