@@ -16,7 +16,8 @@ def save_flac(path: Path, samples: np.ndarray, rate: int, origin: str = "") -> N
 
     data = io.BytesIO()  # the errors of a full disk are those of our own writing then
     with soundfile.SoundFile(data, "w", rate, samples.shape[1] if samples.ndim > 1 else 1, format="FLAC") as stream:
-        stream.comment = origin
+        if origin:
+            stream.comment = origin
         stream.write(samples)
     write_bytes(path, data.getvalue())
 

@@ -135,6 +135,25 @@ def kaldi(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
     return folder, audio
 
 
+def test_kaldi_audio_that_has_changed_is_read_again(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
+    folder, audio = kaldi
+
+    def prepared() -> np.ndarray:
+        prepare(tmp_path / "data", "--kaldi", folder)
+        (cut,) = (cut for cut in load_cuts(tmp_path / "data/kaldi_cuts_train.jsonl.gz") if cut.id == "u2")
+        return load_samples(cut)
+
+    flac = tmp_path / "data/audio/train/pipe.flac"
+    prepared()
+    time = flac.stat().st_mtime_ns
+    assert np.abs(prepared() - audio["pipe"]).max() < 1e-4 and flac.stat().st_mtime_ns == time  # nothing has changed
+    samples = write_audio(folder / "pipe.wav", 1.0, seed=11)  # the same pipe, another file
+    assert np.abs(prepared() - samples).max() < 1e-4
+    other = write_audio(folder / "other.wav", 1.5, seed=12)
+    (folder / "wav.scp").write_text((folder / "wav.scp").read_text().replace("pipe.wav |", "other.wav |"))
+    assert np.abs(prepared() - other).max() < 1e-4
+
+
 def test_kaldi(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
     folder, audio = kaldi
     result = prepare(tmp_path / "data", "--kaldi", folder)

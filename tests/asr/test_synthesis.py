@@ -144,6 +144,20 @@ def test_synthesise_makes_a_set_that_lhotse_reads(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.usefixtures("engines")
+def test_a_set_of_another_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthetic_set, "_in_own_process", lambda shard: speak_shard(*shard))
+    (tmp_path / "t.txt").write_text("\n".join(SENTENCES))
+    synthesise(tmp_path / "t.txt", tmp_path / "out", "--pico", "1")
+    before = digests(tmp_path / "out")
+    (tmp_path / "t.txt").write_text("\n".join([*SENTENCES[:2], "THE START"]))
+    with pytest.raises(
+        DataError, match=r"00000: has the sentence t-0000003 'THE END' where .*t.txt has t-0000003 'THE S"
+    ):
+        synthesise(tmp_path / "t.txt", tmp_path / "out", "--pico", "1")
+    assert digests(tmp_path / "out") == before
+
+
+@pytest.mark.usefixtures("engines")
 def test_the_same_seed_gives_the_same_samples(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("\n".join(SENTENCES))
     synthesise(tmp_path / "t.txt", tmp_path / "a", "--pico", "0.3")

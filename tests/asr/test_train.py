@@ -146,7 +146,7 @@ def test_it_learns_and_keeps_icefalls_files(tmp_path: Path) -> None:
     assert keys <= contents.keys()
     assert contents["batch_idx_train"] == 60 and contents["average_period"] == 10
     assert (tmp_path / "model" / "model.safetensors").exists()
-    assert loop.summary_writer(tmp_path / "again") is None or list((tmp_path / "tensorboard").iterdir())
+    assert loop.summary_writer(tmp_path / "again", print) is None or list((tmp_path / "tensorboard").iterdir())
 
 
 @pytest.mark.parametrize("changes", [{}, {"max_steps": None, "num_epochs": 4}, {"variational_noise": 0.05}])
