@@ -101,6 +101,7 @@ def test_asr_knows_the_agreed_modules_only() -> None:
         "rescore.cli.outputs",
         "rescore.cli.processes",
         "rescore.wer",
+        "rescore.workers",
         "rescore.lattice",
         "rescore.nbest",
         "rescore.__version__",
