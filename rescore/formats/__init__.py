@@ -30,6 +30,7 @@ class Format:
       contents: a folder that has a file matching one of these patterns is taken for this format.
       options: what may be written behind the path: `FORMAT:PATH?NAME=VALUE&NAME=VALUE`.
       keeps_refs: whether references are written.
+      read_only: there is no writer.
       alias: the name of an N-best format that a spec may use too, where the path can only be this one's.
     """
 
@@ -41,6 +42,7 @@ class Format:
     contents: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     keeps_refs: bool = False
+    read_only: bool = False
     alias: str = ""
 
 
@@ -75,7 +77,7 @@ _TABLE = (
         kind="nbest",
         module="rescore.formats.espnet",
         description="folder with ESPnet's 1best_recog, 2best_recog, ... (text and score), or with output.JOB of them; "
-        "holds one score, see mlm",
+        "holds one score, see mlm; reads ESPnet 1's file data.json too",
         contents=("1best_recog/text*", "output.*/1best_recog/text*", "logdir/output.*/1best_recog/text*"),
         options=("score",),
     ),
@@ -84,18 +86,29 @@ _TABLE = (
         kind="nbest",
         module="rescore.formats.nemo",
         description="NeMo's TSV, text<TAB>score, ?n=N lines an utterance; ids and references from &manifest=FILE, "
-        "else utt000001 and so on; holds one score, see mlm",
+        "else utt000001 and so on; holds one score, see mlm; &characters=yes adds the score of NeMo's beta, the length",
         suffixes=(".tsv",),
-        options=("n", "manifest", "score"),
+        options=("n", "manifest", "score", "characters"),
     ),
     Format(
         name="srilm",
         kind="nbest",
         module="rescore.formats.srilm",
         description="lines 'utt-k score... words'; up to three numbers (those that lead every line of the first "
-        "utterance) are am, lm, words, and one alone is 'score', or say ?scores=NAME,NAME; &base=10 if they are log10",
+        "utterance) are am, lm, words, and one alone is 'score', or say ?scores=NAME,NAME; &base=10 if they are log10; "
+        "reads SRILM's own lists too: a folder of UTT.gz (in log10, or &base=e), NBestList1.0 and 2.0",
         suffixes=(".nbest",),
         options=("scores", "base"),
+    ),
+    Format(
+        name="lattice-rescore",
+        kind="nbest",
+        module="rescore.formats.lattice_rescore",
+        description="lattice-rescore's lists, read only: lines 'utt-0 score... | words', a file or a folder of them "
+        "(*.nbest); scores are am, lm, x3, x4, ..., or say ?scores=NAME,NAME",
+        contents=("*.nbest", "*.nbest.gz", "*.nbest.xz"),
+        read_only=True,
+        options=("scores",),
     ),
     Format(
         name="slf",
@@ -188,6 +201,7 @@ def write_nbest(spec: str, lists: Iterable[NbestList]) -> int:
     """
     entry, path, options = _parse(spec, "nbest")
     _require_kind(entry, "nbest", spec)
+    _require_writer(entry, spec, "jsonl")
     to_write = Checked(path, lists)
     try:
         count: int = _module(entry).write(path, iter(to_write), options)
@@ -235,6 +249,7 @@ def write_lattices(spec: str, lattices: Iterable[Lattice]) -> int:
         if empty:
             raise FormatError(path, "no lattice to write")
 
+    _require_writer(entry, spec, "slf")
     count: int = _module(entry).write_lattices(path, checked(), options)
     return count
 
@@ -339,6 +354,11 @@ def _guess(path: Path, spec: str) -> Format:
     else:
         problem = "the format cannot be guessed"
     raise UsageError(f"'{spec}': {problem}: FORMAT:PATH with one of: {known}")
+
+
+def _require_writer(entry: Format, spec: str, other: str) -> None:
+    if entry.read_only:
+        raise UsageError(f"'{spec}': {entry.name} is read only; write another format, such as {other}:PATH")
 
 
 def _require_kind(entry: Format, kind: str, spec: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rescore.console import remark
-from rescore.errors import FormatError, RescoreError, ScoreError
+from rescore.errors import FormatError, RescoreError, ScoreError, UsageError
 from rescore.files import read_lines
 from rescore.types import Hypothesis, NbestList, Words
 
@@ -64,6 +64,20 @@ def short(value: object) -> str:
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # and lone surrogates, which UTF-8 cannot write
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
+
+
+def named_columns(path: Path, options: Mapping[str, str]) -> tuple[str, ...]:
+    """The names in the option `scores=NAME,NAME,...`; none without it.
+
+    Raises:
+      UsageError: an empty name, or one that is there twice.
+    """
+    if "scores" not in options:
+        return ()
+    names = tuple(options["scores"].split(","))
+    if "" in names or len(set(names)) < len(names):
+        raise UsageError(f"{path}: scores is '{options['scores']}', expected different names with commas between them")
+    return names
 
 
 class UniqueIds:
@@ -188,8 +202,12 @@ def split_key(key: str, place: Place) -> tuple[str, int]:
     """`(utterance id, k)` of a key `utt-k` with k from 1."""
     found = _KEY.fullmatch(key)
     if not found or int(found[2]) < 1:
-        raise place.format_error(f"key {short(key)}, expected 'utt-k' with k from 1")
+        raise place.format_error(f"key {short(key)}, expected 'utt-k' with k from 1{_other_format(found)}")
     return found[1], int(found[2])
+
+
+def _other_format(found: re.Match[str] | None) -> str:
+    return " (from 0: if ' | ' stands before the words, it is lattice-rescore:PATH)" if found else ""
 
 
 def split_line(path: Path, number: int, line: str) -> tuple[str, str]:

@@ -4,6 +4,8 @@ Read are `text` and `score` (a number, or `tensor(-7.1)` as ESPnet prints it).  
 than there are folders.  The `text` files must be in one order, as ESPnet writes and sorts them; `score` is joined by
 utterance.  `output.JOB` folders (of ESPnet's `logdir`) are read in the order of their numbers.  Written are `text` and
 `score`; `token` and `token_int` would need the recogniser's tokens.
+
+ESPnet 1 writes all into one file, `data.json`: see `rescore.formats.espnet1`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import IO
 
 from rescore.errors import FormatError
 from rescore.files import atomic_folder, atomic_text, read_lines
+from rescore.formats import espnet1
 from rescore.formats.common import (
     SCORE,
     KeyedFile,
@@ -36,6 +39,9 @@ _TENSOR = re.compile(r"tensor\(([^,)]*)(?:,.*)?\)")
 
 def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
     """Reads the folders; the score is called as the option `score` says."""
+    if path.is_file():
+        yield from espnet1.read(path, options)
+        return
     if not path.is_dir():
         raise FormatError(path, "no such folder, expected one with 1best_recog, 2best_recog, ...")
     unique = UniqueIds()

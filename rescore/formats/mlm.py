@@ -60,7 +60,8 @@ def _nbest(utt_id: str, value: object, name: str, place: Place) -> NbestList:
         elif found:
             raise place.format_error(f"'{key}' occurs a second time")
         else:
-            raise place.format_error(f"'{key}': {short(entry)}, expected 'hyp_1', 'hyp_2', ... and 'ref'")
+            other = f" (ESPnet's data.json is read as espnet:{place.path})" if utt_id == "utts" else ""
+            raise place.format_error(f"'{key}': {short(entry)}, expected 'hyp_1', 'hyp_2', ... and 'ref'{other}")
     ranks = sorted(hyps)
     if ranks != list(range(1, len(ranks) + 1)):
         missing = next(rank for rank in range(1, len(ranks) + 1) if rank not in hyps)
@@ -76,8 +77,8 @@ def _hypothesis(entry: object, key: str, rank: int, name: str, place: Place) -> 
     return Hypothesis(tuple(fields["text"].split()), {name: score})
 
 
-class _Reader:
-    """Text that is read on as far as the parser asks."""
+class JsonReader:
+    """JSON that is read on as far as the parser asks."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -138,13 +139,19 @@ class _Reader:
 
 def _entries(path: Path) -> Iterator[tuple[int, str, Any]]:
     """`(line, key, value)` of the members of the one object in a file; objects in values become tuples of pairs."""
-    decoder = json.JSONDecoder(object_pairs_hook=tuple)
-    reader = _Reader(path)
+    reader = JsonReader(path)
     if not reader.peek():
         raise FormatError(path, "empty file, expected a JSON object with an entry an utterance")
+    yield from members(reader, json.JSONDecoder(object_pairs_hook=tuple))
+    if reader.peek():
+        raise FormatError(path, "text after the end of the JSON object", line=reader.line)
+
+
+def members(reader: JsonReader, decoder: json.JSONDecoder) -> Iterator[tuple[int, str, Any]]:
+    """`(line, key, value)` of the members of the object that comes next."""
     reader.expect("{")
     if reader.peek() == "}":
-        raise FormatError(path, "no utterance in the JSON object")
+        raise FormatError(reader.path, "no utterance in the JSON object")
     while True:
         if reader.peek() != '"':
             reader.expect('"')
@@ -153,9 +160,7 @@ def _entries(path: Path) -> Iterator[tuple[int, str, Any]]:
         reader.expect(":")
         yield line, key, reader.value(decoder)
         if reader.expect(",}") == "}":
-            break
-    if reader.peek():
-        raise FormatError(path, "text after the end of the JSON object", line=reader.line)
+            return
 
 
 def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:

@@ -3,6 +3,9 @@
 The file has neither utterance ids nor a mark between utterances, so `n` must be given: `nemo:beams.tsv?n=10`.  With
 `&manifest=FILE`, NeMo's JSON lines, the id is `utt_id` or else the name of `audio_filepath` without folder and suffix,
 and the reference is `text`; without it the ids are `utt000001` and so on.  Ids and references are not written.
+
+With `&characters=yes` hypotheses get a score `characters`, the length of their text with its blanks: its scale is the
+`beta` of NeMo's neural rescorer, as that of the LM is its `alpha`.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
     """Reads `n` lines an utterance; `n` and `manifest` are options, `score` names the score."""
     size = _size(path, options)
     name = options.get("score", SCORE)
+    count_characters = _yes(path, options, "characters")
     manifest = Path(options["manifest"]) if "manifest" in options else None
     ids = _read_manifest(manifest) if manifest else _numbered_ids()
     lines = read_lines(path, ended=True)
@@ -44,7 +48,7 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
             problem = f"the last utterance has {len(group)} lines, expected n={size}; is n right?"
             raise Place(path, group[-1][0], utt_id).format_error(problem)
         places = [Place(path, number, utt_id) for number, _ in group]
-        hyps = [_hypothesis(group[k][1], name, k + 1, places[k]) for k in range(size)]
+        hyps = [_hypothesis(group[k][1], name, k + 1, places[k], count_characters) for k in range(size)]
         yield make_list(utt_id, hyps, ref, places[0])
         count += 1
     if not count:
@@ -62,11 +66,20 @@ def _size(path: Path, options: Mapping[str, str]) -> int:
     return int(text)
 
 
-def _hypothesis(line: str, name: str, rank: int, place: Place) -> Hypothesis:
+def _yes(path: Path, options: Mapping[str, str], name: str) -> bool:
+    if options.get(name, "yes") != "yes":
+        raise UsageError(f"{path}: {name} is '{options[name]}', expected yes")
+    return name in options
+
+
+def _hypothesis(line: str, name: str, rank: int, place: Place, count_characters: bool) -> Hypothesis:
     text, _, score = line.rpartition("\t")
     if "\t" not in line:
         raise place.score_error(f"hypothesis {rank} has no score, expected text<TAB>score")
-    return Hypothesis(tuple(text.split()), {name: text_score(score.strip(), name, rank, place)})
+    scores = {name: text_score(score.strip(), name, rank, place)}
+    if count_characters:
+        scores["characters"] = float(len(text))
+    return Hypothesis(tuple(text.split()), scores)
 
 
 def _numbered_ids() -> Iterator[tuple[str, Words | None]]:
@@ -95,6 +108,8 @@ def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) ->
     """Writes lists that all have the same number of hypotheses (`n`); see `single_score` for which score."""
     if "manifest" in options:
         raise UsageError(f"{path}: a manifest is read, not written; leave '&manifest=' out")
+    if "characters" in options:
+        raise UsageError(f"{path}: characters are counted, not written; leave '&characters=' out")
     size = _size(path, options) if "n" in options else 0
     count = 0
     with atomic_text(path) as stream:

@@ -4,6 +4,8 @@ How many scores there are: the option `scores=NAME,NAME,...` says so and names t
 that lead every line of the first utterance, three at most, as in SRILM: three are `am`, `lm`, `words`, two are `am`,
 `lm`, one is `score`.  (Lists whose words may be numbers need the option.)  Scores are natural logs; with `base=10` they
 are log10, as SRILM writes them, but for `words`, which is a count.
+
+SRILM's own files, without a key, in a folder or with a header `NBestList`: see `rescore.formats.srilm_folder`.
 """
 
 from __future__ import annotations
@@ -15,8 +17,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rescore.errors import UsageError
-from rescore.files import atomic_text
-from rescore.formats.common import SCORE, KeyLine, Place, UniqueIds, join_words, make_list, read_groups, text_score
+from rescore.files import atomic_text, read_lines
+from rescore.formats import srilm_folder
+from rescore.formats.common import (
+    SCORE,
+    KeyLine,
+    Place,
+    UniqueIds,
+    join_words,
+    make_list,
+    named_columns,
+    read_groups,
+    text_score,
+)
 from rescore.types import Hypothesis, NbestList
 
 _COLUMNS = {1: (SCORE,), 2: ("am", "lm"), 3: ("am", "lm", "words")}
@@ -24,9 +37,12 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|i
 
 
 def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
-    """Reads such lines."""
+    """Reads such lines, or SRILM's own files."""
     unit = _unit(path, options)
-    names = _named_columns(path, options)
+    if path.is_dir() or _has_header(path):
+        yield from srilm_folder.read(path, options)
+        return
+    names = named_columns(path, options)
     for utt_id, lines in read_groups(path, UniqueIds()):
         names = names or _guessed_columns(path, utt_id, lines)
         hyps = [
@@ -36,21 +52,16 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
         yield make_list(utt_id, hyps, None, Place(path, lines[0].line, utt_id))
 
 
+def _has_header(path: Path) -> bool:
+    return next(read_lines(path), (0, ""))[1].startswith(srilm_folder.HEADERS)
+
+
 def _unit(path: Path, options: Mapping[str, str]) -> float:
     """The natural log of the base of the logs in the file."""
     base = options.get("base")
     if base not in (None, "e", "10"):
         raise UsageError(f"{path}: base is '{base}', expected e or 10")
     return math.log(10) if base == "10" else 1.0
-
-
-def _named_columns(path: Path, options: Mapping[str, str]) -> tuple[str, ...]:
-    if "scores" not in options:
-        return ()
-    names = tuple(options["scores"].split(","))
-    if "" in names or len(set(names)) < len(names):
-        raise UsageError(f"{path}: scores is '{options['scores']}', expected different names with commas between them")
-    return names
 
 
 def _guessed_columns(path: Path, utt_id: str, lines: list[KeyLine]) -> tuple[str, ...]:
@@ -74,7 +85,7 @@ def _hypothesis(rest: str, names: tuple[str, ...], unit: float, rank: int, place
 def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:
     """Writes the columns that the option `scores` names, or all if they are those that are read without it."""
     unit = _unit(path, options)
-    chosen = _named_columns(path, options)
+    chosen = named_columns(path, options)
     count = 0
     with atomic_text(path) as stream:
         for nbest in lists:

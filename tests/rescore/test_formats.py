@@ -88,12 +88,13 @@ def test_colon_in_a_path_that_is_there(tmp_path: Path, monkeypatch: pytest.Monke
     ("spec", "problem"),
     [
         ("jsnl:a.jsonl", r"unknown format 'jsnl'; there are: jsonl, mlm, kaldi, .*\./jsnl:a.jsonl"),
-        ("a.txt", "cannot be guessed; write FORMAT:PATH with one of: jsonl, mlm"),
-        ("exp", "cannot be guessed"),
+        ("a.txt", "no such file or folder; to write one of this name, say its format: FORMAT:PATH with one of: jsonl"),
+        (__file__, "the format cannot be guessed: FORMAT:PATH with one of: jsonl, mlm"),
+        ("exp", "no such file or folder"),
         ("", "no path"),
         ("jsonl:", "no path after 'jsonl:'"),
         ("a.jsonl?n=3", "jsonl has no option 'n'; it has: none"),
-        ("a.tsv?m=3", "nemo has no option 'm'; it has: n, manifest, score"),
+        ("a.tsv?m=3", "nemo has no option 'm'; it has: n, manifest, score, characters"),
     ],
 )
 def test_specs_that_cannot_be_understood(spec: str, problem: str) -> None:
@@ -129,8 +130,8 @@ def test_table_of_formats() -> None:
     for name, entry in FORMATS.items():
         assert entry.name == name and entry.kind in ("nbest", "lattice") and entry.description
         module = importlib.import_module(entry.module)
-        for function in ("read", "write") if entry.kind == "nbest" else ("read_lattices",):
-            assert callable(getattr(module, function))
+        reader, writer = ("read", "write") if entry.kind == "nbest" else ("read_lattices", "write_lattices")
+        assert callable(getattr(module, reader)) and hasattr(module, writer) != entry.read_only
     assert {entry.name for entry in FORMATS.values() if entry.kind == "lattice"} >= {"slf", "kaldi-lat"}
 
 

@@ -1,0 +1,100 @@
+"""SRILM's own N-best lists (nbest-format(5)): a file an utterance, `UTT.gz`, `UTT.score.gz`, ..., in a folder.
+
+A file has one of three forms, which its first line tells:
+  - `NBestList1.0`, then lines `(score) words`: one score, in bytelogs;
+  - `NBestList2.0`, then lines `(score) word ( st: T et: T g: LM a: AM ) word ( ... ) ...`: the sums of the words are
+    `lm` and `am`, in bytelogs.  A unit that begins before the word in front of it has ended is a phone or a state, and
+    is left out, as SRILM does;
+  - neither: lines `am lm words w1 w2 ...`, the first two of them log10 (natural logs with `base=e`).
+A bytelog is log(x) / log(1.0001) / 1024.  All become natural logs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from rescore.errors import FormatError, UsageError
+from rescore.files import read_lines
+from rescore.formats.common import SCORE, Place, make_list, text_score, utterance_id
+from rescore.types import Hypothesis, NbestList
+
+BYTELOG = 1024 / 10000.5  # natural log of one bytelog
+HEADERS = ("NBestList1.0", "NBestList2.0")
+FIELDS = 11  # of a word: word ( st: T et: T g: LM a: AM )
+_ENDINGS = re.compile(r"(\.gz|\.xz)?$")
+_NAMES = ("st:", "et:", "g:", "a:")
+_TOTAL = re.compile(r"\((-?\d+(?:\.\d+)?)\)")
+
+
+def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
+    """Reads the files of a folder in the order of the utterance ids, or a single file."""
+    if "scores" in options:
+        raise UsageError(f"{path}: scores= is for files of lines 'utt-k score... words'; here they have fixed names")
+    files = sorted((file for file in path.iterdir() if file.is_file()), key=file_id) if path.is_dir() else [path]
+    if not files:
+        raise FormatError(path, "no file in this folder, expected an N-best list of SRILM an utterance: UTT.gz")
+    for before, after in pairwise(files):
+        if file_id(before) == file_id(after):
+            raise FormatError(path, f"two files for utterance '{file_id(after)}': {before.name}, {after.name}")
+    for file in files:
+        yield _read_file(file, 1.0 if options.get("base") == "e" else math.log(10))
+
+
+def file_id(path: Path) -> str:
+    """The name of a file without `.gz`, `.xz`, `.score` and `.nbest`, as SRILM's scripts take it."""
+    return _ENDINGS.sub("", path.name).removesuffix(".score").removesuffix(".nbest")
+
+
+def _read_file(path: Path, unit: float) -> NbestList:
+    utt_id = utterance_id(file_id(path), Place(path))
+    lines = read_lines(path)
+    first = next(lines, None)
+    form = HEADERS.index(first[1].split()[0]) + 1 if first and first[1].startswith(HEADERS) else 3
+    if form == 3 and first:
+        lines = itertools.chain([first], lines)
+    hyps = []
+    for rank, (number, line) in enumerate(lines, start=1):
+        place, fields = Place(path, number, utt_id), line.split()
+        if form == 3:
+            hyps.append(_plain(fields, unit, rank, place))
+        else:
+            hyps.append((_total if form == 1 else _timed)(fields, rank, place))
+    return make_list(utt_id, hyps, None, Place(path))
+
+
+def _plain(fields: list[str], unit: float, rank: int, place: Place) -> Hypothesis:
+    if len(fields) < 3:
+        raise place.format_error(f"found '{' '.join(fields)}', expected 'am lm words w1 w2 ...' or a header NBestList")
+    scores = {
+        name: text_score(text, name, rank, place) * (unit if name != "words" else 1.0)
+        for name, text in zip(("am", "lm", "words"), fields, strict=False)
+    }
+    return Hypothesis(tuple(fields[3:]), scores)
+
+
+def _total(fields: list[str], rank: int, place: Place) -> Hypothesis:
+    found = _TOTAL.fullmatch(fields[0]) if fields else None
+    if not found:
+        raise place.format_error(f"found '{' '.join(fields)[:60]}', expected '(score) words'")
+    return Hypothesis(tuple(fields[1:]), {SCORE: text_score(found[1], SCORE, rank, place) * BYTELOG})
+
+
+def _timed(fields: list[str], rank: int, place: Place) -> Hypothesis:
+    total = _total(fields[:1], rank, place).scores[SCORE]
+    words, sums, end = list[str](), {"am": 0.0, "lm": 0.0}, -1.0
+    for at in range(1, len(fields), FIELDS):
+        unit = fields[at : at + FIELDS]
+        if len(unit) < FIELDS or [unit[1], *unit[2:10:2], unit[10]] != ["(", *_NAMES, ")"]:
+            raise place.format_error(f"found '{' '.join(unit)}', expected 'word ( st: T et: T g: LM a: AM )'")
+        begin, ends, lm, am = (
+            text_score(text, name, rank, place) for text, name in zip(unit[3:10:2], _NAMES, strict=True)
+        )
+        if begin > end:
+            words.append(unit[0])
+            sums["am"], sums["lm"], end = sums["am"] + am * BYTELOG, sums["lm"] + lm * BYTELOG, ends
+    return Hypothesis(tuple(words), {SCORE: total, **sums})
