@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from lm_zoo.coverage import MOST_UNKNOWN
 from lm_zoo.errors import VocabError
 from lm_zoo.files import write_bytes, write_text
 from lm_zoo.reading import read_text
@@ -159,22 +160,6 @@ def text_case(words: Iterable[str]) -> str:
     return "lower" if text.lower() == text else "mixed"
 
 
-def check_case(vocab: Vocabulary, words: Sequence[str], where: str) -> None:
-    """Refuses text whose letters are in another case than the LM's training text.
-
-    Raises:
-      VocabError: names the place, the word found and what to do.
-    """
-    if vocab.case == "mixed":
-        return
-    for word in words:
-        if not word.startswith("<") and word != getattr(word, vocab.case)():
-            raise VocabError(
-                f"{where}: found '{word}', but the LM was trained on {vocab.case}-case text; "
-                f"convert the text first, for instance with: rescore convert SRC DST --case {vocab.case}"
-            )
-
-
 def encode(vocab: Vocabulary, words: Sequence[str]) -> list[int]:
     """Token ids of a sentence, without begin and end."""
     return [token for word in words for token in vocab.encode_word(word)]
@@ -210,10 +195,20 @@ class LanguageModel(Protocol):
           the state of the new nodes, and float32 `(nodes, vocab)`: `log p(next token)` after each of them.
         """
 
-    def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
-        """Log-probabilities a word (those of its tokens summed), the sentence end last, of running text."""
+    def score_words(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
+        """Log-probabilities a word (those of its tokens summed), the sentence end last, of running text.
 
-    def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+        Args:
+          max_unknown: the largest share of words that may be unknown; None: the text has been checked already.
+        Raises:
+          VocabError: more unknown words than that, or text in another case than the LM's (see `lm_zoo.coverage`).
+        """
+
+    def score_hypotheses(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
         """The same for sentences that share prefixes, such as the hypotheses of N-best lists."""
 
     def knows(self, word: str) -> bool:

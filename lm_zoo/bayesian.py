@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from lm_zoo import trie
 from lm_zoo.base import Vocabulary
+from lm_zoo.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.interpolation import InterpolatedLM
 from lm_zoo.neural import NeuralLM, State
 from lm_zoo.transformer import Transformer, TransformerConfig
@@ -207,8 +208,11 @@ class BayesianAverage(InterpolatedLM):
         super().__init__([lm.sample(generator) for _ in range(samples)], [1.0 / samples] * samples)
         self.with_uncertainty = with_uncertainty
 
-    def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+    def score_words(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
         """As `LanguageModel.score_words`; probabilities are averaged a token."""
+        check_text(self, sentences, max_unknown)
         return self.score_with_uncertainty(sentences)[0]
 
     score_hypotheses = score_words

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from lm_zoo.base import SOS_EOS, UNK, WordVocabulary, text_case
+from lm_zoo.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.errors import ModelError
 
 MAGIC = 2125659606
@@ -75,8 +76,11 @@ class GrammarLM:
         costs = [cost + float(self._finals[place]) for place, cost in self._ways(state)]
         return 0.0 - (next((cost for cost in costs if cost < math.inf), math.inf) if self.phi else min(costs))
 
-    def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
-        """For each sentence `len(words) + 1` natural logs, one a word; the last is the sentence end."""
+    def score_words(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
+        """See `lm_zoo.base.LanguageModel.score_words`."""
+        check_text(self, sentences, max_unknown)
         result = []
         for words in sentences:
             state, scores = self.start(), []

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from lm_zoo import base, tree, trie
 from lm_zoo.base import Vocabulary, text_case
+from lm_zoo.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.layers import Output
 from lm_zoo.neural import State
@@ -95,11 +96,11 @@ class HFModel:
         self.vocab = HFVocabulary(self.folder, self.tokenizer, self.size, bos, eos, case)
         self._refuses_upper = not case and self.vocab.encode_word("THE") != self.vocab.encode_word("the")
 
-    def check_case(self, sentences: Sequence[Sequence[str]]) -> None:
+    def check_case(self, words: Iterable[str]) -> None:
         """Refuses text that is all upper case (two longer words at least) where that makes a difference."""
         if not self._refuses_upper:
             return
-        words = {word for sentence in sentences for word in sentence if len(word) > 1}
+        words = {word for word in words if len(word) > 1}
         if len(words) > 1 and text_case(words) == "upper":
             raise VocabError(
                 f"the text is upper case ('{min(words)}'), which the LM in {self.folder} has hardly seen; lower-case "
@@ -114,9 +115,9 @@ class HFModel:
                 f"{self.positions} at most; leave it out, or use another LM"
             )
 
-    def checked(self, sentences: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
-        """The sentences, if their case and their lengths suit the model."""
-        self.check_case(sentences)
+    def checked(self, sentences: Sequence[Sequence[str]], max_unknown: float | None) -> Sequence[Sequence[str]]:
+        """The sentences, if their words and their lengths suit the model."""
+        check_text(self, sentences, max_unknown)
         for words in sentences:
             self.check_words(words, f"the sentence '{' '.join(words[:5])} ...'")
         return sentences
@@ -195,13 +196,17 @@ class HFCausalLM(HFModel):
         memory = _keys_and_values(output.past_key_values)
         return State(state.time + 1, memory), output.logits[:, -1].float().log_softmax(dim=-1)
 
-    def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
-        """Natural logs a word, the sentence end last; in batches of like lengths (running text)."""
-        return base.score_words(self, self.checked(sentences), BATCH_TOKENS)
+    def score_words(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
+        """See `LanguageModel.score_words`; in batches of like lengths (running text)."""
+        return base.score_words(self, self.checked(sentences, max_unknown), BATCH_TOKENS)
 
-    def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+    def score_hypotheses(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
         """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
-        sentences = self.checked(sentences)
+        sentences = self.checked(sentences, max_unknown)
         if self._within_windows(sentences) and self.takes_trees():
             order = sorted(range(len(sentences)), key=lambda row: tuple(sentences[row]))  # to share prefixes
             found = tree.score_words(self, [sentences[row] for row in order], TREE_NODES)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from lm_zoo.coverage import MOST_UNKNOWN
 from lm_zoo.errors import LMError, VocabError
 from lm_zoo.hf import ANCHOR, BATCH_TOKENS, HFModel
 
@@ -36,9 +37,11 @@ class HFMaskedLM(HFModel):
         self.batch_tokens = batch_tokens
 
     @torch.no_grad()
-    def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+    def score_hypotheses(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
         """Pseudo-log-likelihoods: for each sentence one a word (its tokens' summed), and 0.0 for the sentence end."""
-        self.checked(sentences)
+        self.checked(sentences, max_unknown)
         encoded = [[self.vocab.encode_word(word) for word in words] for words in sentences]
         flat = [[token for word in words for token in word] for words in encoded]
         scores = [[0.0] * len(tokens) for tokens in flat]
@@ -98,7 +101,9 @@ class HFMaskedLM(HFModel):
     def step(self, state: Any, parents: Tensor, tokens: Tensor) -> tuple[Any, Tensor]:
         self._refuse()
 
-    def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+    def score_words(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
         self._refuse()
 
 

@@ -18,6 +18,7 @@ icefall/transformer_lm/model.py at 03a632fc, pruned_transducer_stateless2/beam_s
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from lm_zoo.base import PieceVocabulary
+from lm_zoo.coverage import MOST_UNKNOWN, Coverage
 from lm_zoo.errors import VocabError
 from lm_zoo.lstm import LSTM
 from lm_zoo.neural import NeuralLM, State
@@ -39,14 +41,16 @@ class ZooLM(nn.Module):
 
     Attributes:
       lm_type: "rnn" or "transformer", the way in which icefall is to ask.
+      coverage: counts of the tokens of whole sentences, and of `<unk>` among them.
     """
 
-    def __init__(self, name: str, bpe_model: str | Path | None = None) -> None:
+    def __init__(self, name: str, bpe_model: str | Path | None = None, max_unknown: float = MOST_UNKNOWN) -> None:
         """Loads an LM over the recogniser's pieces.
 
         Args:
           name: of the zoo, or a model folder.
           bpe_model: the recogniser's `bpe.model`; None if it is not to be compared.
+          max_unknown: the largest share of tokens that may be `<unk>`.
         Raises:
           ModelError: no such LM.
           VocabError: its tokens are not the recogniser's pieces.
@@ -60,8 +64,11 @@ class ZooLM(nn.Module):
                 f"'{name}': icefall asks for its own sentencepiece pieces with <sos/eos> as number {SOS}; train an LM "
                 "over them (rescore train-lm --vocab data/lang_bpe_500/bpe.model), or rescore its lists instead"
             )
-        if bpe_model is not None and Path(bpe_model).read_bytes() != vocab.model:
+        if bpe_model is None:
+            logging.warning("'%s': no bpe_model is given, so nothing says that its pieces are the recogniser's", name)
+        elif Path(bpe_model).read_bytes() != vocab.model:
             raise VocabError(f"'{name}': its pieces are not those of {bpe_model}")
+        self.coverage = Coverage(self.lm, f"'{name}', tokens for words", max_unknown)
 
     def forward(self, x: Tensor, y: Tensor, lengths: Tensor) -> Tensor:
         """Negative natural-log probabilities of sentences.
@@ -73,13 +80,18 @@ class ZooLM(nn.Module):
         Returns:
           float32 `(batch, time)`, 0 in the padding.
         Raises:
-          VocabError: `y` is not `x` one further, with <sos/eos> at both ends.
+          VocabError: `y` is not `x` one further, with <sos/eos> at both ends; a token that the LM does not have, or
+            too many that are `<unk>` (see `lm_zoo.coverage`).
         """
         inside = torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(1)
         last = lengths.unsqueeze(1) - 1
         shifted = torch.cat([x[:, 1:], x.new_full((len(x), 1), SOS)], dim=1).scatter(1, last, SOS)
         if not (x[:, 0] == SOS).all() or not ((y == shifted) | ~inside).all():
             raise VocabError(f"expected sentences as icefall pads them: x begins with {SOS}, y ends with it")
+        tokens = x[inside & (x != SOS)]
+        if len(tokens) and int(tokens.max()) >= len(self.lm.vocab):
+            raise VocabError(f"found the token {int(tokens.max())}, but the LM has {len(self.lm.vocab)} pieces")
+        self.coverage.count(len(tokens), int((tokens == self.lm.vocab.unk).sum()))
         with torch.no_grad():
             return -self.lm.score(x[:, 1:], lengths - 1).to(x.device)
 

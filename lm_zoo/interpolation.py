@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from lm_zoo.base import PieceVocabulary, Vocabulary, WordVocabulary
+from lm_zoo.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.errors import LMError, VocabError
 
 Sentences = Sequence[Sequence[str]]
@@ -97,13 +98,15 @@ class InterpolatedLM:
         self.lms = list(lms)
         self.weights = check_weights(weights, len(self.lms))
 
-    def score_words(self, sentences: Sentences) -> list[list[float]]:
-        """For each sentence `len(words) + 1` natural logs, one a word; the last is the sentence end."""
-        return self._mix_words([lm.score_words(sentences) for lm in self.lms])
+    def score_words(self, sentences: Sentences, max_unknown: float | None = MOST_UNKNOWN) -> list[list[float]]:
+        """See `LanguageModel.score_words`; unknown are words that none of the LMs knows."""
+        check_text(self, sentences, max_unknown)
+        return self._mix_words([lm.score_words(sentences, None) for lm in self.lms])
 
-    def score_hypotheses(self, sentences: Sentences) -> list[list[float]]:
+    def score_hypotheses(self, sentences: Sentences, max_unknown: float | None = MOST_UNKNOWN) -> list[list[float]]:
         """As `LanguageModel.score_hypotheses`."""
-        return self._mix_words([lm.score_hypotheses(sentences) for lm in self.lms])
+        check_text(self, sentences, max_unknown)
+        return self._mix_words([lm.score_hypotheses(sentences, None) for lm in self.lms])
 
     def knows(self, word: str) -> bool:
         """Whether any of the LMs knows the word."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from lm_zoo import tree
 from lm_zoo.base import Vocabulary
+from lm_zoo.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.errors import LMError
 from lm_zoo.layers import FusedCrossEntropy, Output
 from lm_zoo.products import autocast_on
@@ -102,13 +103,18 @@ class NeuralLM(nn.Module):
         state, hidden = self.step_hidden(state.select(parents.to(self.device)), tokens.to(self.device))
         return state, self.output(hidden)
 
-    def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
-        """Natural logs a word, the sentence end last, of running text; equal to `lm_zoo.base.score_words`."""
+    def score_words(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
+        """See `LanguageModel.score_words`; equal to `lm_zoo.base.score_words`."""
+        check_text(self, sentences, max_unknown)
         return tree.score_words(self, sentences)
 
-    def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+    def score_hypotheses(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
         """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
-        return tree.score_words(self, sentences)
+        return self.score_words(sentences, max_unknown)
 
     def knows(self, word: str) -> bool:
         """Whether no part of the word is `<unk>`."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from lm_zoo.arpa import read_vocabulary
 from lm_zoo.base import SOS_EOS, UNK, WordVocabulary, text_case
+from lm_zoo.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.errors import ModelError
 from lm_zoo.ngram_check import check_file
 from lm_zoo.reading import read_json
@@ -80,17 +81,25 @@ class NgramLM:
         """Whether the word has a unigram of its own."""
         return self._known[word]
 
-    def score_words(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
-        """For each sentence `len(words) + 1` natural logs, one a word; the last is the sentence end."""
+    def score_words(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
+        """See `LanguageModel.score_words`."""
+        check_text(self, sentences, max_unknown)
         full_scores = self._model.full_scores
         return [[found[0] * LN10 for found in full_scores(_text(words))] for words in sentences]
 
-    def score_hypotheses(self, sentences: Sequence[Sequence[str]]) -> list[list[float]]:
+    def score_hypotheses(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
         """As `LanguageModel.score_hypotheses`; KenLM is faster than a trie in Python."""
-        return self.score_words(sentences)
+        return self.score_words(sentences, max_unknown)
 
-    def score_sentences(self, sentences: Sequence[Sequence[str]]) -> list[float]:
+    def score_sentences(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[float]:
         """The sums of `score_words`, several times as fast; to 1e-6 of them, as KenLM adds in single precision."""
+        check_text(self, sentences, max_unknown)
         score = self._model.score
         return [score(_text(words)) * LN10 for words in sentences]
 
@@ -106,7 +115,7 @@ class NgramLM:
         words = self.vocab.words
         result = torch.zeros(len(tokens), tokens.shape[1] + 1)
         for row, (sentence, length) in enumerate(zip(tokens.tolist(), lengths.tolist(), strict=True)):
-            scores = self.score_words([[words[token] for token in sentence[:length]]])[0]
+            scores = self.score_words([[words[token] for token in sentence[:length]]], None)[0]
             result[row, : length + 1] = torch.tensor(scores)
         return result
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 import torch
 
-from lm_zoo.base import Vocabulary, check_case
 from lm_zoo.batches import TokenText, carried_batches, running_text, window_batches
-from lm_zoo.errors import LMError, VocabError
+from lm_zoo.coverage import MOST_UNKNOWN, Coverage
+from lm_zoo.errors import LMError
 
 SENTENCES_AT_A_TIME = 2000
 POSITIONS = ("all", "final", "carried")
@@ -110,37 +112,43 @@ class WordScores:
         )
 
 
-def score_text(lms: Sequence[Any], sentences: Iterable[list[str]], where: str) -> WordScores:
+def score_text(
+    lms: Sequence[Any], sentences: Iterable[list[str]], where: str, max_unknown: float = MOST_UNKNOWN
+) -> WordScores:
     """Scores a text with every LM, sentence by sentence.
 
+    Args:
+      max_unknown: the largest share of the words that an LM may not know.
     Raises:
-      VocabError: the text is in another case than an LM's.
+      VocabError: the text is in another case than an LM's, or has too many words that it does not know.
       LMError: no sentence, or a score that is NaN.
     """
     stream, count = iter(sentences), 0
+    coverages = [Coverage(lm, where, max_unknown) for lm in lms]
     log_probs: list[list[np.ndarray]] = [[] for _ in lms]
     known: list[list[np.ndarray]] = [[] for _ in lms]
     tokens = np.zeros(len(lms), dtype=np.int64)
     while chunk := list(islice(stream, SENTENCES_AT_A_TIME)):
         words = list(chain.from_iterable(chunk))
-        distinct = dict.fromkeys(words)
+        distinct = Counter(words)
         is_word = np.ones(len(words) + len(chunk), bool)
         is_word[np.cumsum([len(sentence) + 1 for sentence in chunk]) - 1] = False
         for index, lm in enumerate(lms):
-            _check_chunk(lm.vocab, chunk, distinct, where, count)
-            scores = lm.score_words(chunk)
+            coverages[index].add(distinct, partial(_place, chunk, where, count))
+            scores = lm.score_words(chunk, max_unknown=None)
             log_probs[index].append(np.fromiter(chain.from_iterable(scores), float, len(is_word)))
             if np.isnan(log_probs[index][-1]).any():
                 bad = next(place for place, row in enumerate(scores) if any(map(math.isnan, row)))
                 raise LMError(f"{where}, sentence {count + bad + 1}: an LM gave NaN; its weights or its file are bad")
-            flags = {word: lm.knows(word) for word in distinct}
             known[index].append(np.ones(len(is_word), bool))
-            known[index][-1][is_word] = np.fromiter(map(flags.__getitem__, words), bool, len(words))
+            known[index][-1][is_word] = np.fromiter(map(coverages[index].knows, words), bool, len(words))
             sizes = {word: len(lm.vocab.encode_word(word)) for word in distinct}
             tokens[index] += sum(map(sizes.__getitem__, words)) + len(chunk)
         count += len(chunk)
     if not count:
         raise LMError(f"{where}: no sentence to score")
+    for coverage in coverages:
+        coverage.check()
     return WordScores(
         np.array([np.concatenate(parts) for parts in log_probs]),
         np.array([np.concatenate(parts) for parts in known]),
@@ -149,14 +157,9 @@ def score_text(lms: Sequence[Any], sentences: Iterable[list[str]], where: str) -
     )
 
 
-def _check_chunk(vocab: Vocabulary, chunk: list[list[str]], distinct: Iterable[str], where: str, before: int) -> None:
-    try:
-        check_case(vocab, list(distinct), where)
-        return
-    except VocabError:
-        pass  # the sentence has to be named
-    for number, words in enumerate(chunk, start=before + 1):
-        check_case(vocab, words, f"{where}, sentence {number}")
+def _place(chunk: list[list[str]], where: str, before: int, word: str) -> str:
+    """Where a word stands, `before` sentences having come before the chunk."""
+    return f"{where}, sentence {next(n for n, words in enumerate(chunk, start=before + 1) if word in words)}"
 
 
 @torch.no_grad()

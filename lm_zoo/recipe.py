@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.base import Vocabulary, check_case
+from lm_zoo.base import Vocabulary
 from lm_zoo.batches import TokenText, split_long, tokenize
+from lm_zoo.coverage import check_case
 from lm_zoo.errors import ModelError
 from lm_zoo.files import atomic_folder, write_text
 from lm_zoo.icefall import read_pieces

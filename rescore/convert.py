@@ -6,11 +6,19 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
+from lm_zoo.coverage import Coverage, said
 from rescore.console import progress, remark
 from rescore.formats import copy_lattices, read_lattices, read_nbest, write_lattices, write_nbest
 from rescore.formats.common import OnError, fail
 from rescore.lattice import normalize_words
-from rescore.lattice_source import LatticeToNbest, lattice_sources, nbest_of_lattices
+from rescore.lattice_source import (
+    ARC_WORDS,
+    NGRAM,
+    UNKNOWN_ARC_WORDS,
+    LatticeToNbest,
+    lattice_sources,
+    nbest_of_lattices,
+)
 from rescore.nbest import normalize_nbest
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList
@@ -24,7 +32,6 @@ _COUNTS = {
     "pruned_arcs": "arcs left out by the beam of the n-gram pass",
     "widened": "times that the n-gram pass over a lattice was repeated with a wider beam: too few hypotheses were left",
     "impossible_words": "words after a history that the n-gram LM gives a score of -inf; log p = -228 is taken",
-    "unknown_words": "words of lattices (distinct ones, summed over lattices) that the n-gram LM does not know",
 }
 _USELESS = (
     "The lattices have no LM score and no --ngram is given: hypotheses are ranked by acoustics alone, which is useless "
@@ -55,6 +62,7 @@ def convert_lattices(
     """Lattices to N-best lists; returns the counts.  `jobs`: processes, None for one a core; `on_error`: as there."""
     jobs = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or 1
     _, total = lattice_sources(source)
+    coverage = Coverage(work.lm, NGRAM, work.max_unknown) if work.lm is not None else None
     found = nbest_of_lattices(source, work, min(jobs, total or jobs), on_error)
     counts: Counter[str] = Counter()
 
@@ -63,11 +71,17 @@ def convert_lattices(
             if not counts["hypotheses"] and work.lm is None and not _has_lm(nbest, work):
                 remark(_USELESS)
             counts.update(left_out)
+            if coverage is not None:
+                coverage.count(left_out[ARC_WORDS], left_out[UNKNOWN_ARC_WORDS])
             counts["fewer"] += len(nbest.hyps) < work.n
             counts["hypotheses"] += len(nbest.hyps)
             yield nbest
+        if coverage is not None:
+            coverage.check()
 
     counts["utterances"] = write_nbest(target, converted())
+    if coverage is not None:
+        remark(f"{coverage.name}: {said(coverage, 'words on arcs')}, scored as <unk>")
     return counts
 
 

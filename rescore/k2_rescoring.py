@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from lm_zoo.coverage import MOST_UNKNOWN, Coverage, said
 from rescore.console import remark
 from rescore.errors import K2_INSTALL, FormatError
 from rescore.expand_beam import Histories, WordLM
@@ -23,7 +24,7 @@ from rescore.log_zero import FiniteLM
 FINAL, EPSILON = -1, 0  # labels of k2
 
 
-def rescore_with_ngram(lattices: Any, lm: WordLM, words: Mapping[int, str]) -> Any:
+def rescore_with_ngram(lattices: Any, lm: WordLM, words: Mapping[int, str], max_unknown: float = MOST_UNKNOWN) -> Any:
     """The lattices composed with the LM: `lm_scores` are its natural logs, `scores` are those without an LM plus these.
 
     What the lattices have as `lm_scores` is taken out of their scores first; if they have none, all of the score is
@@ -33,7 +34,9 @@ def rescore_with_ngram(lattices: Any, lm: WordLM, words: Mapping[int, str]) -> A
       lattices: k2 FsaVec, acyclic, with word ids as `aux_labels` (a tensor or ragged); the result is on its device.
       lm: such as `lm_zoo.ngram.NgramLM`.
       words: id -> word; a dict, or icefall's `lexicon.word_table`.
+      max_unknown: the largest share of the words on arcs that the LM may not know.
     Raises:
+      VocabError: words that do not suit the LM (see `lm_zoo.coverage`).
       FormatError: k2 is not installed, there are no `aux_labels`, or one is not among `words`.
     """
     k2 = _import_k2()
@@ -48,13 +51,13 @@ def rescore_with_ngram(lattices: Any, lm: WordLM, words: Mapping[int, str]) -> A
     else:
         remark("the lattices have no lm_scores: nothing is taken out of their scores")
     inverse = k2.invert(lattices)
-    graph = k2.create_fsa_vec([grammar(inverse, lm, words)]).to(lattices.device)
+    graph = k2.create_fsa_vec([grammar(inverse, lm, words, max_unknown)]).to(lattices.device)
     every = torch.zeros(inverse.shape[0], dtype=torch.int32, device=lattices.device)
     composed = k2.intersect_device(graph, inverse, every, sorted_match_a=True)
     return k2.invert(k2.top_sort(k2.connect(composed)))
 
 
-def grammar(inverse: Any, lm: WordLM, words: Mapping[int, str]) -> Any:
+def grammar(inverse: Any, lm: WordLM, words: Mapping[int, str], max_unknown: float = MOST_UNKNOWN) -> Any:
     """G for an FsaVec with words as labels, numbered topologically: a k2 Fsa on the CPU, arc-sorted.
 
     State 0 is the begin of sentence, the last one the end; every other is a history.  Each has a loop for epsilons.
@@ -63,11 +66,15 @@ def grammar(inverse: Any, lm: WordLM, words: Mapping[int, str]) -> Any:
     import torch
 
     source, target, label = _arcs(inverse)
-    ids = np.unique(label[label > EPSILON])
+    ids, arcs_of = np.unique(label[label > EPSILON], return_counts=True)
     try:
         symbols = ["", *(words[int(number)] for number in ids)]
     except (KeyError, IndexError) as error:
         raise FormatError("k2", f"word id {error} is not among the words; give the lattices' own words.txt") from None
+    coverage = Coverage(lm, "lm_scores", max_unknown)
+    coverage.add(dict(zip(symbols[1:], arcs_of.tolist(), strict=True)), "k2 lattices")
+    coverage.check()
+    remark(f"lm_scores: {said(coverage, 'words on arcs')}, scored as <unk>")
     compact = np.where(label > EPSILON, np.searchsorted(ids, label) + 1, label)
     histories = Histories(FiniteLM(lm, "lm_scores", "k2 lattices"), symbols)
     _ask_all(histories, _followers(source.tolist(), target.tolist(), compact.tolist()))

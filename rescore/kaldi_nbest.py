@@ -18,15 +18,17 @@ From these files the lattices of the new decoding folder are made: the hypothese
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lm_zoo.base import check_case
+from lm_zoo.coverage import MOST_UNKNOWN, Coverage, said
+from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, UsageError
 from rescore.files import atomic_text, kaldi_fields, read_lines
 from rescore.formats.common import KeyedFile, Place, split_key, split_line, text_score
@@ -35,6 +37,7 @@ from rescore.formats.kaldi_fst import RawLattice
 from rescore.formats.kaldi_lattice import from_lattice, to_lattice
 from rescore.formats.symbols import SymbolTable
 from rescore.lattice import EPSILON, build_lattice
+from rescore.lattice_info import word_counts
 from rescore.nbest import exact_paths
 from rescore.text import TextNormalizer
 from rescore.types import Alignments, Lattice, Words
@@ -76,32 +79,40 @@ def write_archives(
     lmwt: float,
     n: int,
     keep_ali: bool = True,
+    max_unknown: float = MOST_UNKNOWN,
 ) -> int:
     """Writes `out/nbest1.JOB.gz` and `out/archives.JOB`; returns the number of hypotheses.
 
     Args:
       old_lm: the n-gram LM that the lattices were made with.
+      max_unknown: the largest share of the words on arcs that it may not know.
     Raises:
       ScoreError: a word that the old LM does not have, so that it cannot be the one that is in the graph cost.
+      VocabError: words that do not suit the old LM (see `lm_zoo.coverage`).
     """
+    coverage = Coverage(old_lm, "the old LM", max_unknown)
     with ExitStack() as stack:
         files = {name: stack.enter_context(atomic_text(out / f"archives.{job}" / name)) for name in FILES}
 
         def records() -> Iterator[RawLattice]:
             for lattice in lattices:
+                coverage.add(word_counts(lattice), f"the old LM, lattice '{lattice.utt_id}'")
                 for path in linear_lattices(lattice, lmwt, n, keep_ali):
                     for name, text in _lines(path, old_lm, table).items():
                         files[name].write(f"{path.utt_id} {text}\n")
                     yield from_lattice(path, table)
+            coverage.check()
 
-        return write_records(out / f"{NBEST}.{job}.gz", records(), {})
+        count = write_records(out / f"{NBEST}.{job}.gz", records(), {})
+    remark(f"{coverage.name}: {said(coverage, 'words on arcs')}")
+    return count
 
 
 def _lines(path: Lattice, old_lm: Any, table: SymbolTable) -> dict[str, str]:
     """What the files of the archive say of one hypothesis."""
     labels = path.labels[path.labels != EPSILON]
     words = [path.symbols[label] for label in labels]
-    scores = old_lm.score_words([words])[0]
+    scores = old_lm.score_words([words], max_unknown=None)[0]
     for word, score in zip([*words, "the sentence end"], scores, strict=True):
         if not math.isfinite(score):
             raise ScoreError(
@@ -121,14 +132,17 @@ def _lines(path: Lattice, old_lm: Any, table: SymbolTable) -> dict[str, str]:
     }
 
 
-def write_lm_costs(folder: Path, lm: Any, normalizer: TextNormalizer | None = None) -> None:
+def write_lm_costs(
+    folder: Path, lm: Any, normalizer: TextNormalizer | None = None, max_unknown: float = MOST_UNKNOWN
+) -> None:
     """Writes `lmwt.nn` and `lmwt.nn.sum` of an `archives.JOB` folder.
 
     Args:
       normalizer: of the words, for the LM alone.
+      max_unknown: the largest share of them that the LM may not know.
     Raises:
       FormatError: no `words_text`.
-      VocabError: words of another case than the LM's.
+      VocabError: words that do not suit the LM (see `lm_zoo.coverage`).
       ScoreError: a score that is not finite.
     """
     normal = normalizer or TextNormalizer()
@@ -139,10 +153,17 @@ def write_lm_costs(folder: Path, lm: Any, normalizer: TextNormalizer | None = No
         texts.append(tuple(kaldi_fields(text)))
     pieces = [[normal.words((word,)) for word in words] for words in texts]
     sentences = [tuple(word for part in parts for word in part) for parts in pieces]
-    for key, sentence in zip(keys, sentences, strict=True):
-        check_case(lm.vocab, sentence, f"{folder / 'words_text'}, {key}")
+
+    def place(word: str) -> str:
+        key = next(key for key, sentence in zip(keys, sentences, strict=True) if word in sentence)
+        return f"{folder / 'words_text'}, {key}"
+
+    coverage = Coverage(lm, str(folder / "words_text"), max_unknown)
+    coverage.add(Counter(chain.from_iterable(sentences)), place)
+    coverage.check()
+    remark(f"{folder}: {said(coverage, 'hypothesis words')}, scored as <unk>")
     with atomic_text(folder / "lmwt.nn") as each, atomic_text(folder / "lmwt.nn.sum") as sums:
-        scored = lm.score_hypotheses(sentences)
+        scored = lm.score_hypotheses(sentences, max_unknown=None)
         for key, parts, scores in zip(keys, pieces, scored, strict=True):
             costs = _costs_of_words([len(part) for part in parts], scores)
             if not all(map(math.isfinite, costs)):

@@ -9,11 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from lm_zoo.coverage import MOST_UNKNOWN, Coverage, said
 from rescore.combine import load_weights, parse_scales
 from rescore.console import remark
 from rescore.errors import UsageError
 from rescore.expand import WordLM, expand_ngram
 from rescore.lattice import normalize_words
+from rescore.lattice_info import word_counts
 from rescore.lattice_lm import LatticeLM
 from rescore.lattice_posteriors import prune_beam
 from rescore.nbest import exact_nbest
@@ -24,7 +26,6 @@ from rescore.types import Lattice
 NGRAM, OLD = "ngram", "old-ngram"  # names of the n-grams' scores
 _SAID = {
     "impossible_words": "words with an LM score of -inf (log p = -228 is taken)",
-    "unknown_words": "words that an n-gram LM does not know (distinct ones, summed over lattices)",
 }
 
 
@@ -42,6 +43,7 @@ class LatticeRescoring:
       ngram, old_ngram: n-gram LMs.
       context, beam, most: as in LatticeLM.
       in_flight: lattices that the neural LMs go over together.
+      max_unknown: the largest share of words on arcs that an LM may not know.
       counts: what was left out so far, summed over the lattices, and `evaluations` of the LMs.
     """
 
@@ -55,6 +57,8 @@ class LatticeRescoring:
     most: int | None = None
     in_flight: int = 16
     normalizer: TextNormalizer = field(default_factory=TextNormalizer)
+    max_unknown: float = MOST_UNKNOWN
+    coverages: list[Coverage] = field(default_factory=list, init=False)
     counts: Counter[str] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
@@ -64,9 +68,15 @@ class LatticeRescoring:
         missing = [name for name in wanted if name not in self.scales]
         if missing:
             raise UsageError(f"no scale for {', '.join(missing)}; give one with --scale NAME=VALUE, or --weights FILE")
+        found = {**self.lms, NGRAM: self.ngram, OLD: self.old_ngram}
+        self.coverages = [Coverage(found[name], name, self.max_unknown) for name in wanted]
 
     def __call__(self, lattices: Iterable[Lattice]) -> Iterator[Lattice]:
-        """The lattices with every score by name, in the same order."""
+        """The lattices with every score by name, in the same order.
+
+        Raises:
+          VocabError: words that do not suit an LM (see `lm_zoo.coverage`).
+        """
         prepared = map(self.prepare, lattices)
         while group := list(islice(prepared, self.in_flight if self.lms else 1)):
             if self.lms:
@@ -83,6 +93,8 @@ class LatticeRescoring:
             for lattice in group:
                 self.counts.update(lattice.counts)
                 yield lattice
+        for coverage in self.coverages:
+            coverage.check()
 
     def known_scales(self, lattice: Lattice) -> dict[str, float]:
         """The scales of the scores that the lattice has."""
@@ -99,6 +111,8 @@ class LatticeRescoring:
         """The passes of the n-grams, with the neural LMs' scales lent to the new one while it stands for them."""
         if not self.normalizer.is_identity:
             lattice = normalize_words(lattice, self.normalizer)
+        for coverage in self.coverages:
+            coverage.add(word_counts(lattice), f"LM '{coverage.name}', lattice '{lattice.utt_id}'")
         for name, lm in ((OLD, self.old_ngram), (NGRAM, self.ngram)):
             if lm is not None:
                 scales = self._lent(lattice, name)
@@ -147,5 +161,7 @@ def rescore_lattices(
     else:
         total = write_lattices(target, rescored)
     remark(f"{total} lattices rescored, written to {target}")
-    for name, count in sorted(work.counts.items()):
+    for coverage in work.coverages:
+        remark(f"{coverage.name}: {said(coverage, 'words on arcs')}, scored as <unk>")
+    for name, count in sorted(work.counts.items() - {("unknown_words", work.counts["unknown_words"])}):
         remark(f"{_SAID.get(name, name.replace('_', ' '))}: {count}")

@@ -11,18 +11,21 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from lm_zoo.coverage import MOST_UNKNOWN, Coverage
 from rescore.errors import RescoreError
 from rescore.expand import WordLM, ngram_nbest
 from rescore.formats import options_of, parse_spec, read_lattices
 from rescore.formats.common import OnError, fail
 from rescore.formats.slf import lattice_files, read_lattice
 from rescore.lattice import normalize_words
+from rescore.lattice_info import word_counts
 from rescore.nbest import exact_nbest
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList
 from rescore.workers import worker_pool
 
 NGRAM = "ngram"  # the n-gram's score
+ARC_WORDS, UNKNOWN_ARC_WORDS = "arc_words", "unknown_arc_words"  # counts of words on arcs; those that it does not know
 DEFAULT_LM_SCALE = 10.0
 
 Found = tuple[NbestList, dict[str, int]]
@@ -38,6 +41,7 @@ class LatticeToNbest:
         for the recogniser's `lm` or `graph`.
       lm: the n-gram LM, or None for none.
       beam: of the n-gram pass, None for an exact one.
+      max_unknown: the largest share of the words on arcs that the n-gram may not know, for those who sum the counts.
     """
 
     n: int = 100
@@ -45,15 +49,23 @@ class LatticeToNbest:
     lm: WordLM | None = None
     beam: float | None = None
     normalizer: TextNormalizer = field(default_factory=TextNormalizer)
+    max_unknown: float = MOST_UNKNOWN
 
     def __call__(self, source: Path | Lattice) -> Found:
-        """The N-best list of a lattice or SLF file, and the counts of what was left out (see `Lattice.counts`)."""
+        """The N-best list of a lattice or SLF file, and the counts of what was left out (see `Lattice.counts`).
+
+        Raises:
+          VocabError: words of another case than the n-gram's.
+        """
         lattice = read_lattice(source) if isinstance(source, Path) else source
         lattice = lattice if self.normalizer.is_identity else normalize_words(lattice, self.normalizer)
         scales = self.all_scales(lattice)
         if self.lm is None:
             return exact_nbest(lattice, scales, self.n), lattice.counts
-        return ngram_nbest(lattice, self.lm, NGRAM, scales, self.n, self.beam)
+        coverage = Coverage(self.lm, NGRAM, 1.0)
+        coverage.add(word_counts(lattice), f"LM '{NGRAM}', lattice '{lattice.utt_id}'")
+        nbest, counts = ngram_nbest(lattice, self.lm, NGRAM, scales, self.n, self.beam)
+        return nbest, {**counts, ARC_WORDS: coverage.words, UNKNOWN_ARC_WORDS: coverage.unknown}
 
     def all_scales(self, lattice: Lattice) -> dict[str, float]:
         """The scales given, and the defaults of those that are not."""

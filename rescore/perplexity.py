@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 
+from lm_zoo.coverage import MOST_UNKNOWN, Coverage, said
 from lm_zoo.interpolation import em_weights, interpolate
 from lm_zoo.perplexity import Perplexity, WordScores, exp_or_inf, score_text, window_perplexity
 from lm_zoo.text import read_sentences
@@ -34,6 +36,7 @@ def measure(
     tail_file: Path | None = None,
     mixtures: Sequence[str] = (),
     device: str = "cpu",
+    max_unknown: float = MOST_UNKNOWN,
 ) -> list[Row]:
     """One row an LM, and one for each interpolation whose weights are given or tuned; see `rescore ppl`."""
     if tune_mix and mix_file:
@@ -45,7 +48,7 @@ def measure(
     if tail_file and windows[0] is not None:
         raise UsageError("--tail needs sentences scored one by one: leave --window out")
     marker = TailMarker(load_tail(tail_file)) if tail_file else None
-    scorers = open_scorers(lms, ngram, device=device)
+    scorers = open_scorers(lms, ngram, device=device, max_unknown=max_unknown)
     if windows[0] is not None:
         return [{"lm": scorer.column, **_windowed(scorer, text, windows[0], windows[1]).row()} for scorer in scorers]
     scores = _score(scorers, text, marker)
@@ -69,7 +72,11 @@ def measure(
 
 def _score(scorers: list[Scorer], text: str, marker: TailMarker | None = None) -> WordScores:
     sentences: Iterable[list[str]] = progress(read_sentences(text, remark), "scoring text")
-    return score_text([scorer.lm for scorer in scorers], marker.watch(sentences) if marker else sentences, text)
+    watched = marker.watch(sentences) if marker else sentences
+    scores = score_text([scorer.lm for scorer in scorers], watched, text, scorers[0].most_unknown)
+    for index, scorer in enumerate(scorers):
+        remark(f"{scorer.column}: {text}: {said(scores.perplexity(index))}")
+    return scores
 
 
 def _tail_masks(marker: TailMarker | None) -> list[np.ndarray]:
@@ -129,7 +136,17 @@ def _windowed(scorer: Scorer, text: str, window: int, position: str) -> Perplexi
 
     if not isinstance(scorer.lm, NeuralLM):
         raise UsageError(f"--window is for neural LMs; '{scorer.column}' is none")
-    return window_perplexity(scorer.lm, tokenize(scorer.lm.vocab, read_sentences(text, remark)), window, position)
+    coverage = Coverage(scorer.lm, text, scorer.most_unknown)
+
+    def checked() -> Iterator[list[str]]:
+        for number, words in enumerate(read_sentences(text, remark), start=1):
+            coverage.add(Counter(words), f"{text}, sentence {number}")
+            yield words
+        coverage.check()
+
+    tokens = tokenize(scorer.lm.vocab, checked())
+    remark(f"{scorer.column}: {text}: {said(coverage)}")
+    return window_perplexity(scorer.lm, tokens, window, position)
 
 
 def print_rows(rows: list[Row], as_json: bool) -> None:

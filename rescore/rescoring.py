@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lm_zoo.coverage import MOST_UNKNOWN, said
 from rescore.combine import load_weights, parse_scales, write_combined
 from rescore.console import progress, remark
 from rescore.errors import FormatError, UsageError
@@ -27,6 +28,7 @@ def rescore_nbest(
     out: Path,
     dtype: str = "float32",
     device: str = "cpu",
+    max_unknown: float = MOST_UNKNOWN,
 ) -> None:
     """Scores the lists of `source` into `out/scores.jsonl.gz` and combines them; see `rescore nbest`.
 
@@ -39,7 +41,7 @@ def rescore_nbest(
     first = next(iter(read_nbest(source)))  # a bad source is refused before torch and an LM are loaded
     from rescore.scoring import open_scorers, write_scores
 
-    scorers = open_scorers(lms, ngram, dtype, device)
+    scorers = open_scorers(lms, ngram, dtype, device, max_unknown)
     for scorer in scorers:
         if scorer.is_pseudo:
             remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
@@ -60,7 +62,7 @@ def rescore_nbest(
     kept, counts = written.kept, written.used
     remark(f"{written.total} utterances scored" + (f", {kept} of them by a run that was stopped" if kept else ""))
     for scorer in scorers:
-        remark(f"{scorer.column}: {scorer.unknown} of {scorer.words} hypothesis words unknown, scored as <unk>")
+        remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
     if weights is None:
         remark("no --weights and no --scale: every score counts with scale 1; find better scales with: rescore tune")
     elif counts.unused:

@@ -16,9 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.base import check_case
 from lm_zoo.budget import found_to_fit
-from lm_zoo.errors import VocabError
+from lm_zoo.coverage import MOST_UNKNOWN, Coverage
 from lm_zoo.registry import HUGGING_FACE
 from rescore.combine import SCORES_FILE
 from rescore.console import progress, remark
@@ -34,19 +33,22 @@ PARTS = ".parts"
 
 @dataclass
 class Scorer:
-    """An LM and the name of its column, with a count of the words that it does not know.
+    """An LM and the name of its column.
 
     Attributes:
       lm: anything of the zoo.
-      words, unknown: hypothesis words scored so far, and those of them that the LM scored as `<unk>`.
+      most_unknown: the largest share of hypothesis words that may be unknown to it.
+      coverage: the words counted so far, and those of them that the LM does not know.
     """
 
     column: str
     lm: Any
-    words: int = 0
-    unknown: int = 0
-    _known: dict[str, bool] = field(default_factory=dict)
+    most_unknown: float = MOST_UNKNOWN
+    coverage: Coverage = field(init=False)
     _short_of_memory: bool = False
+
+    def __post_init__(self) -> None:
+        self.coverage = Coverage(self.lm, self.column, self.most_unknown)
 
     @property
     def is_pseudo(self) -> bool:
@@ -58,13 +60,26 @@ class Scorer:
         """The columns that this LM writes: its own, and `NAME-uncertainty` if it gives one."""
         return [self.column, f"{self.column}-uncertainty"][: 1 + getattr(self.lm, "with_uncertainty", False)]
 
+    def count(self, lists: list[NbestList]) -> None:
+        """Counts the words of lists that are scored, or were by a run that was stopped.
+
+        Raises:
+          VocabError: words that do not suit the LM (see `lm_zoo.coverage`).
+        """
+
+        def place(word: str) -> str:
+            utt_id = next(nbest.utt_id for nbest in lists if any(word in hyp.words for hyp in nbest.hyps))
+            return f"LM '{self.column}', utterance {utt_id}"
+
+        words = chain.from_iterable(hyp.words for nbest in lists for hyp in nbest.hyps)
+        self.coverage.add(Counter(words), place)
+
     def word_columns(self, lists: list[NbestList]) -> dict[str, list[list[float]]]:
         """The values a word (the last one is the sentence end) of every hypothesis of the lists, by column."""
-        self._count(lists)
         sentences = [hyp.words for nbest in lists for hyp in nbest.hyps]
         if len(self.columns) > 1:
             return dict(zip(self.columns, self.lm.score_with_uncertainty(sentences), strict=True))
-        scores = {self.column: self.lm.score_hypotheses(sentences)}
+        scores = {self.column: self.lm.score_hypotheses(sentences, max_unknown=None)}
         if not self._short_of_memory and (fits := found_to_fit(self.lm)):
             self._short_of_memory = True
             remark(f"{self.column}: memory did not suffice; going on with {fits} prefixes or fewer at once")
@@ -74,8 +89,8 @@ class Scorer:
         """The values of every hypothesis of the lists, by column."""
         if not hasattr(self.lm, "score_sentences"):
             return {column: [sum(scores) for scores in rows] for column, rows in self.word_columns(lists).items()}
-        self._count(lists)
-        return {self.column: self.lm.score_sentences([hyp.words for nbest in lists for hyp in nbest.hyps])}
+        sentences = [hyp.words for nbest in lists for hyp in nbest.hyps]
+        return {self.column: self.lm.score_sentences(sentences, max_unknown=None)}
 
     @property
     def has_limit(self) -> bool:
@@ -91,30 +106,20 @@ class Scorer:
         for rank, hyp in enumerate(nbest.hyps, start=1):
             self.lm.check_words(hyp.words, f"utterance {nbest.utt_id}: hypothesis {rank}")
 
-    def _count(self, lists: list[NbestList]) -> None:
-        counts = Counter(chain.from_iterable(hyp.words for nbest in lists for hyp in nbest.hyps))
-        new = list(counts.keys() - self._known.keys())
-        self._check_case(new, lists)
-        self._known.update((word, self.lm.knows(word)) for word in new)
-        self.words += counts.total()
-        self.unknown += sum(count for word, count in counts.items() if not self._known[word])
 
-    def _check_case(self, new: list[str], lists: list[NbestList]) -> None:
-        """Checks words that come up for the first time in these lists; the error names their utterance."""
-        try:
-            check_case(self.lm.vocab, new, "")
-        except VocabError:
-            for nbest in lists:
-                for hyp in nbest.hyps:
-                    check_case(self.lm.vocab, hyp.words, f"LM '{self.column}', utterance {nbest.utt_id}")
-
-
-def open_scorers(names: Iterable[str], ngram: str | None, dtype: str = "float32", device: str = "cpu") -> list[Scorer]:
+def open_scorers(
+    names: Iterable[str],
+    ngram: str | None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    max_unknown: float = MOST_UNKNOWN,
+) -> list[Scorer]:
     """Loads the LMs of `--lm [COLUMN=]NAME|DIR` and `--ngram FILE` (column `ngram`).
 
     Args:
       dtype: of their products.
       device: where they are evaluated, "cpu", "cuda" or "cuda:N".
+      max_unknown: the largest share of the words scored that an LM may not know.
     Raises:
       ModelError: a device that is not there.
       UsageError: two LMs with the same column name, or none at all.
@@ -135,7 +140,7 @@ def open_scorers(names: Iterable[str], ngram: str | None, dtype: str = "float32"
     place = find_device(device)
     if dtype == "int8" and place.type != "cpu":
         raise UsageError("--dtype int8 is for the CPU; take bfloat16 on a GPU")
-    return [Scorer(column, ready(moved(loader(name), place), dtype)) for column, name, loader in wanted]
+    return [Scorer(column, ready(moved(loader(name), place), dtype), max_unknown) for column, name, loader in wanted]
 
 
 def _named(option: str) -> tuple[str, str]:
@@ -163,6 +168,8 @@ def score_batch(batch: list[NbestList], scorers: list[Scorer], mix: dict[str, fl
     columns = [column for scorer in scorers for column in scorer.columns] + (["mix"] if mix else [])
     for nbest in batch:
         _check_free(nbest, columns)
+    for scorer in scorers:
+        scorer.count(batch)
     if mix:
         by_column = {name: rows for scorer in scorers for name, rows in scorer.word_columns(batch).items()}
         new = {column: [sum(scores) for scores in rows] for column, rows in by_column.items()}
@@ -257,6 +264,8 @@ def write_scores(
             part = folder / f"{len(parts):06d}.jsonl.gz"
             if part.exists():
                 kept += len(batch)
+                for scorer in scorers:
+                    scorer.count(batch)
                 behind.put((part, None))
             else:
                 behind.put((part, score_batch(batch, scorers, mix)))
@@ -264,6 +273,8 @@ def write_scores(
             yield from batch
         if not parts:
             raise ScoreError("there is no utterance to score; the N-best source is empty")
+        for scorer in scorers:
+            scorer.coverage.check()
 
     behind: Behind[tuple[Path, list[NbestList] | None], Any] = Behind(lambda items: use(_through_parts(items)))
     with behind:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from rescore.cli.device import max_unknown_option
 from rescore.cli.outputs import OutputSpec
 
 
@@ -21,6 +22,7 @@ from rescore.cli.outputs import OutputSpec
     "--pieces", is_flag=True, help="Words of SRC, N-best lists, are sentencepiece pieces: join them to words."
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes for lattices; default: the number of cores.")
+@max_unknown_option
 def command(
     source: str,
     target: str,
@@ -33,6 +35,7 @@ def command(
     split: str,
     pieces: bool,
     jobs: int | None,
+    max_unknown: float,
 ) -> None:
     """Write N-best lists or lattices in another format, or take exact N-best lists from lattices.
 
@@ -72,7 +75,8 @@ def command(
 
             lm = load_ngram(ngram)
         n = n or 100
-        counts = convert_lattices(source, target, LatticeToNbest(n, parse_scales(scales), lm, beam, normalizer), jobs)
+        work = LatticeToNbest(n, parse_scales(scales), lm, beam, normalizer, max_unknown)
+        counts = convert_lattices(source, target, work, jobs)
     else:
         if ngram or scales or beam or jobs:
             raise UsageError(f"--ngram, --scale, --beam and --jobs are for lattices; {source} holds N-best lists")

@@ -1,8 +1,10 @@
-"""The options `--device` and `--dtype` of commands that evaluate LMs."""
+"""Options of commands that evaluate LMs: `--device`, `--dtype`, `--max-unknown`."""
 
 from __future__ import annotations
 
 import click
+
+from lm_zoo.coverage import MOST_UNKNOWN
 
 device_option = click.option(
     "--device",
@@ -17,5 +19,14 @@ dtype_option = click.option(
     type=click.Choice(["float32", "bfloat16", "int8"]),
     default="float32",
     show_default=True,
-    help="Of the neural LMs' matrix products.",
+    help="Of the neural LMs' matrix products; int8 changes a sentence's score by half a nat or so.",
+)
+
+max_unknown_option = click.option(
+    "--max-unknown",
+    type=click.FloatRange(0, 1),
+    default=MOST_UNKNOWN,
+    show_default=True,
+    metavar="SHARE",
+    help="Refuse text of which an LM does not know more than this share of the words.",
 )

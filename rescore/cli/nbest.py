@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.device import device_option, dtype_option
+from rescore.cli.device import device_option, dtype_option, max_unknown_option
 from rescore.cli.outputs import Output
 
 
@@ -35,6 +35,7 @@ from rescore.cli.outputs import Output
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
 @dtype_option
 @device_option
+@max_unknown_option
 @click.option("--out", required=True, type=Output(folder=True), help="Folder for scores, 1-best and N-best.")
 def command(
     source: str,
@@ -45,6 +46,7 @@ def command(
     scales: tuple[str, ...],
     dtype: str,
     device: str,
+    max_unknown: float,
     out: Path,
 ) -> None:
     """Score N-best lists with LMs and combine the scores.
@@ -57,4 +59,4 @@ def command(
     """
     from rescore.rescoring import rescore_nbest
 
-    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, dtype, device)
+    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, dtype, device, max_unknown)

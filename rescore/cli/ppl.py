@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.device import device_option
+from rescore.cli.device import device_option, max_unknown_option
 from rescore.cli.outputs import Output
 
 
@@ -39,6 +39,7 @@ from rescore.cli.outputs import Output
 )
 @click.option("--tail", type=click.Path(path_type=Path), help="Perplexity on rare words too: counts of rescore count.")
 @device_option
+@max_unknown_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     lms: tuple[str, ...],
@@ -52,6 +53,7 @@ def command(
     position: str,
     tail: Path | None,
     device: str,
+    max_unknown: float,
     as_json: bool,
 ) -> None:
     """Perplexity a word (with and without words that the LM does not know) and a token, with the counts.
@@ -68,5 +70,6 @@ def command(
     """
     from rescore.perplexity import measure, print_rows
 
-    rows = measure(lms, ngram, text, tune_mix, mix, save_mix, (window, position), tail, mixtures, device)
+    windows = (window, position)
+    rows = measure(lms, ngram, text, tune_mix, mix, save_mix, windows, tail, mixtures, device, max_unknown)
     print_rows(rows, as_json)

@@ -181,3 +181,25 @@ def test_an_lm_over_the_pieces_of_a_recogniser(vocab: PieceVocabulary, tmp_path:
     recipe = TextRecipe(["none"], "none", vocab=str(tmp_path / "bpe.model"))
     made = make_vocabulary(recipe, tmp_path / "run", lambda message: None)
     assert isinstance(made, PieceVocabulary) and (made.model, made.case) == (vocab.model, "upper")
+
+
+def test_tokens_of_another_recogniser_are_refused(vocab: PieceVocabulary, tmp_path: Path) -> None:
+    """Pieces that the LM has as `<unk>`, or not at all; and a remark where nothing says whose pieces they are."""
+    lm = scorer("lstm", vocab, tmp_path).lm
+
+    def score(tokens: list[int]) -> Tensor:
+        x, y = torch.tensor([[1, *tokens]]), torch.tensor([[*tokens, 1]])
+        return lm(x=x, y=y, lengths=torch.tensor([len(x[0])]))
+
+    with pytest.raises(VocabError, match=f"found the token {VOCAB}, but the LM has {VOCAB} pieces"):
+        score([5, VOCAB])
+    score([2] * 400)
+    with pytest.raises(VocabError, match=r"1002 of 1002 words unknown.*more than 50%"):
+        score([2] * 602)
+
+
+def test_pieces_that_are_not_compared(vocab: PieceVocabulary, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    scorer("lstm", vocab, tmp_path)
+    assert not caplog.records
+    ZooLM(str(tmp_path / "lm"))
+    assert "nothing says that its pieces are the recogniser's" in caplog.text

@@ -87,7 +87,7 @@ class Words:
     def __init__(self, probs: dict[str, float]) -> None:
         self.probs = probs
 
-    def score_words(self, sentences: list[list[str]]) -> list[list[float]]:
+    def score_words(self, sentences: list[list[str]], max_unknown: float | None = 0.5) -> list[list[float]]:
         return [[math.log(self.probs.get(word, 0.01)) for word in (*words, "</s>")] for words in sentences]
 
     score_hypotheses = score_words
@@ -101,7 +101,7 @@ def test_words_of_different_kinds_of_lms() -> None:
     words = Words({"A": 0.5, "X": 0.3, "</s>": 0.2})
     lm = InterpolatedLM([neural, words], [0.25, 0.75])
     sentences = [["A", "X"], [], ["NEVER"]]
-    own = neural.score_words(sentences)
+    own = neural.score_words(sentences, max_unknown=1)
     for scores in (lm.score_words(sentences), lm.score_hypotheses(sentences)):
         assert [len(row) for row in scores] == [3, 1, 2]
         expected = math.log(0.25 * math.exp(own[0][1]) + 0.75 * 0.3)

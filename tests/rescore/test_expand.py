@@ -53,6 +53,9 @@ class ToyTrigram:
     def end(self, state: Words) -> float:
         return self._logprob(state, "</s>")
 
+    def knows(self, word: str) -> bool:
+        return word != "c"
+
     def score(self, words: Words) -> float:
         state, total = self.start(), 0.0
         for word in words:

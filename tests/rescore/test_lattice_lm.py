@@ -25,7 +25,7 @@ LMS = {"one": zoo.neural("transfornn"), "two": zoo.neural("lookup")}
 
 
 def sentence_scores(lm: Any, sentences: Sequence[Words]) -> dict[Words, float]:
-    return dict(zip(sentences, (sum(row) for row in lm.score_words(sentences)), strict=True))
+    return dict(zip(sentences, (sum(row) for row in lm.score_words(sentences, max_unknown=None)), strict=True))
 
 
 def full_totals(lattice: Lattice, lms: dict[str, Any]) -> dict[Words, float]:

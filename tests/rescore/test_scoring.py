@@ -92,7 +92,7 @@ def test_no_score_is_overwritten() -> None:
 def test_unknown_words_are_counted() -> None:
     scorer = Scorer("lm", neural("lstm"))
     score_batch(lists(2), [scorer])
-    assert (scorer.words, scorer.unknown) == (14, 2)
+    assert (scorer.coverage.words, scorer.coverage.unknown) == (14, 2)
 
 
 def test_wrong_case_names_the_utterance() -> None:
@@ -272,7 +272,7 @@ def test_ppl_windows(tmp_path: Path, folder: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("A B C\nC B A\n")
     rows = [
-        json.loads(run("ppl", "--lm", folder, "--text", text, "--window", 3, "--position", how, "--json").output)[0]
+        json.loads(run("ppl", "--lm", folder, "--text", text, "--window", 3, "--position", how, "--json").stdout)[0]
         for how in ("all", "final")
     ]
     assert rows[0]["tokens"] == rows[1]["tokens"] == 8

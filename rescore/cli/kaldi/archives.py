@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.device import max_unknown_option
+
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path))
@@ -17,8 +19,18 @@ import click
 @click.option("--lmwt", type=click.FloatRange(min=0, min_open=True), default=10.0, show_default=True, help="LM weight.")
 @click.option("--phi", is_flag=True, help="In G.fst, back off only where there is no arc (after lmrescore.sh).")
 @click.option("--no-ali", is_flag=True, help="Leave alignments out.")
+@max_unknown_option
 def command(
-    source: Path, out: Path, words: Path, old_ngram: str, job: int, n: int, lmwt: float, phi: bool, no_ali: bool
+    source: Path,
+    out: Path,
+    words: Path,
+    old_ngram: str,
+    job: int,
+    n: int,
+    lmwt: float,
+    phi: bool,
+    no_ali: bool,
+    max_unknown: float,
 ) -> None:
     """Write the N best hypotheses of the lattices in SRC, lat.JOB.gz, as OUT/nbest1.JOB.gz and OUT/archives.JOB.
 
@@ -36,5 +48,5 @@ def command(
     lattices = read_lattices(f"kaldi:{source}?words={words}")
     old_lm = load_grammar(Path(old_ngram), phi=True) if phi else load_ngram(old_ngram)
     with locked(out / f"archives.{job}"):  # other jobs write into OUT at the same time
-        count = write_archives(lattices, out, job, old_lm, read_symbols(words), lmwt, n, not no_ali)
+        count = write_archives(lattices, out, job, old_lm, read_symbols(words), lmwt, n, not no_ali, max_unknown)
     remark(f"{count} hypotheses written to {out}/archives.{job}")

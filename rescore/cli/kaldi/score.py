@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.device import max_unknown_option
 from rescore.cli.outputs import Output
 
 
@@ -16,7 +17,16 @@ from rescore.cli.outputs import Output
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words, for the LM alone.")
 @click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words, for the LM alone.")
 @click.option("--split", default="", metavar="CHARS", help="Split words at these characters, for the LM alone.")
-def command(folder: Path, name: str | None, weight: str | None, case: str | None, delete: str, split: str) -> None:
+@max_unknown_option
+def command(
+    folder: Path,
+    name: str | None,
+    weight: str | None,
+    case: str | None,
+    delete: str,
+    split: str,
+    max_unknown: float,
+) -> None:
     """Score the hypotheses of FOLDER, an archives.JOB, with an LM, and interpolate with the old LM's costs.
 
     \b
@@ -31,6 +41,8 @@ def command(folder: Path, name: str | None, weight: str | None, case: str | None
     if name is not None:
         from rescore.scoring import open_scorers
 
-        write_lm_costs(folder, open_scorers([f"nn={name}"], None)[0].lm, TextNormalizer(case, delete, split))
+        write_lm_costs(
+            folder, open_scorers([f"nn={name}"], None)[0].lm, TextNormalizer(case, delete, split), max_unknown
+        )
     if weight is not None:
         write_interpolated(folder, weight)

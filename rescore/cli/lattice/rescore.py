@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.device import device_option, dtype_option
+from rescore.cli.device import device_option, dtype_option, max_unknown_option
 from rescore.cli.lattice.source import source_options
 from rescore.cli.outputs import OutputSpec
 
@@ -39,6 +39,7 @@ from rescore.cli.outputs import OutputSpec
 @click.option("--in-flight", type=click.IntRange(min=1), default=16, show_default=True, help="Lattices at a time.")
 @dtype_option
 @device_option
+@max_unknown_option
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of the words.")
 @click.option("--delete", default="", help="Characters deleted from words, such as '.'.")
 @click.option("--split", default="", help="Characters at which words are split, such as '-'.")
@@ -61,6 +62,7 @@ def command(
     in_flight: int,
     dtype: str,
     device: str,
+    max_unknown: float,
     case: str | None,
     delete: str,
     split: str,
@@ -91,6 +93,7 @@ def command(
         "ngram_beam": ngram_beam,
         "in_flight": in_flight,
         "normalizer": TextNormalizer(case, delete, split),
+        "max_unknown": max_unknown,
     }
     lattices = read(source, words, policy(on_error))
     rescore_lattices(lattices, target, lms, ngram, old_ngram, weights_file, scales, settings, n, dtype, device)

@@ -1,0 +1,107 @@
+"""One check at every door: words that an LM does not know are counted, and refused where they are too many."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from lm_zoo.errors import VocabError
+from lm_zoo.registry import save_folder
+from rescore.cli.main import cli
+from tests.lm_zoo.zoo import ARPA, neural
+from tests.rescore.test_kaldi_lattice import TEXT
+
+WORDS = {
+    "right": "<eps> 0\nA 1\nB 2\nC 3\nD 4\n",
+    "lower": "<eps> 0\na 1\nb 2\nc 3\nd 4\n",
+    "other": "<eps> 0\nUNO 1\nDUE 2\nTRE 3\nA 4\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A neural LM over A to H, an n-gram over A to D, lattices, lists and texts of three kinds of words."""
+    save_folder(tmp_path / "nn", neural("lstm"), "lstm", {})
+    (tmp_path / "toy.arpa").write_text(ARPA)
+    (tmp_path / "lat.1.gz").write_bytes(gzip.compress(TEXT.encode()))
+    for kind, table in WORDS.items():
+        words = [line.split()[0] for line in table.splitlines()[1:4]]
+        (tmp_path / f"{kind}.words").write_text(table)
+        (tmp_path / f"{kind}.txt").write_text(" ".join(words) + "\n")
+        hyps = [{"words": " ".join(words), "scores": {"am": -1.0}}]
+        (tmp_path / f"{kind}.jsonl").write_text(json.dumps({"utt_id": "u", "hyps": hyps}) + "\n")
+        (tmp_path / f"{kind}.1").mkdir()
+        (tmp_path / f"{kind}.1/words_text").write_text(f"u-1 {' '.join(words)}\n")
+    return tmp_path
+
+
+def doors(folder: Path, kind: str) -> dict[str, list[object]]:
+    lattices, out = f"kaldi:{folder}/lat.1.gz?words={folder}/{kind}.words", folder / "out"
+    nn, ngram = ("--lm", folder / "nn"), ("--ngram", folder / "toy.arpa")
+    scales = ("--scale", "nn=1", "--scale", "ngram=1")
+    return {
+        "nbest": ["nbest", "--nbest", folder / f"{kind}.jsonl", *nn, "--out", out],
+        "nbest-ngram": ["nbest", "--nbest", folder / f"{kind}.jsonl", *ngram, "--out", out],
+        "ppl": ["ppl", *nn, "--text", folder / f"{kind}.txt"],
+        "ppl-window": ["ppl", *nn, "--text", folder / f"{kind}.txt", "--window", 3],
+        "kaldi": ["kaldi", "score", folder / f"{kind}.1", *nn],
+        "lattice": ["lattice", "rescore", lattices, f"slf:{out}", *nn, *scales[:2]],
+        "lattice-ngram": ["lattice", "rescore", lattices, f"slf:{out}", *ngram, *scales[2:]],
+        "lattice-nbest": ["lattice", "rescore", lattices, f"{out}.jsonl", *nn, *scales[:2], "-n", 3],
+        "convert": ["convert", lattices, f"{out}.jsonl", *ngram, *scales[2:], "--jobs", 2],
+    }
+
+
+DOORS = list(doors(Path(), "right"))
+
+
+def run(arguments: list[object]) -> Any:
+    return CliRunner().invoke(cli, list(map(str, arguments)))
+
+
+@pytest.fixture(autouse=True)
+def _kenlm() -> None:
+    pytest.importorskip("kenlm", reason="n-gram LMs need kenlm")
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_known_words_pass_and_are_counted(folder: Path, door: str) -> None:
+    result = run(doors(folder, "right")[door])
+    assert result.exit_code == 0, result.output
+    assert " unknown (0.0 %)" in result.stderr
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_another_case_is_refused(folder: Path, door: str) -> None:
+    result = run(doors(folder, "lower")[door])
+    assert isinstance(result.exception, VocabError)
+    assert "but the LM was trained on upper-case text" in str(result.exception)
+    assert not list(folder.glob("out*.jsonl")) and not list(folder.glob("out/*.slf*"))
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_another_language_is_refused_unless_told(folder: Path, door: str) -> None:
+    arguments = doors(folder, "other")[door]
+    refused = run(arguments)
+    assert isinstance(refused.exception, VocabError)
+    assert "more than 50% are refused" in str(refused.exception)
+    assert "'UNO'" in str(refused.exception) or door == "convert"  # the words were looked up in other processes
+    assert not list(folder.glob("out*.jsonl")) and not list(folder.glob("out/*.slf*"))
+    allowed = run([*arguments, "--max-unknown", 1])
+    assert allowed.exit_code == 0, allowed.output
+    assert " unknown (" in allowed.stderr and " unknown (0.0 %)" not in allowed.stderr
+
+
+def test_words_of_lattices_are_counted_by_arcs(folder: Path) -> None:
+    """Whatever the paths are: of eight arcs with words those with `C` are three."""
+    (folder / "right.words").write_text(WORDS["right"].replace("C", "X"))
+    result = run(doors(folder, "right")["lattice"])
+    counts = next(line for line in result.stderr.splitlines() if "unknown" in line)
+    lattices = [line.split() for line in TEXT.splitlines()]
+    words = [fields[2] for fields in lattices if len(fields) == 4 and fields[2] != "0"]
+    assert counts.startswith(f"nn: {words.count('3')} of {len(words)} words on arcs unknown")
