@@ -9,6 +9,7 @@ it is cheaper than an arc of its own; with `phi`, only where there is no such ar
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +19,12 @@ import numpy as np
 from lm_zoo.base import SOS_EOS, UNK, WordVocabulary, text_case
 from lm_zoo.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.errors import ModelError
+from lm_zoo.reading import read_text
 
 MAGIC = 2125659606
 EPSILON = 0
 _FIXED = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
+_STATE = struct.Struct("<fq")  # final cost, number of arcs
 _ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("cost", "<f4"), ("next", "<i4")])
 _SYMBOLS = 3
 
@@ -115,11 +118,17 @@ class GrammarLM:
 def _read_words(path: Path) -> dict[str, int]:
     if not path.is_file():
         raise ModelError(f"{path}: no such file; G.fst is read with the words.txt of its lang folder beside it")
+    try:
+        lines = read_text(path).splitlines()
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{path}: cannot be read, expected lines 'WORD ID' ({error})") from None
     ids: dict[str, int] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         fields = line.split()
-        if len(fields) != 2 or not fields[1].isdigit():
-            raise ModelError(f"{path}:{number}: found '{line}', expected 'WORD ID'")
+        if len(fields) != 2 or not re.fullmatch("[0-9]{1,10}", fields[1]):
+            raise ModelError(f"{path}:{number}: found '{line[:80]}', expected 'WORD ID'")
+        if fields[0] in ids:
+            raise ModelError(f"{path}:{number}: word '{fields[0]}' occurs a second time")
         ids[fields[0]] = int(fields[1])
     return ids
 
@@ -133,7 +142,7 @@ def _read_fst(path: Path) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
             raise ModelError(f"{path}: not a binary OpenFst file")
         for _ in range(2):
             (length,) = struct.unpack_from("<i", data, at)
-            names.append(data[at + 4 : at + 4 + length].decode("ascii", "replace"))
+            names.append(data[at + 4 : at + 4 + min(length, 64)].decode("ascii", "replace"))
             at += 4 + length
         _, flags, _, start, states, _ = _FIXED.unpack_from(data, at)
         if names != ["vector", "standard"] or flags & _SYMBOLS or start < 0:
@@ -141,20 +150,47 @@ def _read_fst(path: Path) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
                 f"{path}: FST type '{names[0]}', arc type '{names[1]}'{', symbol tables' * bool(flags & _SYMBOLS)}, "
                 "expected a vector FST of standard arcs without symbol tables (fstconvert --fst_type=vector)"
             )
-        return (start, *_read_states(data, at + _FIXED.size, states))
+        found = _read_states(data, at + _FIXED.size, states)
+        _check(start, *found)
+        return (start, *found)
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
-    except (struct.error, ValueError):
-        raise ModelError(f"{path}: damaged or truncated") from None
+    except (struct.error, ValueError) as error:
+        raise ModelError(f"{path}: damaged or truncated ({error})") from None
 
 
 def _read_states(data: bytes, at: int, states: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    head = struct.Struct("<fq")
-    finals, bounds, parts = np.full(states, np.inf, dtype=np.float32), np.zeros(states + 1, dtype=np.int64), []
+    """Final costs, offsets and arcs of the states that begin at `data[at]`; ValueError where they are not all there."""
+    if not 0 < states <= (len(data) - at) // _STATE.size:
+        raise ValueError(f"{states} states in {len(data)} bytes")
+    finals, bounds, parts = np.empty(states, dtype=np.float32), np.zeros(states + 1, dtype=np.int64), []
     for state in range(states):
-        finals[state], count = head.unpack_from(data, at)
-        at += head.size
+        finals[state], count = _STATE.unpack_from(data, at)
+        at += _STATE.size
+        if not 0 <= count <= (len(data) - at) // _ARC.itemsize:
+            raise ValueError(f"state {state} has {count} arcs in {len(data) - at} bytes")
         parts.append(np.frombuffer(data, _ARC, count, at))
         bounds[state + 1] = bounds[state] + count
         at += count * _ARC.itemsize
-    return finals, bounds, np.concatenate(parts) if parts else np.empty(0, dtype=_ARC)
+    if at != len(data):
+        raise ValueError(f"{len(data) - at} bytes behind the last state")
+    return finals, bounds, np.concatenate(parts)
+
+
+def _check(start: int, finals: np.ndarray, bounds: np.ndarray, arcs: np.ndarray) -> None:
+    """Raises ValueError where states, labels or costs make no sense, or where back-off goes in a circle."""
+    states = len(finals)
+    if start >= states or not ((arcs["next"] >= 0) & (arcs["next"] < states)).all():
+        raise ValueError(f"the start or an arc's end is none of the {states} states")
+    if min(arcs["ilabel"].min(initial=0), arcs["olabel"].min(initial=0)) < 0:
+        raise ValueError("an arc has a negative label")
+    if not (arcs["cost"] > -np.inf).all() or not (finals > -np.inf).all():
+        raise ValueError("a cost is NaN or minus infinity")
+    silent = np.flatnonzero(arcs["olabel"] == EPSILON)
+    silent = silent[np.argsort(-arcs["cost"][silent], kind="stable")]  # the cheapest comes last and stays
+    onto = np.full(states + 1, states)  # where each state backs off to; `states` is nowhere
+    onto[np.repeat(np.arange(states), np.diff(bounds))[silent]] = arcs["next"][silent]
+    for _ in range(states.bit_length()):
+        onto = onto[onto]  # twice as many steps
+    if (onto[:-1] < states).any():
+        raise ValueError(f"backing off from state {int((onto < states).argmax())} never ends")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import struct
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,60 @@ def test_files_that_are_no_grammars(grammar: Path, tmp_path: Path) -> None:
         GrammarLM(grammar)
     with pytest.raises(ModelError, match=r"no LM is called"):
         load(str(tmp_path / "none.fst"))
+
+
+HEAD = struct.pack("<i", 2125659606) + b"".join(
+    struct.pack("<i", len(name)) + name for name in (b"vector", b"standard")
+)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (struct.pack("<iiQqqq", 2, 0, 3, 0, 1 << 40, 0) + bytes(12), "1099511627776 states in"),
+        (struct.pack("<iiQqqq", 2, 0, 3, 0, -1, 0) + bytes(12), "-1 states in"),
+        (struct.pack("<iiQqqq", 2, 0, 3, 0, 1, 0) + struct.pack("<fq", 0, -1) + bytes(16), "state 0 has -1 arcs"),
+        (struct.pack("<iiQqqq", 2, 0, 3, 0, 1, 0) + struct.pack("<fq", 0, 1 << 60), "state 0 has .* arcs"),
+        (struct.pack("<iiQqqq", 2, 0, 3, 0, 1, 0) + bytes(12) + b"rest", "4 bytes behind the last state"),
+        (struct.pack("<iiQqqq", 2, 0, 3, 5, 1, 0) + bytes(12), "the start or an arc's end is none of the 1 states"),
+    ],
+)
+def test_sizes_in_a_grammar_are_not_trusted(grammar: Path, data: bytes, message: str) -> None:
+    grammar.write_bytes(HEAD + data)
+    with pytest.raises(ModelError, match=f"G.fst: damaged or truncated .*{message}"):
+        GrammarLM(grammar)
+
+
+@pytest.mark.parametrize(
+    ("arcs", "message"),
+    [
+        ([[(1, 1, 1.0, 7)]], "an arc's end is none of the 1 states"),
+        ([[(1, 1, math.nan, 0)]], "NaN"),
+        ([[(1, -5, 1.0, 0)]], "negative label"),
+        ([[(3, 0, 1.0, 0)]], "backing off from state 0 never ends"),
+        ([[(1, 1, 1.0, 0)], [(3, 0, 1.0, 2)], [(3, 0, 2.0, 0), (3, 0, 1.0, 1)]], "backing off from state 1 never ends"),
+    ],
+)
+def test_grammars_that_make_no_sense(grammar: Path, arcs: list, message: str) -> None:
+    """A circle of back-offs was a search without end."""
+    write_fst(grammar, [(0.0, state) for state in arcs])
+    with pytest.raises(ModelError, match=f"G.fst: damaged or truncated .*{message}"):
+        GrammarLM(grammar)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"<eps> 0\nA \xc2\xb2\n", "words.txt:2: found"),
+        (b"<eps> 0\nA " + b"9" * 5000 + b"\n", "words.txt:2: found"),
+        (b"<eps> 0\nA 1\nA 2\n", "words.txt:3: word 'A' occurs a second time"),
+        (b"<eps> 0\n\xff 1\n", "words.txt: cannot be read"),
+    ],
+)
+def test_words_of_a_grammar(grammar: Path, text: bytes, message: str) -> None:
+    grammar.with_name("words.txt").write_bytes(text)
+    with pytest.raises(ModelError, match=message):
+        GrammarLM(grammar)
 
 
 def test_openfst_reads_the_file_of_these_tests(grammar: Path) -> None:
