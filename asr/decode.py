@@ -301,7 +301,7 @@ def set_name(path: Path) -> str:
 
 
 def batches_of(
-    path: Path, max_duration: float, max_seconds: float
+    path: Path, max_duration: float, max_seconds: float, allow_pipes: bool = False
 ) -> tuple[Iterator[dict[str, Any]], Callable[[], dict[str, str]], int | None]:
     """What `decode_set` needs of a manifest of cuts: its batches, a function that tells what was left out, its size.
 
@@ -311,7 +311,7 @@ def batches_of(
     from asr.data import LoaderOptions, cut_text, make_loader
     from asr.manifests import load_cuts
 
-    cuts = load_cuts(path)
+    cuts = load_cuts(path, allow_pipes=allow_pipes)
     if not cuts.is_lazy:
         for cut_id, count in Counter(cut.id for cut in cuts).items():
             if count > 1:

@@ -35,6 +35,7 @@ class DecodeRun:
       lang_dir: folder with LG.pt and words.txt.
       max_duration, max_seconds: of a batch, of a cut.
       lattices: format of the lattices, or None.
+      allow_pipes: run the commands that the manifests name.
     """
 
     cuts: tuple[Path, ...]
@@ -56,6 +57,7 @@ class DecodeRun:
     max_seconds: float = 120.0
     device: str = "cpu"
     lattices: str | None = None
+    allow_pipes: bool = False
 
 
 def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> None:
@@ -80,7 +82,8 @@ def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> 
     for path, name in zip(plan.cuts, names, strict=True):
         setting, suffix = (options.setting + fused).replace("-", "_"), f"{folder.name}-{options.suffix}{fused}"
         outputs = Outputs(results, name, suffix, setting, plan.lattices)
-        counts, written = decode_set(decoder, *batches_of(path, plan.max_duration, plan.max_seconds), outputs)
+        batches = batches_of(path, plan.max_duration, plan.max_seconds, plan.allow_pipes)
+        counts, written = decode_set(decoder, *batches, outputs)
         for line in kaldi_lines(counts) if counts else ["no references: no error rate"]:
             say(f"{name}: {line}")
         for file in written:

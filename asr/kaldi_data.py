@@ -1,7 +1,7 @@
 """Cuts of Kaldi data folders: `wav.scp`, `segments`, `text`, `utt2spk`, `feats.scp`.
 
-Audio files are read where they lie; pipes and archives (`sph2pipe ... |`, `raw.ark:123`) are run or read once by
-kaldiio and kept as FLAC.
+Audio files are read where they lie; archives (`raw.ark:123`) are read once and kept as FLAC, and so is the output of
+pipes (`sph2pipe ... |`), which are run only where that is allowed.
 """
 
 from __future__ import annotations
@@ -11,41 +11,45 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from asr.errors import DataError
 from asr.flac import read_origin, save_flac
+from asr.kaldi_read import read_place
 from asr.manifests import SHIFT_SECONDS, Missing, feature_writer, make_cut, read_recording, with_features
+from asr.pipes import ADVICE, is_pipe
 from rescore.console import progress
 from rescore.errors import FormatError
+from rescore.file_names import file_name
 from rescore.files import read_kaldi_text, read_lines, require_folder
 
 if TYPE_CHECKING:
     from lhotse import MonoCut, Recording
 
 
-def kaldi_cuts(folder: str | Path, out: Path) -> list[MonoCut]:
+def kaldi_cuts(folder: str | Path, out: Path, allow_pipes: bool = False) -> list[MonoCut]:
     """Cuts with audio of a data folder.
 
     Args:
       out: audio that comes from pipes and archives is written to `out/audio/NAME`.
+      allow_pipes: run the commands in `wav.scp`.
     Raises:
       DataError:   no utterance is left.
-      FormatError: `wav.scp` or another file is missing or malformed.
+      FormatError: `wav.scp` or another file is missing or malformed, or has a command that is not to be run.
     """
     folder, missing = require_folder(folder), Missing()
     texts, speakers = _texts(folder), _speakers(folder)
     recordings: dict[str, Recording | None] = {}
-    wavs = dict(read_scp(folder / "wav.scp"))
+    wavs = dict(read_scp(folder / "wav.scp", allow_pipes))
     cuts = []
     for utt_id, recording_id, start, end in progress(list(_segments(folder, wavs)), folder.name):
         if recording_id not in wavs:
             missing.add("its recording is not in wav.scp", utt_id)
             continue
         if recording_id not in recordings:
-            target = out / "audio" / folder.name / f"{recording_id}.flac"
+            target = out / "audio" / folder.name / f"{file_name(recording_id)}.flac"
             recordings[recording_id] = _recording(wavs[recording_id], recording_id, folder, target)
         recording = recordings[recording_id]
         if recording is None:
@@ -67,15 +71,17 @@ def kaldi_cuts(folder: str | Path, out: Path) -> list[MonoCut]:
     return cuts
 
 
-def kaldi_feature_cuts(folder: str | Path, out: Path, storage: str = "lilcom") -> list[MonoCut]:
+def kaldi_feature_cuts(
+    folder: str | Path, out: Path, storage: str = "lilcom", allow_pipes: bool = False
+) -> list[MonoCut]:
     """Cuts with the features of `feats.scp`, copied to `out/feats/NAME`; no audio.
 
     The values stay what they are: Kaldi's log energies are 20.79 (2 ln 32768) above those of `asr.features`.
 
     Raises:
       DataError: no utterance is left, or features that are no matrix.
+      FormatError: `feats.scp` is missing or malformed, or has a command that is not to be run (`allow_pipes`).
     """
-    import kaldiio
     from lhotse import MonoCut, SupervisionSegment
 
     from asr.data import check_features
@@ -83,13 +89,13 @@ def kaldi_feature_cuts(folder: str | Path, out: Path, storage: str = "lilcom") -
     folder, missing, cuts = require_folder(folder), Missing(), []
     texts, speakers = _texts(folder), _speakers(folder)
     with feature_writer(out / "feats", folder.name, storage) as writer:
-        for utt_id, place in progress(list(read_scp(folder / "feats.scp")), folder.name):
+        for utt_id, place in progress(list(read_scp(folder / "feats.scp", allow_pipes)), folder.name):
             if texts is not None and utt_id not in texts:
                 missing.add("not in text", utt_id)
                 continue
             try:
-                features = np.asarray(kaldiio.load_mat(place), dtype=np.float32)
-            except (OSError, ValueError, EOFError, AssertionError, RuntimeError) as error:
+                features = np.asarray(read_place(place), dtype=np.float32)
+            except (DataError, ValueError, TypeError) as error:
                 raise DataError(f"{folder / 'feats.scp'}: {utt_id}: cannot be read from {place} ({error})") from None
             try:
                 check_features(features)
@@ -106,12 +112,18 @@ def kaldi_feature_cuts(folder: str | Path, out: Path, storage: str = "lilcom") -
     return cuts
 
 
-def read_scp(path: Path) -> Iterator[tuple[str, str]]:
-    """`(key, rest of the line)` of a Kaldi script file."""
+def read_scp(path: Path, allow_pipes: bool = False) -> Iterator[tuple[str, str]]:
+    """`(key, rest of the line)` of a Kaldi script file.
+
+    Raises:
+      FormatError: a line without place, or with a command, unless `allow_pipes`.
+    """
     for number, line in read_lines(path):
         key, _, place = line.strip().partition(" ")
         if not place.strip():
             raise FormatError(path, f"found '{line}', expected 'key file' or 'key command |'", line=number)
+        if is_pipe(place) and not allow_pipes:
+            raise FormatError(path, f"'{key}' is the output of a command ('{place.strip()[:80]}'), {ADVICE}", number)
         yield key, place.strip()
 
 
@@ -162,12 +174,12 @@ def _origin(place: str) -> str:
 
 
 def _extract(place: str, target: Path, origin: str) -> bool:
-    import kaldiio
-
     try:
-        loaded: Any = kaldiio.load_mat(place)
-        rate, samples = loaded
-    except (OSError, ValueError, EOFError, TypeError, RuntimeError, AssertionError):
+        found = read_place(place)
+    except DataError:
         return False
+    if not isinstance(found, tuple):  # a matrix
+        return False
+    rate, samples = found
     save_flac(target, samples, rate, origin)
     return True

@@ -8,13 +8,16 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asr.errors import DataError
+from asr.pipes import ADVICE, command_of, shell_reads
 from lm_zoo.reading import parse_json, read_json
 from rescore.console import progress, remark
 from rescore.errors import FormatError
+from rescore.file_names import file_name
 from rescore.files import atomic_text, read_kaldi_text, read_lines, require_folder
 
 if TYPE_CHECKING:
@@ -43,21 +46,30 @@ class Missing:
             remark(f"{where}: {len(ids)} utterances left out, {reason} ({names})")
 
 
-def load_cuts(*paths: str | Path) -> CutSet:
+def load_cuts(*paths: str | Path, allow_pipes: bool = False) -> CutSet:
     """The cuts of `.jsonl` or `.jsonl.gz` files or folders with `cuts.jsonl.gz`, or of one lhotse Shar folder (lazy).
 
     Paths of audio and features that are relative and lie beside the manifest are taken from there, others from the
     current folder.
 
+    Args:
+      allow_pipes: take cuts whose audio or features are the output of a command (see `asr.pipes`).
     Raises:
-      DataError, FormatError: no such file, or a line that is no cut.
+      DataError, FormatError: no such file, a line that is no cut, or one that runs a command.
     """
     from lhotse import CutSet
 
     files = [_cuts_file(Path(path)) for path in paths]
     if len(files) == 1 and files[0].is_dir():
-        return CutSet.from_shar(in_dir=str(files[0]))
-    return CutSet.from_cuts(cut for file in files for cut in _read_cuts(file))
+        cuts = CutSet.from_shar(in_dir=str(files[0]))
+        return cuts if allow_pipes else cuts.map(partial(_without_commands, folder=files[0]))
+    return CutSet.from_cuts(cut for file in files for cut in _read_cuts(file, allow_pipes))
+
+
+def _without_commands(cut: Cut, folder: Path) -> Cut:
+    if command := command_of(cut):
+        raise FormatError(folder, f"cut '{cut.id}' is loaded by a command ('{command[:80]}'), {ADVICE}")
+    return cut
 
 
 def _cuts_file(path: Path) -> Path:
@@ -70,7 +82,7 @@ def _cuts_file(path: Path) -> Path:
     raise DataError(f"{path}: no cuts.jsonl.gz and no Shar files in it; give a manifest of cuts")
 
 
-def _read_cuts(path: Path) -> Iterator[Cut]:
+def _read_cuts(path: Path, allow_pipes: bool) -> Iterator[Cut]:
     from lhotse.serialization import deserialize_item
 
     count = 0
@@ -79,6 +91,9 @@ def _read_cuts(path: Path) -> Iterator[Cut]:
             value = parse_json(line)
             if "Cut" not in value.get("type", ""):
                 raise ValueError("it has no 'type' of a cut; recordings and supervisions are not enough")
+            if not allow_pipes and (command := command_of(value)):
+                problem = f"cut '{value.get('id')}' is loaded by a command ('{command[:80]}'), {ADVICE}"
+                raise FormatError(path, problem, line=number)
             _resolve(value, path.parent)
             cut = deserialize_item(value)
             if not math.isfinite(cut.duration):
@@ -128,11 +143,17 @@ def save_cuts(folder: Path, prefix: str, part: str, cuts: Iterable[Cut]) -> Path
 
 
 def read_recording(path: Path, recording_id: str) -> Recording | None:
-    """The recording of an audio file, its length as libsndfile decodes it; None if it is damaged or empty."""
+    """The recording of an audio file, its length as libsndfile decodes it; None if it is damaged or empty.
+
+    Raises:
+      DataError: a `.sph` file of a name that a shell would take for more.
+    """
     import soundfile
     from lhotse import Recording
     from lhotse.audio import AudioSource
 
+    if shell_reads(str(path.resolve())):
+        raise DataError(f"{path.resolve()}: names of .sph files go to a shell; rename it, without blanks and quotes")
     try:
         info = soundfile.info(str(path))
     except (soundfile.LibsndfileError, OSError):
@@ -305,7 +326,7 @@ def with_features(cut: MonoCut, features: np.ndarray, writer: Any) -> MonoCut:
         duration=cut.duration,
         storage_type=writer.name,
         storage_path=str(writer.storage_path),
-        storage_key=writer.write(cut.id, features),
+        storage_key=writer.write(file_name(cut.id), features),
         recording_id=cut.recording_id if cut.has_recording else cut.id,
         channels=cut.channel,
     )

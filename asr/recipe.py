@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ class Recipe:
       on_the_fly:   compute the features from the audio; else take those stored.
       start_epoch, start_batch: continue from `epoch-(N-1).pt` (1: start anew) or `checkpoint-N.pt`; None, None: from
                     the newest checkpoint of the run, if there is one.
+      allow_pipes:  run the commands that the manifests name.
     """
 
     exp_dir: Path
@@ -62,6 +64,7 @@ class Recipe:
     world_size: int = 1
     master_port: int = ranks.PORT
     device: str | None = None
+    allow_pipes: bool = False
 
 
 def run(recipe: Recipe, settings: TrainConfig) -> None:
@@ -171,6 +174,7 @@ def make_batches(recipe: Recipe, settings: TrainConfig) -> tuple[Loader, Loader 
     from asr.data import LoaderOptions, make_loader
     from asr.manifests import load_cuts
 
+    load = partial(load_cuts, allow_pipes=recipe.allow_pipes)
     options = LoaderOptions(
         max_duration=recipe.max_duration,
         buckets=20 if recipe.bucketing_sampler else 1,
@@ -185,11 +189,11 @@ def make_batches(recipe: Recipe, settings: TrainConfig) -> tuple[Loader, Loader 
         rank=int(os.environ.get("RANK", "0")),
         world_size=int(os.environ.get("WORLD_SIZE", "1")),
     )
-    noise = load_cuts(recipe.musan_cuts) if recipe.musan_cuts else None
-    batches = make_loader(load_cuts(*recipe.train_cuts), training, noise)
+    noise = load(recipe.musan_cuts) if recipe.musan_cuts else None
+    batches = make_loader(load(*recipe.train_cuts), training, noise)
     if not recipe.valid_cuts:
         return batches, None
-    return batches, make_loader(load_cuts(*recipe.valid_cuts), replace(options, shuffle=False))
+    return batches, make_loader(load(*recipe.valid_cuts), replace(options, shuffle=False))
 
 
 def print_record(record: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from asr.synthesis import SAMPLE_RATE, SPEAKERS, NothingSpoken, Range, Speakers,
 from lm_zoo.files import write_text
 from lm_zoo.reading import read_json
 from rescore.console import progress, remark
+from rescore.file_names import file_name
 from rescore.files import atomic_folder, atomic_text, read_kaldi_text, read_lines
 from rescore.workers import worker_pool
 
@@ -152,7 +153,7 @@ def speak_shard(folder: Path, sentences: list[tuple[str, str]], options: SetOpti
                 row["samples"] = 0
             else:
                 row["samples"] = len(samples)
-                save_flac(temporary / f"{utt_id}.flac", samples, SAMPLE_RATE)
+                save_flac(temporary / f"{file_name(utt_id)}.flac", samples, SAMPLE_RATE)
             rows.append(row)
         write_text(temporary / "shard.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
 
@@ -168,7 +169,7 @@ def _write_manifests(out: Path, folders: list[Path]) -> SetCounts:
             if not row["samples"]:
                 unspoken.append(row["id"])
                 continue
-            recording = _recording(row, f"{folder.relative_to(out).as_posix()}/{row['id']}.flac")
+            recording = _recording(row, f"{folder.relative_to(out).as_posix()}/{file_name(row['id'])}.flac")
             supervision = _supervision(row, recording["duration"])
             cut = {"id": row["id"], "start": 0, "duration": recording["duration"], "channel": 0}
             cut |= {"supervisions": [supervision], "recording": recording, "type": "MonoCut"}

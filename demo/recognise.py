@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from rescore.console import progress
+from rescore.file_names import file_name
 from rescore.files import atomic_path, write_kaldi_text
 from rescore.text import TextNormalizer
 
@@ -67,7 +68,7 @@ def main(cuts: Path, out: Path, jobs: int) -> None:
     for old in lattices.glob("*.slf.gz"):
         old.unlink()
     audio = {cut.id: Path(cut.recording.sources[0].source) for cut in load_cuts(cuts)}
-    todo = [(utt_id, path, lattices / f"{utt_id}.slf.gz") for utt_id, path in sorted(audio.items())]
+    todo = [(utt_id, path, lattices / f"{file_name(utt_id)}.slf.gz") for utt_id, path in sorted(audio.items())]
     with multiprocessing.get_context("spawn").Pool(jobs, _start) as pool:
         words = dict(progress(pool.imap(_job, todo), "recognising", len(todo)))
     write_kaldi_text(out / "first.txt", {utt_id: NORMALIZER.words(line.split()) for utt_id, line in words.items()})

@@ -97,6 +97,7 @@ def test_asr_knows_the_agreed_modules_only() -> None:
     allowed = ("asr", "rescore.types", "rescore.formats", "rescore.errors", "rescore.console", "rescore.files")
     allowed += (
         "rescore.cli.door",
+        "rescore.file_names",
         "rescore.cli.lazy",
         "rescore.cli.outputs",
         "rescore.cli.processes",

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from asr.cli.pipes import pipes_option
 from rescore.errors import UsageError
 
 METHODS = ("greedy_search", "modified_beam_search", "fast_beam_search", "fast_beam_search_nbest")
@@ -76,6 +77,7 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
 @click.option(
     "--max-seconds", default=120.0, show_default=True, type=POSITIVE, help="Longer cuts count as not recognised."
 )
+@pipes_option
 @click.option("--device", default="cpu", show_default=True, help="Such as cpu or cuda.")
 @click.pass_context
 def command(context: click.Context, **values: Any) -> None:

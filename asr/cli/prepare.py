@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from asr.cli.pipes import pipes_option
 from rescore.cli.outputs import Output
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ TRAIN = "train"  # in the names of parts whose speed is perturbed; icefall does 
 @click.option("--audio", type=PATH, help="Folder of audio files.")
 @click.option("--text", type=PATH, help="Kaldi text of --audio; ids are the file names without suffix.")
 @click.option("--cuts", type=PATH, multiple=True, help="Cuts, or a folder with cuts.jsonl.gz (asr synthesise).")
+@pipes_option
 @click.option("--fbank", is_flag=True, help="Compute and store features.")
 @click.option("--perturb-speed", is_flag=True, help="Parts named *train*: at 0.9 and 1.1 times the speed as well.")
 @click.option("--storage", type=click.Choice(["lilcom", "numpy"]), default="lilcom", show_default=True)
@@ -42,6 +44,7 @@ def command(
     audio: Path | None,
     text: Path | None,
     cuts: tuple[Path, ...],
+    allow_pipes: bool,
     fbank: bool,
     perturb_speed: bool,
     storage: str,
@@ -56,7 +59,7 @@ def command(
 
     \b
     Example: asr prepare data --librispeech LibriSpeech --bpe-text books.txt.xz --vocab-size 500
-    Example: asr prepare data --kaldi kaldi/data/train --kaldi kaldi/data/test --fbank
+    Example: asr prepare data --kaldi kaldi/data/train --kaldi kaldi/data/test --allow-pipes --fbank
     Example: asr prepare data --cuts synthetic/train --fbank
     Example: asr prepare data --cuts manifests/aishell_cuts_train.jsonl.gz --characters --bpe-text text --fbank
     """
@@ -69,8 +72,8 @@ def command(
     ):
         if given and not needed:
             raise click.UsageError(message)
-    sets = _read(out_dir, librispeech, split, kaldi, kaldi_feats, audio, text, storage)
-    for key, named in _named_cuts(cuts).items():
+    sets = _read(out_dir, librispeech, split, kaldi, kaldi_feats, audio, text, storage, allow_pipes)
+    for key, named in _named_cuts(cuts, allow_pipes).items():
         if key in sets:
             raise click.UsageError(f"two corpora are named {'_cuts_'.join(key)}; prepare them into different OUT_DIRs")
         sets[key] = named
@@ -124,6 +127,7 @@ def _read(
     audio: Path | None,
     text: Path | None,
     storage: str,
+    allow_pipes: bool,
 ) -> dict[tuple[str, str], list[MonoCut]]:
     """The cuts of every corpus, by kind and part."""
     from asr import kaldi_data, manifests
@@ -136,9 +140,9 @@ def _read(
         sets |= {("librispeech", part): cuts for part, cuts in parts.items()}
     for folder in kaldi:
         if kaldi_feats:
-            cuts = kaldi_data.kaldi_feature_cuts(folder, out_dir, storage)
+            cuts = kaldi_data.kaldi_feature_cuts(folder, out_dir, storage, allow_pipes)
         else:
-            cuts = kaldi_data.kaldi_cuts(folder, out_dir)
+            cuts = kaldi_data.kaldi_cuts(folder, out_dir, allow_pipes)
         if ("kaldi", folder.name) in sets:
             raise click.UsageError(f"two --kaldi folders are named {folder.name}; prepare them into different OUT_DIRs")
         sets["kaldi", folder.name] = cuts
@@ -147,7 +151,7 @@ def _read(
     return sets
 
 
-def _named_cuts(paths: tuple[Path, ...]) -> dict[tuple[str, str], list[MonoCut]]:
+def _named_cuts(paths: tuple[Path, ...], allow_pipes: bool) -> dict[tuple[str, str], list[MonoCut]]:
     """The cuts of files `KIND_cuts_PART.jsonl.gz`, or of any others and of folders, which are kind `speech`."""
     from asr.manifests import load_cuts
 
@@ -158,7 +162,7 @@ def _named_cuts(paths: tuple[Path, ...]) -> dict[tuple[str, str], list[MonoCut]]
         key = (kind, part) if between else ("speech", name)
         if key in sets:
             raise click.UsageError(f"two --cuts are named {name}; prepare them into different OUT_DIRs")
-        sets[key] = list(load_cuts(path))
+        sets[key] = list(load_cuts(path, allow_pipes=allow_pipes))
     return sets
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from asr.cli.pipes import pipes_option
 from rescore.cli.outputs import Output
 from rescore.cli.processes import process_options
 
@@ -73,6 +74,7 @@ def settings(command: Any) -> Any:
 @click.option("--use-fp16", type=bool, default=False, show_default=True, help="Compute in float16 (GPU).")
 @click.option("--use-bf16", type=bool, default=False, show_default=True, help="Compute in bfloat16.")
 @process_options
+@pipes_option
 @click.option("--device", help="cpu or cuda.  [cuda where there is one]")
 @settings
 def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan: bool | None, **values: Any) -> None:

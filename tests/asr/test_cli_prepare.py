@@ -139,7 +139,7 @@ def test_kaldi_audio_that_has_changed_is_read_again(kaldi: tuple[Path, dict[str,
     folder, audio = kaldi
 
     def prepared() -> np.ndarray:
-        prepare(tmp_path / "data", "--kaldi", folder)
+        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
         (cut,) = (cut for cut in load_cuts(tmp_path / "data/kaldi_cuts_train.jsonl.gz") if cut.id == "u2")
         return load_samples(cut)
 
@@ -156,7 +156,7 @@ def test_kaldi_audio_that_has_changed_is_read_again(kaldi: tuple[Path, dict[str,
 
 def test_kaldi(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
     folder, audio = kaldi
-    result = prepare(tmp_path / "data", "--kaldi", folder)
+    result = prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
     for reason in (
         "audio missing, unreadable or empty (u4)",
         "not in text (u6)",
@@ -196,13 +196,13 @@ def test_kaldi_malformed(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Pa
     folder, _ = kaldi
     (folder / "segments").write_text("u1 file 0.5\n")
     with pytest.raises(FormatError, match=r"segments:1: found 'u1 file 0.5', expected 'utterance recording start end'"):
-        prepare(tmp_path / "data", "--kaldi", folder)
+        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
     (folder / "wav.scp").write_text("file\n")
     with pytest.raises(FormatError, match=r"wav.scp:1: found 'file', expected 'key file'"):
-        prepare(tmp_path / "data", "--kaldi", folder)
+        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
     (folder / "wav.scp").unlink()
     with pytest.raises(FormatError, match="no such file"):
-        prepare(tmp_path / "data", "--kaldi", folder)
+        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
 
 
 def test_audio_and_text(tmp_path: Path) -> None:
