@@ -9,6 +9,7 @@ Token ids are those of the sentencepiece model: blank 0, begin and end of senten
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -76,13 +77,22 @@ def import_lm(checkpoint: Path, bpe: Path, out: Path) -> Imported:
             f"(transformer_lm); it has {', '.join(sorted(tensors)[:3])}, ..."
         )
     lm = build(kind, vocab, settings)
-    weights = dict(_our_weights(tensors, lm))
+    return write_imported(lm, kind, dict(_our_weights(tensors, lm)), checkpoint, out, "icefall")
+
+
+def write_imported(lm: Any, kind: str, weights: dict[str, Tensor], checkpoint: Path, out: Path, whose: str) -> Imported:
+    """The model folder of an LM with the weights of another toolkit's checkpoint, under our names.
+
+    Raises:
+      ModelError: names or shapes that are not the LM's, or weights that are not finite.
+      VocabError: the weights are for another number of tokens.
+    """
     check_weights(checkpoint, lm, weights)
     check_finite(checkpoint, weights)
     lm.load_state_dict(weights, strict=False)
     params = sum(parameter.numel() for parameter in lm.parameters())
-    save_folder(out, lm, kind, {"data": [], "imported": f"icefall checkpoint {checkpoint.name}", "params": params})
-    return Imported(kind, settings, params)
+    save_folder(out, lm, kind, {"data": [], "imported": f"{whose} checkpoint {checkpoint.name}", "params": params})
+    return Imported(kind, dataclasses.asdict(lm.config), params)
 
 
 def export_lm(name: str, out: Path) -> str:
@@ -107,7 +117,7 @@ def icefall_weights(lm: LSTM | IcefallTransformer) -> dict[str, Tensor]:
     weights = state_tensors(lm)
     weights["output.weight"] = lm.output.weight.detach()
     for ours, tensor in weights.items():
-        theirs = _rename(ours, names)
+        theirs = renamed(ours, names)
         tensors[theirs] = tensor.cpu().contiguous()
         if theirs.startswith("encoder.") and not theirs.endswith(".eps"):
             tensors[f"{theirs}_scale"] = torch.zeros(())
@@ -132,7 +142,7 @@ def _our_weights(tensors: dict[str, Tensor], lm: LSTM | IcefallTransformer) -> I
     """Our names and values of icefall's tensors; what is left over keeps its name and is refused later."""
     names, rest = _names(lm), dict(tensors)
     for ours in state_tensors(lm):
-        theirs = _rename(ours, names)
+        theirs = renamed(ours, names)
         if theirs not in rest:
             continue
         tensor = rest.pop(theirs).double()
@@ -151,7 +161,8 @@ def _names(lm: LSTM | IcefallTransformer) -> tuple[tuple[str, str], ...]:
     return LSTM_NAMES if isinstance(lm, LSTM) else TRANSFORMER_NAMES
 
 
-def _rename(name: str, names: tuple[tuple[str, str], ...]) -> str:
+def renamed(name: str, names: tuple[tuple[str, str], ...]) -> str:
+    """`name` by the first of the pairs (pattern, replacement) whose pattern matches its begin."""
     for ours, theirs in names:
         if re.match(ours, name):
             return re.sub(f"^{ours}", theirs, name)
@@ -160,35 +171,37 @@ def _rename(name: str, names: tuple[tuple[str, str], ...]) -> str:
 
 def _lstm_settings(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
     return {
-        "dim": _shape(tensors, "rnn.weight_hh_l0")[1],
-        "embedding_dim": _shape(tensors, LSTM_KEY)[1],
-        "rnn_layers": _count(tensors, r"rnn\.weight_ih_l(\d+)$"),
+        "dim": matrix_shape(tensors, "rnn.weight_hh_l0")[1],
+        "embedding_dim": matrix_shape(tensors, LSTM_KEY)[1],
+        "rnn_layers": count_layers(tensors, r"rnn\.weight_ih_l(\d+)$"),
         "tied": _tied(tensors),
         "dropout": 0.0,
     }
 
 
 def _transformer_settings(tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    dim, embedding_dim = _shape(tensors, "encoder.embed.weight")
+    dim, embedding_dim = matrix_shape(tensors, "encoder.embed.weight")
     return {
         "dim": dim,
         "embedding_dim": embedding_dim,
-        "heads": _shape(tensors, TRANSFORMER_KEY)[0],
-        "feedforward": _shape(tensors, "encoder.encoder.layers.0.feed_forward.0.weight")[0],
-        "layers": _count(tensors, r"encoder\.encoder\.layers\.(\d+)\."),
+        "heads": matrix_shape(tensors, TRANSFORMER_KEY)[0],
+        "feedforward": matrix_shape(tensors, "encoder.encoder.layers.0.feed_forward.0.weight")[0],
+        "layers": count_layers(tensors, r"encoder\.encoder\.layers\.(\d+)\."),
         "tied": _tied(tensors),
         "dropout": 0.0,
     }
 
 
-def _shape(tensors: Mapping[str, Tensor], name: str) -> tuple[int, int]:
+def matrix_shape(tensors: Mapping[str, Tensor], name: str) -> tuple[int, int]:
+    """Rows and columns of a matrix that must be there."""
     if name not in tensors or tensors[name].ndim != 2:
-        raise ModelError(f"the checkpoint has no matrix '{name}', which every LM of icefall of this kind has")
+        raise ModelError(f"the checkpoint has no matrix '{name}', which every LM of this kind has")
     rows, columns = tensors[name].shape
     return rows, columns
 
 
-def _count(tensors: Mapping[str, Tensor], pattern: str) -> int:
+def count_layers(tensors: Mapping[str, Tensor], pattern: str) -> int:
+    """One more than the highest number that `pattern` finds in the names."""
     return 1 + max(int(match.group(1)) for match in (re.match(pattern, name) for name in tensors) if match)
 
 
@@ -218,7 +231,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
       ModelError: no such file, not written by `torch.save`, truncated, a TorchScript file, or without tensors.
     """
     if not path.is_file():
-        raise ModelError(f"{path}: no such file, expected a checkpoint of icefall such as epoch-30.pt")
+        raise ModelError(f"{path}: no such file, expected a checkpoint of an LM, such as epoch-30.pt")
     found = read_torch_file(path)
     if isinstance(found, dict):
         found = next((found[key] for key in ("model", "model_avg") if isinstance(found.get(key), dict)), found)

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from lm_zoo.errors import ModelError
 
+BEFORE_1_6 = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)  # what older files, which are no zip, begin with
 Classes = Mapping[tuple[str, str], type]  # (module, name) in the file -> what is made instead
 
 
@@ -109,6 +110,9 @@ class Archive:
     """The zip of a file of `torch.save`, whose checksums are checked and whose sizes are not trusted."""
 
     def __init__(self, path: Path) -> None:
+        with open(path, "rb") as stream:
+            if stream.read(len(BEFORE_1_6)) == BEFORE_1_6:
+                raise ModelError(f"{path}: written by a torch before 1.6; load it and save it again with a newer one")
         self.zip = zipfile.ZipFile(path)
         names = self.zip.namelist()
         found = [name for name in names if name.endswith("/data.pkl")]

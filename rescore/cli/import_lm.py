@@ -1,4 +1,4 @@
-"""`rescore import-lm`: icefall's LM checkpoints."""
+"""`rescore import-lm`: LM checkpoints of icefall, and of Kaldi's pytorchnn."""
 
 from __future__ import annotations
 
@@ -11,19 +11,35 @@ from rescore.cli.outputs import Output
 
 @click.command("import-lm")
 @click.argument("checkpoint", type=click.Path(path_type=Path))
-@click.option("--bpe", required=True, type=click.Path(path_type=Path), help="The bpe.model of the LM's recipe.")
+@click.option("--bpe", type=click.Path(path_type=Path), help="icefall: the bpe.model of the LM's recipe.")
+@click.option("--words", type=click.Path(path_type=Path), help="Kaldi: the words.txt of the LM's recipe.")
+@click.option("--heads", type=click.IntRange(min=1), help="Kaldi: attention heads of a Transformer, its --nhead.")
+@click.option("--oov", default="<unk>", show_default=True, help="Kaldi: the word that stands for unknown ones.")
+@click.option("--boundary", default="<s>", show_default=True, help="Kaldi: the word for begin and end of sentence.")
 @click.option("--out", required=True, type=Output(folder=True), help="Model folder to write.")
-def command(checkpoint: Path, bpe: Path, out: Path) -> None:
+def command(
+    checkpoint: Path, bpe: Path | None, words: Path | None, heads: int | None, oov: str, boundary: str, out: Path
+) -> None:
     """Turn a checkpoint of icefall's rnn_lm or transformer_lm (epoch-N.pt, pretrained.pt) into a model folder.
 
-    The kind and all sizes are read from the checkpoint.
+    With --words, a model.pt of Kaldi's steps/pytorchnn, LSTM or Transformer.  It scores each sentence on its own;
+    Kaldi's scripts carry the state of an LSTM from one utterance to the next.  The kind and all sizes are read from
+    the checkpoint, but for --heads.
 
     \b
     Example: rescore import-lm exp/epoch-30.pt --bpe data/lang_bpe_500/bpe.model --out exp/icefall-lm
+    Example: rescore import-lm exp/pytorch_transformer/model.pt --words data/pytorchnn/words.txt --heads 8 --out exp/lm
     """
     from lm_zoo.icefall import import_lm
+    from lm_zoo.kaldi_nnlm import import_nnlm
     from rescore.console import remark
+    from rescore.errors import UsageError
 
-    made = import_lm(checkpoint, bpe, out)
+    if (bpe is None) == (words is None):
+        raise UsageError("give --bpe FILE for an LM of icefall, or --words FILE for one of Kaldi's pytorchnn")
+    if words is not None:
+        made = import_nnlm(checkpoint, words, out, heads, oov, boundary)
+    elif bpe is not None:
+        made = import_lm(checkpoint, bpe, out)
     settings = ", ".join(f"{name} {value}" for name, value in made.settings.items())
     remark(f"{made.kind} with {made.params:,} parameters ({settings}) written to {out}")

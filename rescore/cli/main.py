@@ -22,7 +22,7 @@ COMMANDS = {
     "lms": "the LMs of the zoo",
     "train-lm": "train a neural LM of the zoo",
     "convert-lm": "turn a trained LM into one of another kind (Bayesian, lookup)",
-    "import-lm": "turn an icefall LM checkpoint into a model folder",
+    "import-lm": "turn an LM checkpoint of icefall or Kaldi into a model folder",
     "export-lm": "write an LM as a checkpoint for icefall",
     "icefall-decode": "run icefall's decode.py with LMs of the zoo, or keep its lattices",
     "train-ngram": "estimate a modified Kneser-Ney n-gram LM, write ARPA",
