@@ -98,6 +98,8 @@ def write_imported(lm: Any, kind: str, weights: dict[str, Tensor], checkpoint: P
 def export_lm(name: str, out: Path) -> str:
     """Writes an LM of the zoo as a checkpoint that icefall's model class loads; returns icefall's options for it.
 
+    In icefall before April 2023, `--lm-vocab-size` is called `--vocab-size`.
+
     Raises:
       ModelError: a kind of LM that icefall does not have.
       VocabError: the vocabulary is not of sentencepiece pieces with icefall's ids.
@@ -135,7 +137,7 @@ def _icefall_options(lm: LSTM | IcefallTransformer) -> str:
         kind, values = "transformer", {"num-layers": c.layers, "embedding-dim": c.embedding_dim}
         values |= {"encoder-dim": c.dim, "dim-feedforward": c.feedforward, "nhead": c.heads}
     options = " ".join(f"--{kind}-lm-{key} {value}" for key, value in values.items())
-    return f"--lm-type {kind} --vocab-size {len(lm.vocab)} {options} --{kind}-lm-tie-weights {int(c.tied)}"
+    return f"--lm-type {kind} --lm-vocab-size {len(lm.vocab)} {options} --{kind}-lm-tie-weights {int(c.tied)}"
 
 
 def _our_weights(tensors: dict[str, Tensor], lm: LSTM | IcefallTransformer) -> Iterator[tuple[str, Tensor]]:

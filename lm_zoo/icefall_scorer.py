@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -158,9 +159,11 @@ class LmScorer(nn.Module):
 
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
-        """icefall's options of LMs."""
-        for name, default in (("vocab-size", 500), ("lm-epoch", 7), ("lm-avg", 1)):
+        """icefall's options of LMs, as since April 2023; that of before, `--vocab-size`, where the script has none."""
+        for name, default in (("lm-vocab-size", 500), ("lm-epoch", 7), ("lm-avg", 1)):
             parser.add_argument(f"--{name}", type=int, default=default)
+        with suppress(argparse.ArgumentError):
+            parser.add_argument("--vocab-size", type=int, default=argparse.SUPPRESS)
         parser.add_argument("--lm-exp-dir", type=str, help="Model folder, or name of the zoo.")
         parser.add_argument("--transformer-lm-exp-dir", type=str, help="Not used.")
         shared = ("embedding-dim", "num-layers", "tie-weights")

@@ -137,14 +137,14 @@ def kaldi_fields(line: str) -> list[str]:
     return line.split() if line.isascii() else re.findall(r"[^ \t\r\n\v\f]+", line)
 
 
-_RECOG = re.compile(r"(\S+):\t(ref|hyp)=(\[.*\])")  # of icefall's recogs-SET-SUFFIX.txt
+_RECOG = re.compile(r"(\S+):\t((?:timestamp_)?(?:ref|hyp))=(\[.*\])")  # of icefall's recogs-SET-SUFFIX.txt
 
 
 def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
     """Reads Kaldi `text`: `utt-id word word ...` a line; a line with the id alone is an empty utterance.
 
-    Of icefall's `recogs-SET-SUFFIX.txt`, with lines `utt-id:<tab>ref=['A', ...]` and `utt-id:<tab>hyp=[...]`, the lines
-    of `side` are read, "ref" or "hyp".
+    Of icefall's `recogs-SET-SUFFIX.txt`, with lines `utt-id:<tab>ref=['A', ...]` and `utt-id:<tab>hyp=[...]` (and some
+    of timestamps), the lines of `side` are read, "ref" or "hyp".
 
     Raises:
       FormatError: no line at all, an empty line, or an utterance id that occurs twice.

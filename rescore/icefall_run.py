@@ -1,8 +1,9 @@
 """A decode script of an icefall recipe, run as it is: with another LmScorer, and with its lattices kept.
 
 Nothing in icefall is edited.  Lattices are what `beam_search.fast_beam_search` and `icefall.decode.get_lattice` give,
-utterances those of the batch that the script's `decode_one_batch` is given, sets those that its `save_results` names.
-Read were, of k2-fsa/icefall: egs/librispeech/ASR/zipformer/decode.py at commit 208839fb and
+utterances those of the batch that the script's `decode_one_batch` is given, sets those that its `save_results` names,
+or `save_asr_output`, which scripts have in its place since August 2024 (`save_wer_results` comes after it, or never).
+Read were, of k2-fsa/icefall: egs/librispeech/ASR/zipformer/decode.py at commits 208839fb and 1730fce6, and
 pruned_transducer_stateless2/beam_search.py at 00fefa2b.
 """
 
@@ -23,6 +24,7 @@ from rescore.file_names import file_name
 from rescore.formats.k2 import write_lattices
 
 GIVE_LATTICES = ("fast_beam_search", "get_lattice")
+SAVE = ("save_asr_output", "save_results")  # the first that a script has is called once a set
 
 
 def run_script(script: Path, arguments: list[str], scorer: type | None = None, lattices: Path | None = None) -> None:
@@ -77,15 +79,16 @@ class _Keeper:
     def watch(self, module: ModuleType, script: Path) -> None:
         owners = [owner for owner in (module, sys.modules.get("beam_search")) if owner is not None]
         found = [(owner, name) for owner in owners for name in GIVE_LATTICES if hasattr(owner, name)]
-        if not found or not hasattr(module, "decode_one_batch") or not hasattr(module, "save_results"):
-            known = ", ".join(GIVE_LATTICES)
+        save = next((name for name in SAVE if hasattr(module, name)), None)
+        if not found or not hasattr(module, "decode_one_batch") or save is None:
             raise RescoreError(
-                f"{script}: no lattices to keep, expected one of {known}, and decode_one_batch and save_results"
+                f"{script}: no lattices to keep, expected one of {', '.join(GIVE_LATTICES)}, one of {', '.join(SAVE)}, "
+                "and decode_one_batch"
             )
         for owner, name in found:
             setattr(owner, name, self._keeping(getattr(owner, name)))
         module.decode_one_batch = self._knowing(module.decode_one_batch)  # type: ignore[attr-defined]
-        module.save_results = self._closing(module.save_results)  # type: ignore[attr-defined]
+        setattr(module, save, self._closing(getattr(module, save)))
 
     def _knowing(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -109,7 +112,7 @@ class _Keeper:
 
     def _closing(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def save_results(*args: Any, **kwargs: Any) -> Any:
+        def save(*args: Any, **kwargs: Any) -> Any:
             name = kwargs["test_set_name"] if "test_set_name" in kwargs else args[1]
             if not self.now.exists():
                 raise RescoreError(
@@ -120,4 +123,4 @@ class _Keeper:
             self.written = 0
             return function(*args, **kwargs)
 
-        return save_results
+        return save

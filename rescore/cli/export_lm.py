@@ -23,4 +23,5 @@ def command(name: str, out: Path) -> None:
     from lm_zoo.icefall import export_lm
     from rescore.console import remark
 
-    remark(f"wrote {out}; for icefall's decode.py: {export_lm(name, out)}")
+    options = export_lm(name, out)
+    remark(f"wrote {out}; for icefall's decode.py: {options} (before April 2023: --vocab-size, not --lm-vocab-size)")

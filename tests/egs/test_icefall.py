@@ -48,18 +48,20 @@ HERE = Path(__file__).parent
 def decode_one_batch(params, model, batch):
     if params.decoding_method == "fast_beam_search":
         fast_beam_search_one_best(model=torch.load(HERE / (batch["name"] + ".pt")), beam=params.beam)
-def save_results(params, test_set_name, results_dict):
-    with open(params.exp_dir / f"recogs-{test_set_name}-{params.suffix}.txt", "w") as f:
-        for cut_id, ref, hyp in results_dict["beam"]:
+def store(filename, results):
+    with open(filename, "w") as f:
+        for cut_id, ref, hyp in results:
             print(f"{cut_id}:\\tref={ref}", file=f)
             print(f"{cut_id}:\\thyp={hyp}", file=f)
+{SAVE}
 def main():
     parser = argparse.ArgumentParser()
-    for name in ("--exp-dir", "--beam", "--decoding-method", "--lm-type", "--lm-scale"):
+    for name in ("--exp-dir", "--beam", "--decoding-method", "--lm-type", "--lm-scale", "--skip-scoring"):
         parser.add_argument(name)
     LmScorer.add_arguments(parser)
     params = parser.parse_args()
-    params.exp_dir, params.suffix = Path(params.exp_dir), "epoch-1-avg-1"
+    params.exp_dir = params.res_dir = Path(params.exp_dir)
+    params.suffix = SUFFIX
     if params.lm_exp_dir:
         scale, device = float(params.lm_scale), torch.device("cpu")
         LM = LmScorer(lm_type=params.lm_type, params=params, device=device, lm_scale=scale)
@@ -74,15 +76,41 @@ def main():
             decode_one_batch(params=params, model=None, batch=batch)
             found = [(cut.id, ref.split(), hyp.split()) for cut, (ref, hyp) in zip(cuts, texts)]
             save = found if number == 0 else save + found
-        save_results(params=params, test_set_name=name, results_dict={"beam": save})
+        save_all(params, name, {"fast_beam_search_beam-20": save})
 if __name__ == "__main__":
     raise SystemExit("run as a script")
 """
+SAVE = {  # until August 2024, and since
+    "save_results": """
+SUFFIX = "epoch-1-avg-1-beam-20"
+def save_results(params, test_set_name, results_dict):
+    for key, results in results_dict.items():
+        store(params.res_dir / f"recogs-{test_set_name}-{params.suffix}.txt", sorted(results))
+def save_all(params, test_set, results_dict):
+    save_results(params=params, test_set_name=test_set, results_dict=results_dict)
+""",
+    "save_asr_output": """
+SUFFIX = "epoch-1_avg-1_beam-20_max-contexts-8_max-states-64_use-averaged-model"
+def save_asr_output(params, test_set_name, results_dict):
+    for key, results in results_dict.items():
+        store(params.res_dir / f"recogs-{test_set_name}-{params.suffix}.txt", sorted(results))
+def save_wer_results(params, test_set_name, results_dict):
+    with open(params.res_dir / f"wer-summary-{test_set_name}-{params.suffix}.txt", "w") as f:
+        print("settings\\tWER", file=f)
+        for key in results_dict:
+            print(f"{key}\\t50.0", file=f)
+def save_all(params, test_set, results_dict):
+    save_asr_output(params=params, test_set_name=test_set, results_dict=results_dict)
+    if not params.skip_scoring:
+        save_wer_results(params=params, test_set_name=test_set, results_dict=results_dict)
+""",
+}
 
 
-@pytest.fixture
-def recipe(tmp_path: Path) -> Path:
-    """A recipe folder; each reference is in its lattice, spelled by pieces, beside a word that is a little better."""
+@pytest.fixture(params=["save_asr_output"])
+def recipe(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A recipe folder of the generation that saves by this function; each reference is in its lattice, spelled by
+    pieces, beside a word that is a little better."""
     folder = tmp_path / "icefall/zipformer"
     folder.mkdir(parents=True)
     (tmp_path / "icefall/icefall").mkdir()
@@ -90,7 +118,7 @@ def recipe(tmp_path: Path) -> Path:
     (tmp_path / "icefall/icefall/lm_wrapper.py").write_text(ICEFALL)
     (folder / "beam_search.py").write_text(BEAM_SEARCH)
     texts = [("THE CAT", "THE HAT"), ("A DOG", "A DOCK"), ("A CAT", "A HAT"), ("THE DOG", "THE DOCK")]
-    (folder / "decode.py").write_text(f"TEXTS = {texts}\n{DECODE}")
+    (folder / "decode.py").write_text(f"TEXTS = {texts}\n{DECODE.replace('{SAVE}', SAVE[request.param])}")
     (folder / "tokens.txt").write_text("".join(f"{piece} {k}\n" for k, piece in enumerate(PIECES)))
     for name in ("dev", "test"):
         for number in range(2):
@@ -138,6 +166,7 @@ def decode(recipe: Path, *arguments: object, code: int = 0) -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize("recipe", SAVE, indirect=True)
 def test_lattices_are_kept_and_rescored(recipe: Path, recipes: Recipes, tmp_path: Path) -> None:
     method = ("--exp-dir", recipe, "--decoding-method", "fast_beam_search", "--beam", 20)
     said = decode(recipe, "--zoo-lm", "--lattices", tmp_path / "lat", "zipformer/decode.py", *method)
@@ -145,7 +174,7 @@ def test_lattices_are_kept_and_rescored(recipe: Path, recipes: Recipes, tmp_path
     assert sorted(file.name for file in (tmp_path / "lat/dev").iterdir()) == ["dev-0-0.pt", "dev-1-0.pt"]
     write_lms(tmp_path, ["A", "CAT", "DOG", "THE"])
     sets = [f"--{name}={tmp_path / 'lat' / name}" for name in ("dev", "test")]
-    recogs = [f"--{name}-recogs={recipe}/recogs-{name}-epoch-1-avg-1.txt" for name in ("dev", "test")]
+    recogs = [f"--{name}-recogs={next(recipe.glob(f'recogs-{name}-*'))}" for name in ("dev", "test")]
     given = [part for option in (*sets, *recogs) for part in option.split("=", 1)]
     symbols = ["--symbols", recipe / "tokens.txt", "--pieces", "true"]
     lms = ["--lms", tmp_path / "tiny", "--ngram", tmp_path / "tiny.arpa"]
@@ -171,3 +200,16 @@ def test_what_is_wrong_is_said(recipe: Path, tmp_path: Path) -> None:
     assert "none.py: no such file, expected the decode.py" in decode(recipe, "none.py", code=2)
     (recipe / "other.py").write_text("def main(): pass\n")
     assert "no lattices to keep" in decode(recipe, "--lattices", tmp_path / "lat2", "zipformer/other.py", code=2)
+
+
+@pytest.mark.parametrize(
+    "form", ["beam_size_4_my_lm_lm_scale_{}\t{}", "modified_beam_search_beam-size-4_rnn-lm-scale-{}\t{}"]
+)
+def test_the_best_scale_of_summaries_of_both_generations(form: str, tmp_path: Path) -> None:
+    for scale, wer in ((0.1, 5.2), (0.25, 4.96), (0.3, 10.1)):
+        lines = f"settings\tWER\n{form.format(scale, wer)}\n"
+        (tmp_path / f"wer-summary-dev-epoch-1_avg-1__my-lm-lm-scale-{scale}.txt").write_text(lines)
+    (tmp_path / "wer-summary-dev-epoch-1_avg-1.txt").write_text("settings\tWER\ngreedy_search\t1.0\n")
+    script = f". {ROOT}/egs/shared/asr.sh; decoded={tmp_path}; best_lm_scale dev exp/my-lm"
+    done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "0.25\n"

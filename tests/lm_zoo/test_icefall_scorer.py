@@ -166,12 +166,19 @@ def test_lms_that_icefall_cannot_ask(vocab: PieceVocabulary, tmp_path: Path) -> 
         ZooLM("none")
 
 
-def test_icefalls_options_are_taken() -> None:
+@pytest.mark.parametrize("size", ["--vocab-size", "--lm-vocab-size"])  # before April 2023, and since
+@pytest.mark.parametrize("own", [False, True])
+def test_icefalls_options_are_taken(size: str, own: bool) -> None:
+    """`own`: the script has a --vocab-size itself."""
     parser = argparse.ArgumentParser()
+    if own:
+        parser.add_argument("--vocab-size", type=int, default=5000)
     LmScorer.add_arguments(parser)
-    line = "--lm-exp-dir exp/lm --lm-epoch 99 --lm-avg 1 --vocab-size 500 --rnn-lm-num-layers 3 --rnn-lm-tie-weights 1"
+    line = f"--lm-exp-dir exp/lm --lm-epoch 99 --lm-avg 1 {size} 400 --rnn-lm-num-layers 3 --rnn-lm-tie-weights 1"
     params = parser.parse_args([*line.split(), "--transformer-lm-nhead", "8"])
-    assert (params.lm_exp_dir, params.lm_epoch, params.vocab_size) == ("exp/lm", 99, 500)
+    assert (params.lm_exp_dir, params.lm_epoch, getattr(params, size[2:].replace("-", "_"))) == ("exp/lm", 99, 400)
+    if size == "--lm-vocab-size":
+        assert getattr(params, "vocab_size", None) == (5000 if own else None)
 
 
 def test_an_lm_over_the_pieces_of_a_recogniser(vocab: PieceVocabulary, tmp_path: Path) -> None:

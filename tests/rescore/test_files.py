@@ -170,6 +170,12 @@ def test_recogs_of_icefall(tmp_path: Path) -> None:
     file.write_text("a-1:\tref=['IT', \"ISN'T\"]\na-1:\thyp=['IT']\nb:\tref=['B']\nb:\thyp=[]\n")
     assert read_kaldi_text(file) == {"a-1": ("IT", "ISN'T"), "b": ("B",)}
     assert read_kaldi_text(file, "hyp") == {"a-1": ("IT",), "b": ()}
+    newer = tmp_path / "recogs-test-epoch-1_avg-1__modified_beam_search__beam-size-4.txt"
+    newer.write_text(file.read_text().replace("b:\tref", "a-1:\ttimestamp_hyp=[0.040, 0.120]\nb:\tref"))
+    with open(newer, "a", encoding="utf-8") as stream:
+        stream.write("b:\ttimestamp_ref=[(0.080, 0.120)]\n")
+    assert read_kaldi_text(newer) == read_kaldi_text(file)
+    assert read_kaldi_text(newer, "hyp") == read_kaldi_text(file, "hyp")
     file.write_text("a:\tref=['IT]\n")
     with pytest.raises(FormatError, match=r"recogs-test-epoch-30.txt:1: found '\['IT\]', expected a list of words"):
         read_kaldi_text(file)
