@@ -9,7 +9,9 @@ icefall's shallow fusion (`modified_beam_search_lm_shallow_fusion`, `modified_be
     state; this is how any other LM takes part that can be asked token by token.
 
 Its N-best rescoring (`modified_beam_search_lm_rescore`, `_rescore_LODR`, `fast_beam_search_with_nbest_rnn_rescoring`,
-`rescore_with_rnn_lm`) calls `lm(x=x, y=y, lengths=lengths)` and sums what it gives over dimension 1.
+`rescore_with_rnn_lm`) calls `lm(x=x, y=y, lengths=lengths)` and sums what it gives over dimension 1.  Begin and end of
+sentence are <sos/eos> there; `fast_beam_search_with_nbest_rnn_rescoring` alone looks for pieces "sos_id" and "eos_id",
+which no vocabulary has, and so puts <unk>.  Both are taken as begin and end, and scored as the LM's own.
 
 Read were, of k2-fsa/icefall: icefall/lm_wrapper.py at commit 0bac1fe8, icefall/rnn_lm/model.py at 2b41c7a5,
 icefall/transformer_lm/model.py at 03a632fc, pruned_transducer_stateless2/beam_search.py at 00fefa2b.
@@ -69,30 +71,35 @@ class ZooLM(nn.Module):
             logging.warning("'%s': no bpe_model is given, so nothing says that its pieces are the recogniser's", name)
         elif Path(bpe_model).read_bytes() != vocab.model:
             raise VocabError(f"'{name}': its pieces are not those of {bpe_model}")
+        self.unk = vocab.unk
         self.coverage = Coverage(self.lm, f"'{name}', tokens for words", max_unknown)
 
     def forward(self, x: Tensor, y: Tensor, lengths: Tensor) -> Tensor:
         """Negative natural-log probabilities of sentences.
 
         Args:
-          x: int64 `(batch, time)`, the begin of sentence and the tokens, padded on the right with anything valid.
-          y: int64 `(batch, time)`, the tokens and the end of sentence, padded as well.
+          x: int64 `(batch, time)`, the begin of sentence and the tokens, padded on the right with anything valid; the
+            begin is <sos/eos>, or <unk> in all rows.
+          y: int64 `(batch, time)`, the tokens and the end of sentence, the same as the begin, padded as well.
           lengths: int64 `(batch,)`, tokens and one more.
         Returns:
           float32 `(batch, time)`, 0 in the padding.
         Raises:
-          VocabError: `y` is not `x` one further, with <sos/eos> at both ends; a token that the LM does not have, or
+          VocabError: `y` is not `x` one further, with the same mark at both ends; a token that the LM does not have, or
             too many that are `<unk>` (see `lm_zoo.coverage`).
         """
         inside = torch.arange(x.shape[1], device=x.device) < lengths.unsqueeze(1)
         last = lengths.unsqueeze(1) - 1
-        shifted = torch.cat([x[:, 1:], x.new_full((len(x), 1), SOS)], dim=1).scatter(1, last, SOS)
-        if not (x[:, 0] == SOS).all() or not ((y == shifted) | ~inside).all():
-            raise VocabError(f"expected sentences as icefall pads them: x begins with {SOS}, y ends with it")
-        tokens = x[inside & (x != SOS)]
+        mark = self.unk if bool((x[:, 0] == self.unk).all()) else SOS
+        shifted = torch.cat([x[:, 1:], x.new_full((len(x), 1), mark)], dim=1).scatter(1, last, mark)
+        if not (x[:, 0] == mark).all() or not ((y == shifted) | ~inside).all():
+            raise VocabError(
+                f"expected sentences as icefall pads them: x begins with {SOS} (or all with {self.unk}), y ends with it"
+            )
+        tokens = x[:, 1:][inside[:, 1:]]
         if len(tokens) and int(tokens.max()) >= len(self.lm.vocab):
             raise VocabError(f"found the token {int(tokens.max())}, but the LM has {len(self.lm.vocab)} pieces")
-        self.coverage.count(len(tokens), int((tokens == self.lm.vocab.unk).sum()))
+        self.coverage.count(len(tokens), int((tokens == self.unk).sum()))
         with torch.no_grad():
             return -self.lm.score(x[:, 1:], lengths - 1).to(x.device)
 

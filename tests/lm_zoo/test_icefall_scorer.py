@@ -123,8 +123,24 @@ def test_nbest_rescoring(name: str, vocab: PieceVocabulary, tmp_path: Path) -> N
     assert alone.shape == (1, 1) and float(alone) == pytest.approx(-expected[1][0], abs=1e-5)
 
 
-def padded(hyps: list[list[int]], blank: int = 0) -> tuple[Tensor, Tensor, Tensor]:
-    x, y = ([torch.tensor(row) for row in rows] for rows in ([[1, *hyp] for hyp in hyps], [[*hyp, 1] for hyp in hyps]))
+@pytest.mark.parametrize("name", ["lstm", "transfornn"])
+def test_unk_as_begin_and_end(name: str, vocab: PieceVocabulary, tmp_path: Path) -> None:
+    """fast_beam_search_with_nbest_rnn_rescoring: it asks for pieces that are not there, and gets <unk>."""
+    LM = scorer(name, vocab, tmp_path)
+    assert vocab.processor.piece_to_id("sos_id") == vocab.processor.piece_to_id("eos_id") == 2
+    for hyps in (HYPS, [[2, 5], [2], [2, 2, 9]]):
+        assert torch.equal(LM.lm(*padded(hyps, mark=2)), LM.lm(*padded(hyps)))
+    x, y, lengths = padded(HYPS, mark=2)
+    with pytest.raises(VocabError, match="y ends with it"):
+        LM.lm(x, padded(HYPS)[1], lengths)
+    x[1, 0] = 1
+    with pytest.raises(VocabError, match="y ends with it"):
+        LM.lm(x, y, lengths)
+
+
+def padded(hyps: list[list[int]], blank: int = 0, mark: int = 1) -> tuple[Tensor, Tensor, Tensor]:
+    pairs = [([mark, *hyp], [*hyp, mark]) for hyp in hyps]
+    x, y = ([torch.tensor(row) for row in rows] for rows in zip(*pairs, strict=True))
     lengths = torch.tensor([len(hyp) + 1 for hyp in hyps])
     return (*(pad_sequence(rows, batch_first=True, padding_value=blank) for rows in (x, y)), lengths)
 
@@ -149,7 +165,7 @@ def test_sentences_that_are_not_shifted(vocab: PieceVocabulary, tmp_path: Path) 
     LM = scorer("lstm", vocab, tmp_path)
     x, y, lengths = padded(HYPS)
     for wrong in ((x, x, lengths), (y, y, lengths), (x, y, lengths - (lengths > 1).long())):
-        with pytest.raises(VocabError, match="x begins with 1, y ends with it"):
+        with pytest.raises(VocabError, match=r"x begins with 1 \(or all with 2\), y ends with it"):
             LM.lm(*wrong)
 
 
