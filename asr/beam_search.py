@@ -1,8 +1,8 @@
 """Modified beam search of the transducer, batched: icefall's `modified_beam_search`.
 
 Each frame extends every hypothesis by the blank or by one token; the best `beam` of all extensions stay, and those
-with the same tokens become one whose probability is their sum.  So with a beam that holds everything, `am` is the
-log of the sum over all alignments with at most one symbol a frame.
+with the same tokens become one whose probability is their sum.  So with a beam that holds everything, that is the sum
+over all alignments with at most one symbol a frame.  Its log is `am + alignments`: the best one, and what others add.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from asr.fusion import Fusion
-from asr.search import BLANK, Predictor, Prefixes, SearchHypothesis, check_encoded
+from asr.search import ALIGNMENTS, BLANK, Predictor, Prefixes, SearchHypothesis, check_encoded
 
 KEEP_EVERY = 16  # frames after which LMs may give back the states of what has been left out
 
@@ -28,7 +28,8 @@ class _Hyp:
       node:   its tokens in `Prefixes`.
       am:     log of the summed probability of its alignments.
       row:    where the decoder's output for it stands.
-      path:   the probability of its best alignment, and the frames of its tokens, last one first, as nested pairs.
+      path:   log-probability of its best alignment; of its tokens, last one first, as nested triples: the frame, the
+              log-probability with the token, the triple of the one before.
     """
 
     node: int
@@ -39,21 +40,27 @@ class _Hyp:
 
 @torch.no_grad()
 def modified_beam_search(
-    model: Any, encoded: Tensor, lengths: Tensor, beam: int = 4, fusion: Fusion | None = None
+    model: Any,
+    encoded: Tensor,
+    lengths: Tensor,
+    beam: int = 4,
+    fusion: Fusion | None = None,
+    length_norm: bool = False,
 ) -> list[list[SearchHypothesis]]:
     """Up to `beam` hypotheses for each utterance, best first.
 
     Args:
       encoded: float `(batch, frames, dim)`; lengths: int64 `(batch,)`.
       fusion: LMs that take part in the search.  Their scores stay beside `am`; the total is
-        `am + sum_k scale_k * score_k`, and the sentence end is scored when the utterance ends.
+        `am + alignments + sum_k scale_k * score_k`, and the sentence end is scored when the utterance ends.
+      length_norm: the best has the largest total for each of its tokens, as in icefall (see `BeamSearch`).
     Raises:
       DataError: as `check_encoded`.
       ValueError: `beam` is below 1.
     """
     if beam < 1:
         raise ValueError(f"beam = {beam}, expected at least 1")
-    search = BeamSearch(model, len(encoded), encoded.device, beam, fusion)
+    search = BeamSearch(model, len(encoded), encoded.device, beam, fusion, length_norm)
     search.advance(encoded, lengths)
     return [search.hypotheses(row) for row in range(len(encoded))]
 
@@ -64,8 +71,22 @@ class BeamSearch:
     It goes on with every piece of encoded speech that it is given: for streams.
     """
 
-    def __init__(self, model: Any, batch: int, device: torch.device, beam: int, fusion: Fusion | None = None) -> None:
-        self.beam, self.fusion = beam, fusion
+    def __init__(
+        self,
+        model: Any,
+        batch: int,
+        device: torch.device,
+        beam: int,
+        fusion: Fusion | None = None,
+        length_norm: bool = False,
+    ) -> None:
+        """
+        Args:
+          length_norm: hypotheses are ordered by their total divided by the number of tokens, to which icefall adds
+            those that the decoder sees before the first one (`context_size`; one with an LSTM).
+        """
+        self.beam, self.fusion, self.length_norm = beam, fusion, length_norm
+        self.before = model.config.context_size if model.config.decoder == "stateless" else 1
         self.predictor = Predictor(model, device)
         self.predicted = self.predictor.start()
         self.prefixes = Prefixes()
@@ -135,7 +156,8 @@ class BeamSearch:
         found: dict[int, _Hyp] = {}
         for parent, symbol, score in zip(parents, symbols, scores, strict=True):
             node = self.prefixes.child(parent.node, symbol)
-            path = (parent.path[0] + score, parent.path[1] if symbol == BLANK else (frame, parent.path[1]))
+            best, before = parent.path
+            path = (best + score, before if symbol == BLANK else (frame, best + score, before))
             row = parent.row if symbol == BLANK else -1 - parent.row
             hyp = _Hyp(node, parent.am + score, row, path)
             other = found.setdefault(node, hyp)
@@ -163,17 +185,20 @@ class BeamSearch:
         """The hypotheses of an utterance, best first, as if it ended here."""
         found = []
         for hyp in self.beams[row]:
-            frames, path = [], hyp.path[1]
+            best, path = hyp.path
+            frames, am_after = [], [best]
             while path is not None:
-                frames.append(path[0])
-                path = path[1]
-            scores = {"am": hyp.am}
+                frame, am, path = path
+                frames.append(frame)
+                am_after.append(am)
+            scores = {"am": best, ALIGNMENTS: max(0.0, hyp.am - best)}
             total = hyp.am
             if self.fusion is not None:
                 scores |= self.fusion.finish(hyp.node)
                 total += self.fusion.weighted(scores)
             tokens = self.prefixes.tokens(hyp.node)
-            found.append((total, SearchHypothesis(tokens, tuple(reversed(frames)), scores)))
+            rank = total / (len(tokens) + self.before) if self.length_norm else total
+            found.append((rank, SearchHypothesis(tokens, tuple(frames[::-1]), scores, tuple(am_after[::-1]))))
         return [hyp for _, hyp in sorted(found, key=lambda item: -item[0])]
 
 

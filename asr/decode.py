@@ -16,6 +16,7 @@ from asr import fast_beam_search as k2_search
 from asr.beam_search import modified_beam_search
 from asr.errors import ConfigError, DataError
 from asr.fusion import Fusion
+from asr.lattice_path import with_path
 from asr.lattice_search import AM, lattice_search, word_lattice
 from asr.results import Spool, empty_lattice, empty_nbest, nbest_list, save_lattices, save_nbest, write_icefall
 from asr.search import Pieces, SearchHypothesis, greedy
@@ -36,15 +37,18 @@ class DecodeOptions:
     Attributes:
       method:     one of METHODS.
       beam_size:  hypotheses of the modified beam search.
+      length_norm: its best hypothesis has the largest total for each token.
       beam, max_contexts, max_states: pruning of the searches that make lattices (natural logs; a frame each).
       num_paths:  hypotheses taken from lattices.
       nbest_scale: see `fast_beam_search.nbest_of_lattice`.
-      lattices:   whether lattices are made.
+      lattices:   whether lattices are made; the 1-best is always in them.  `am` of lists and lattices is that of the
+        best alignment; `alignments` of lists is what a search that sums adds (see `asr.search`).
       lattice_beam: arcs on no path at most so much below the best are left out of lattices.
     """
 
     method: str = GREEDY
     beam_size: int = 4
+    length_norm: bool = True
     beam: float = 20.0
     max_contexts: int = 8
     max_states: int = 64
@@ -138,15 +142,20 @@ class Decoder:
         """Encoded frames float `(batch, frames, dim)` at 25 Hz, lengths int64 `(batch,)`."""
         options = self.options
         if options.method in (GREEDY, BEAM):
-            lattices = self._lattices(encoded, lengths, utt_ids) if options.lattices else [None] * len(utt_ids)
-            found = zip(utt_ids, self._hypotheses(encoded, lengths), lattices, strict=True)
-            return [Decoded(nbest_list(utt_id, hyps, self.pieces), lattice) for utt_id, hyps, lattice in found]
+            hypotheses = self._hypotheses(encoded, lengths)
+            lists = [nbest_list(utt_id, hyps, self.pieces) for utt_id, hyps in zip(utt_ids, hypotheses, strict=True)]
+            if not options.lattices:
+                return [Decoded(nbest, None) for nbest in lists]
+            found = zip(lists, hypotheses, self._lattices(encoded, lengths, utt_ids), strict=True)
+            return [Decoded(nbest, with_path(lattice, hyps[0], self.pieces)) for nbest, hyps, lattice in found]
         return [Decoded(self._nbest(lattice), lattice) for lattice in self._lattices(encoded, lengths, utt_ids)]
 
     def _hypotheses(self, encoded: Tensor, lengths: Tensor) -> list[list[SearchHypothesis]]:
         if self.options.method == GREEDY:
             return greedy(self.model, encoded, lengths)
-        return modified_beam_search(self.model, encoded, lengths, self.options.beam_size, self.fusion)
+        return modified_beam_search(
+            self.model, encoded, lengths, self.options.beam_size, self.fusion, self.options.length_norm
+        )
 
     def _lattices(self, encoded: Tensor, lengths: Tensor, utt_ids: list[str]) -> list[Lattice]:
         options = self.options

@@ -63,7 +63,7 @@ class StatelessDecoder(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """int64 `(B, U)` -> `(B, U + 1, output_dim)`; position u has read the begin and u tokens."""
-        return self._convolve(torch.cat([self.initial(len(tokens), tokens.device), _begun(tokens)], dim=1))
+        return self.windows(torch.cat([self.initial(len(tokens), tokens.device), _begun(tokens)], dim=1))
 
     def initial(self, batch: int, device: torch.device | str = "cpu") -> Tensor:
         """The state before the begin: the first `step` is given the blank."""
@@ -72,14 +72,14 @@ class StatelessDecoder(nn.Module):
     def step(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """One token each: int64 `(B,)` -> what follows it `(B, output_dim)`, and the new state."""
         read = torch.cat([state, tokens.unsqueeze(1)], dim=1)
-        return self._convolve(read).squeeze(1), read[:, 1:]
+        return self.windows(read).squeeze(1), read[:, 1:]
 
     def select(self, state: Tensor, indices: Tensor) -> Tensor:
         """The state of the given rows, int64, repeats allowed."""
         return state.index_select(0, indices)
 
-    def _convolve(self, tokens: Tensor) -> Tensor:
-        """int64 `(B, context_size - 1 + n)` -> `(B, n, output_dim)`."""
+    def windows(self, tokens: Tensor) -> Tensor:
+        """int64 `(B, context_size - 1 + n)`, -1 before the begin -> `(B, n, output_dim)`, what follows the last n."""
         known = (tokens >= 0).unsqueeze(2)
         embedded = self.dropout(self.embedding(tokens.clamp(min=0)) * known)
         return self.conv(embedded.transpose(1, 2)).transpose(1, 2).relu()

@@ -17,14 +17,14 @@ from torch import Tensor
 
 from asr.errors import ConfigError, DataError
 from asr.lattice_search import AM, FRAME_SECONDS, word_lattice
-from asr.search import BLANK, Pieces, Predictor, check_encoded
+from asr.search import ALIGNMENTS, BLANK, Pieces, Predictor, check_encoded
 from rescore.errors import K2_INSTALL
 from rescore.formats.k2 import to_lattices
 from rescore.formats.k2_load import load_fsa
 from rescore.formats.symbols import SymbolTable, read_symbols
 from rescore.lattice import EPSILON, arc_ranges, total_scores
 from rescore.nbest import exact_nbest
-from rescore.types import Hypothesis, Lattice, NbestList, Words
+from rescore.types import Lattice, NbestList, Words
 
 _IMPOSSIBLE = -1e10
 
@@ -156,7 +156,8 @@ def nbest_of_lattice(lattice: Lattice, n: int, scale: float = 0.5) -> NbestList:
     """The N-best of icefall's `fast_beam_search_nbest`, without chance: the exact `n` best, ranked by summed paths.
 
     icefall samples `n` paths from the lattice with scores times `scale` and scores what is distinct.  Here the exact
-    `n` best word sequences come first; each gets `am = log(sum over its paths of exp(scale * am)) / scale`.
+    `n` best word sequences come first, ranked by `log(sum over its paths of exp(scale * am)) / scale`.  `am` is that of
+    the best path, `alignments` what the sum adds to it.
 
     Raises:
       ValueError: `n` is below 1 or `scale` not positive.
@@ -165,8 +166,10 @@ def nbest_of_lattice(lattice: Lattice, n: int, scale: float = 0.5) -> NbestList:
         raise ValueError(f"scale = {scale}, expected a positive number")
     best = exact_nbest(lattice, AM, n)
     sums = sum_over_paths(lattice, [hyp.words for hyp in best.hyps], scale)
-    hyps = [Hypothesis(hyp.words, {"am": sums[hyp.words] / scale}) for hyp in best.hyps]
-    return NbestList(lattice.utt_id, sorted(hyps, key=lambda hyp: -hyp.scores["am"]))
+    for hyp in best.hyps:
+        hyp.scores[ALIGNMENTS] = max(0.0, sums[hyp.words] / scale - hyp.scores["am"])
+    ranked = sorted(best.hyps, key=lambda hyp: -(hyp.scores["am"] + hyp.scores[ALIGNMENTS]))
+    return NbestList(lattice.utt_id, ranked)
 
 
 def sum_over_paths(lattice: Lattice, sequences: Sequence[Words], scale: float) -> dict[Words, float]:

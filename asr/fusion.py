@@ -1,8 +1,8 @@
 """LMs that take part in the beam search: shallow fusion and the subtraction of the internal LM.
 
-The search maximises `am + sum_k scale_k * score_k`; every score is kept by name.  A scorer adds to each next token of
-a prefix: an LM over the recogniser's own pieces token by token, any other LM of the zoo when a word is complete, that
-is, when the next piece begins a word or the utterance ends.  What is subtracted has a negative scale:
+The search maximises `am + alignments + sum_k scale_k * score_k`; every score is kept by name.  A scorer adds to each
+next token of a prefix: an LM over the recogniser's own pieces token by token, any other LM of the zoo when a word is
+complete, that is, when the next piece begins a word or the utterance ends.  What is subtracted has a negative scale:
 
   - the internal LM as ILME estimates it (Meng et al., "Internal language model estimation for domain-adaptive
     end-to-end speech recognition", SLT 2021, Section 3.2): the joiner's output without the blank for an encoder output
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from asr.errors import ConfigError
-from asr.search import BLANK, Pieces, Prefixes
+from asr.search import ALIGNMENTS, BLANK, Pieces, Prefixes
 from lm_zoo.base import UNK, LanguageModel, PieceVocabulary
 from lm_zoo.histories import ROOT, Histories
 
@@ -360,7 +360,7 @@ def make_fusion(
     Raises:
       ConfigError: a name that is taken, a negative scale of what is subtracted, an LM that cannot take part.
     """
-    taken = sorted({"am", WORDS, ILM, LODR} & set(lms))
+    taken = sorted({"am", ALIGNMENTS, WORDS, ILM, LODR} & set(lms))
     if taken:
         raise ConfigError(f"'{taken[0]}' is the name of another score; name the LM: --lm NAME=LM")
     if ilme_scale < 0 or (lodr is not None and lodr[1] < 0):

@@ -2,7 +2,9 @@
 
 A search takes a model (its `decoder` and `joiner`), `encoded` float `(batch, frames, dim)` and `lengths` int64
 `(batch,)`.  Each frame gives one symbol at most, as in icefall's `greedy_search_batch` and `modified_beam_search`.
-Scores are natural logs; `am` is the log-probability that the transducer gives to tokens and blanks.
+Scores are natural logs.  In lists and in lattices `am` is the log-probability that the transducer gives to one
+alignment, the best that the search saw.  Searches that sum over alignments have what all others add as `alignments`, so
+that the sum is `am + alignments`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from lm_zoo.base import SOS_EOS, PieceVocabulary
 from rescore.types import Words
 
 BLANK = 0
+ALIGNMENTS = "alignments"
 FRAME_SECONDS = 0.04  # of an encoded frame: four of 10 ms
 _WORD_START = "\u2581"  # sentencepiece's mark of a blank in the text
 
@@ -30,12 +33,14 @@ class SearchHypothesis:
     Attributes:
       tokens: without blanks.
       frames: the encoded frame (25 a second) of each token, on the best alignment that the search saw.
-      scores: natural logs by name, unscaled: `am` and one for each LM.
+      scores: natural logs by name, unscaled: `am`, `alignments` of searches that sum, and one for each LM.
+      am_after: `am` of that alignment after each token, and of all of it.
     """
 
     tokens: tuple[int, ...]
     frames: tuple[int, ...]
     scores: dict[str, float] = field(default_factory=dict)
+    am_after: tuple[float, ...] = ()
 
 
 class Pieces:
@@ -196,6 +201,7 @@ class GreedySearch:
         self.rows = torch.arange(batch, device=device)
         self.tokens: list[list[int]] = [[] for _ in range(batch)]
         self.frames: list[list[int]] = [[] for _ in range(batch)]
+        self.am_after: list[list[float]] = [[] for _ in range(batch)]
         self.am = torch.zeros(batch, dtype=torch.float64)
         self.seen = [0] * batch
 
@@ -217,9 +223,12 @@ class GreedySearch:
                 if token != BLANK:
                     self.tokens[row].append(token)
                     self.frames[row].append(self.seen[row] + frame)
+                    self.am_after[row].append(float(self.am[row]))
             self.predicted = self.predictor.advance(self.predicted, self.rows, symbols)
         self.seen = [seen + int(length) for seen, length in zip(self.seen, lengths, strict=True)]
 
     def hypothesis(self, row: int) -> SearchHypothesis:
         """What utterance `row` is so far."""
-        return SearchHypothesis(tuple(self.tokens[row]), tuple(self.frames[row]), {"am": float(self.am[row])})
+        am = float(self.am[row])
+        tokens, frames = tuple(self.tokens[row]), tuple(self.frames[row])
+        return SearchHypothesis(tokens, frames, {"am": am}, (*self.am_after[row], am))

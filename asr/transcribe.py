@@ -134,7 +134,7 @@ class Transcriber:
         """
         if method not in (GREEDY, BEAM):
             raise ConfigError(f"decoding method '{method}'; there are {GREEDY} and {BEAM}")
-        self.model, self.pieces, self.method, self.beam_size = model.eval(), pieces, method, beam_size
+        self.model, self.pieces, self.method = model.eval(), pieces, method
         self.decoder = Decoder(model, pieces, DecodeOptions(method, beam_size))
 
     def whole(self, samples: np.ndarray) -> Transcript:
@@ -173,7 +173,8 @@ class _Stream:
         device = torch.device("cpu")
         self.search: GreedySearch | BeamSearch = GreedySearch(owner.model, 1, device)
         if owner.method == BEAM:
-            self.search = BeamSearch(owner.model, 1, device, owner.beam_size)
+            options = owner.decoder.options
+            self.search = BeamSearch(owner.model, 1, device, options.beam_size, length_norm=options.length_norm)
 
     @torch.no_grad()
     def accept(self, samples: np.ndarray, last: bool) -> None:

@@ -53,18 +53,25 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
 @click.option("--epoch", type=int, help="Last epoch to average.")
 @click.option("--iter", "iteration", type=int, help="Last checkpoint-B.pt to average.")
 @click.option("--avg", default=1, show_default=True, help="Checkpoints to average.")
-@click.option("--use-averaged-model", type=bool, default=False, show_default=True, help="Average over all batches.")
+@click.option("--use-averaged-model", type=bool, default=False, show_default=True, help="Average over the models in between.")
 @click.option("--out", type=PATH, help="Folder of the results; METHOD in the exp-dir or model folder if left out.")
 @click.option(
     "--decoding-method", "method", type=click.Choice(METHODS), default="modified_beam_search", show_default=True
 )
 @click.option("--beam-size", default=4, show_default=True, type=click.IntRange(1), help="Of modified_beam_search.")
+@click.option(
+    "--length-norm",
+    type=bool,
+    default=True,
+    show_default=True,
+    help="Of modified_beam_search: the best has the largest total score for each of its tokens, as icefall chooses.",
+)
 @click.option("--beam", default=20.0, show_default=True, help="Of fast_beam_search and of lattices (natural logs).")
 @click.option("--max-contexts", default=8, show_default=True, type=click.IntRange(1), help="Of the same, a frame.")
 @click.option("--max-states", default=64, show_default=True, type=click.IntRange(1), help="Of fast_beam_search.")
 @click.option("--num-paths", default=200, show_default=True, type=click.IntRange(1), help="N of lattices' N-best.")
 @click.option("--nbest-scale", default=0.5, show_default=True, help="Of scores while paths of like words are summed.")
-@click.option("--lattices", type=click.Choice(LATTICES), help="Write word lattices too, in this format.")
+@click.option("--lattices", type=click.Choice(LATTICES), help="Write word lattices too, in this format; see above.")
 @click.option("--lattice-beam", default=10.0, show_default=True, help="Keep paths so much below the best.")
 @click.option("--lm", "lms", multiple=True, metavar="[NAME=]LM", help="An LM in the beam search; may be repeated.")
 @click.option("--lm-scale", "lm_scales", multiple=True, type=float, help="Its scale, one for each --lm; 0.3 each.")
@@ -83,8 +90,13 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
 def command(context: click.Context, **values: Any) -> None:
     """Decode cuts: icefall's recogs, errs and wer-summary files, N-best lists and lattices for `rescore`.
 
-    The files are recogs-SET-SUFFIX.txt and so on, SET after the manifest's name. N-best lists keep `am` and the score
-    of every LM apart. Without k2, or with an LSTM decoder, fast_beam_search is our own search with the same pruning.
+    The files are recogs-SET-SUFFIX.txt and so on, SET after the manifest's name. Without k2, or with an LSTM decoder,
+    fast_beam_search is our own search with the same pruning.
+
+    N-best lists keep every score apart: `am` of the best alignment, `alignments`, what all others add to it in searches
+    that sum (modified_beam_search, fast_beam_search_nbest), and that of every LM; the search's own total has am and
+    alignments at scale 1. Lattices have `am` of the best alignment alone, and no LM: greedy_search and
+    modified_beam_search write those of a fast_beam_search, with the 1-best as a path where it was not in them.
 
     \b
     Example: asr decode --exp-dir exp --epoch 30 --avg 9 --use-averaged-model true --beam-size 8 \\

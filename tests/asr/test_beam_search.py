@@ -8,7 +8,7 @@ import torch
 
 from asr.beam_search import BeamSearch, modified_beam_search
 from asr.search import greedy
-from tests.asr.tiny import Tiny, alignments, log_sum
+from tests.asr.tiny import Tiny, alignments, log_sum, summed
 
 DECODERS = ("stateless", "lstm")
 
@@ -19,11 +19,12 @@ def test_a_beam_that_holds_everything_sums_over_all_alignments(decoder: str) -> 
     encoded, lengths = model.encoded(5, 3)
     found = modified_beam_search(model, encoded, lengths, beam=4**5)
     for row, length in enumerate(lengths.tolist()):
-        truth = {tokens: log_sum(scores) for tokens, scores in alignments(model, encoded[row, :length]).items()}
-        assert {hyp.tokens for hyp in found[row]} == set(truth)
+        ways = alignments(model, encoded[row, :length])
+        assert {hyp.tokens for hyp in found[row]} == set(ways)
         for hyp in found[row]:
-            assert hyp.scores["am"] == pytest.approx(truth[hyp.tokens], abs=1e-5)
-        scores = [hyp.scores["am"] for hyp in found[row]]
+            assert summed(hyp) == pytest.approx(log_sum(ways[hyp.tokens]), abs=1e-5)
+            assert hyp.scores["am"] == pytest.approx(max(ways[hyp.tokens]), abs=1e-5)
+        scores = [summed(hyp) for hyp in found[row]]
         assert scores == sorted(scores, reverse=True)
         assert log_sum(scores) == pytest.approx(0.0, abs=1e-5)
 
@@ -37,6 +38,8 @@ def test_a_beam_of_one_is_greedy(decoder: str) -> None:
     ):
         assert (beam[0].tokens, beam[0].frames) == (first[0].tokens, first[0].frames)
         assert beam[0].scores["am"] == pytest.approx(first[0].scores["am"], abs=1e-5)
+        assert beam[0].scores["alignments"] == 0.0 and "alignments" not in first[0].scores
+        assert beam[0].am_after == pytest.approx(first[0].am_after, abs=1e-5)
 
 
 def icefall(model: Tiny, encoded: torch.Tensor, beam: int) -> dict[tuple[int, ...], float]:
@@ -64,7 +67,7 @@ def test_a_small_beam_is_icefalls_and_does_not_depend_on_the_batch(decoder: str,
     encoded, lengths = model.encoded(10, 13, 0, 6)
     for row, hyps in enumerate(modified_beam_search(model, encoded, lengths, beam)):
         truth = icefall(model, encoded[row, : lengths[row]], beam)
-        assert {hyp.tokens: hyp.scores["am"] for hyp in hyps} == pytest.approx(truth, abs=1e-5)
+        assert {hyp.tokens: summed(hyp) for hyp in hyps} == pytest.approx(truth, abs=1e-5)
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
@@ -79,7 +82,7 @@ def test_piece_by_piece_is_the_same(decoder: str) -> None:
     for row, whole in enumerate(modified_beam_search(model, encoded, lengths, 4)):
         for one, other in zip(run.hypotheses(row), whole, strict=True):
             assert (one.tokens, one.frames) == (other.tokens, other.frames)
-            assert one.scores["am"] == pytest.approx(other.scores["am"], abs=1e-5)
+            assert summed(one) == pytest.approx(summed(other), abs=1e-5)
 
 
 def test_frames_are_those_of_the_best_alignment() -> None:
@@ -89,6 +92,31 @@ def test_frames_are_those_of_the_best_alignment() -> None:
         assert len(hyp.frames) == len(hyp.tokens)
         assert list(hyp.frames) == sorted(set(hyp.frames))
         assert all(0 <= frame < 8 for frame in hyp.frames)
+        assert len(hyp.am_after) == len(hyp.tokens) + 1 and hyp.am_after[-1] == hyp.scores["am"]
+        projected = model.joiner.project_encoder(encoded[0])
+        outputs = model.joiner.project_decoder(model.decoder(torch.tensor([hyp.tokens], dtype=torch.long))[0])
+        total, read = 0.0, 0
+        for frame in range(8):
+            symbol = hyp.tokens[read] if frame in hyp.frames else 0
+            total += float(model.joiner(projected[frame], outputs[read]).log_softmax(-1)[symbol])
+            if symbol:
+                assert hyp.am_after[read] == pytest.approx(total, abs=1e-4)
+                read += 1
+        assert total == pytest.approx(hyp.scores["am"], abs=1e-4)
+
+
+@pytest.mark.parametrize(("decoder", "before"), [("stateless", 2), ("lstm", 1)])
+def test_the_best_for_each_of_its_tokens(decoder: str, before: int) -> None:
+    """icefall's choice: the total over the tokens and those that stand before the first."""
+    model = Tiny(5, decoder, seed=4)
+    encoded, lengths = model.encoded(12, 9, 0)
+    plain, normed = (modified_beam_search(model, encoded, lengths, 6, length_norm=norm) for norm in (False, True))
+    for one, other in zip(plain, normed, strict=True):
+        totals = [summed(hyp) for hyp in one]
+        assert totals == sorted(totals, reverse=True)
+        ranks = {hyp.tokens: summed(hyp) / (len(hyp.tokens) + before) for hyp in one}
+        assert [hyp.tokens for hyp in other] == sorted(ranks, key=lambda tokens: -ranks[tokens])
+    assert any(one[0].tokens != other[0].tokens for one, other in zip(plain, normed, strict=True))
 
 
 def test_a_beam_below_one_is_refused() -> None:

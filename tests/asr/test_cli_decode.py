@@ -10,11 +10,13 @@ import pytest
 import soundfile
 from click.testing import CliRunner, Result
 
+from asr.beam_search import modified_beam_search
 from asr.checkpoint import load_model, write_checkpoint
 from asr.cli.decode import command
 from asr.cli.main import cli
 from asr.decode import DecodeOptions, Decoder, set_name
 from asr.errors import CheckpointError, ConfigError, DataError
+from asr.lattice_path import best_score
 from asr.search import Pieces
 from lm_zoo.registry import save_folder
 from rescore.errors import RescoreError, UsageError
@@ -82,6 +84,8 @@ def test_beam_search_keeps_every_score(folder: Path, tmp_path: Path) -> None:
         folder,
         "--beam-size",
         6,
+        "--length-norm",
+        "false",
         "--lm",
         lm,
         "--lm-scale",
@@ -97,12 +101,42 @@ def test_beam_search_keeps_every_score(folder: Path, tmp_path: Path) -> None:
     found = nbests(tmp_path / f"nbest-{stem}.jsonl.gz")
     assert list(found) == sorted(TEXTS)
     for utt_id, nbest in found.items():
-        assert set(nbest.hyps[0].scores) == {"am", "mine", "ilm", "words"}
-        totals = [h.scores["am"] + 0.3 * h.scores["mine"] - 0.2 * h.scores["ilm"] for h in nbest.hyps]
+        assert set(nbest.hyps[0].scores) == {"am", "alignments", "mine", "ilm", "words"}
+        totals = [total(h.scores, {"am": 1.0, "alignments": 1.0, "mine": 0.3, "ilm": -0.2}) for h in nbest.hyps]
         assert totals == sorted(totals, reverse=True)
         assert len(nbest.hyps) > 1 or utt_id == "c-3"
     spec = f"k2:{tmp_path / f'lattices-{stem}.pt'}?words={tmp_path / f'lattices-{stem}.words.txt'}"
-    assert [lattice.utt_id for lattice in read_lattices(spec)] == sorted(TEXTS)
+    lattices = {lattice.utt_id: lattice for lattice in read_lattices(spec)}
+    assert list(lattices) == sorted(TEXTS)
+    for utt_id, nbest in found.items():
+        if nbest.hyps[0].words:
+            in_lattice = best_score(lattices[utt_id], nbest.hyps[0].words)
+            assert in_lattice == pytest.approx(nbest.hyps[0].scores["am"], abs=0.01) or in_lattice > totals[0]
+            assert in_lattice >= nbest.hyps[0].scores["am"] - 1e-3
+
+
+def total(scores: dict[str, float], scales: dict[str, float]) -> float:
+    return sum(scale * scores[name] for name, scale in scales.items())
+
+
+def test_the_best_is_normalised_by_its_length_unless_told(folder: Path, tmp_path: Path) -> None:
+    chosen = {}
+    for norm in ("true", "false"):
+        run(folder, "--out", tmp_path / norm, "--length-norm", norm)
+        chosen[norm] = nbests(tmp_path / norm / "nbest-test-stateless-modified_beam_search-beam-size-4.jsonl.gz")
+    for utt_id, nbest in chosen["true"].items():
+        words = {hyp.words: hyp.scores for hyp in nbest.hyps}
+        assert words == {hyp.words: hyp.scores for hyp in chosen["false"][utt_id].hyps}
+    model, first = Tiny(18, seed=3), []
+    encoded, lengths = model.encoded(12, 9, 0)
+    for norm in (True, False):
+        assert norm or DecodeOptions().length_norm
+        options = DecodeOptions("modified_beam_search", length_norm=norm)
+        found = Decoder(model, pieces(), options).search(encoded, lengths, ["a", "b", "c"])
+        first.append([decoded.words for decoded in found])
+        direct = modified_beam_search(model, encoded, lengths, 4, length_norm=norm)
+        assert first[-1] == [pieces().words(hyps[0].tokens) for hyps in direct]
+    assert first[0] != first[1]
 
 
 @pytest.mark.parametrize("model", ["stateless", "lstm"])

@@ -157,8 +157,13 @@ def test_nbest_ranks_by_the_sum_over_paths() -> None:
     assert {hyp.words for hyp in first.hyps} == {hyp.words for hyp in viterbi.hyps}
     sharp = nbest_of_lattice(lattice, 10, 200.0)
     assert [hyp.words for hyp in sharp.hyps] == [hyp.words for hyp in viterbi.hyps]
-    expected = [hyp.scores["am"] for hyp in viterbi.hyps]
-    assert [hyp.scores["am"] for hyp in sharp.hyps] == pytest.approx(expected, abs=0.05)
+    assert [hyp.scores["am"] for hyp in sharp.hyps] == pytest.approx([hyp.scores["am"] for hyp in viterbi.hyps])
+    assert [hyp.scores["alignments"] for hyp in sharp.hyps] == pytest.approx([0.0] * 10, abs=0.05)
+    best = {hyp.words: hyp.scores["am"] for hyp in viterbi.hyps}
+    sums = sum_over_paths(lattice, list(best), 0.5)
+    for hyp in first.hyps:
+        assert hyp.scores["am"] == best[hyp.words]
+        assert hyp.scores["am"] + hyp.scores["alignments"] == pytest.approx(sums[hyp.words] / 0.5)
     with pytest.raises(ValueError, match="expected a positive number"):
         nbest_of_lattice(lattice, 10, 0.0)
 

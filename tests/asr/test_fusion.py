@@ -17,7 +17,7 @@ from lm_zoo.arpa import write_arpa
 from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.kneser_ney import FALLBACK_DISCOUNTS, estimate
 from lm_zoo.registry import build
-from tests.asr.tiny import TEXT, Tiny, alignments, log_sum, pieces, vocabulary
+from tests.asr.tiny import TEXT, Tiny, alignments, log_sum, pieces, summed, vocabulary
 
 SIZE = 18
 
@@ -88,11 +88,11 @@ def test_the_total_decides_and_am_stays_what_it_was(monkeypatch: pytest.MonkeyPa
     }
     hyps = modified_beam_search(model, encoded, lengths, 1000, make_fusion(pieces(SIZE), lms, ilme_scale=0.3))[0]
     truth = {tokens: log_sum(scores) for tokens, scores in alignments(model, encoded[0]).items()}
-    assert {hyp.tokens: hyp.scores["am"] for hyp in hyps} == pytest.approx(truth, abs=1e-5)
-    scales = {"am": 1.0, "one": 0.7, "two": 1.5, "off": 0.0, "ilm": -0.3}
+    assert {hyp.tokens: summed(hyp) for hyp in hyps} == pytest.approx(truth, abs=1e-5)
+    scales = {"am": 1.0, "alignments": 1.0, "one": 0.7, "two": 1.5, "off": 0.0, "ilm": -0.3}
     totals = [sum(scale * hyp.scores[name] for name, scale in scales.items()) for hyp in hyps]
     assert totals == sorted(totals, reverse=True)
-    assert [hyp.scores["am"] for hyp in hyps] != sorted((hyp.scores["am"] for hyp in hyps), reverse=True)
+    assert [summed(hyp) for hyp in hyps] != sorted(map(summed, hyps), reverse=True)
     assert all(hyp.scores["off"] < 0 for hyp in hyps)
 
 
@@ -139,6 +139,7 @@ def test_a_scale_of_zero_leaves_the_search_alone() -> None:
     for before, after in zip(plain, scored, strict=True):
         assert [hyp.tokens for hyp in before] == [hyp.tokens for hyp in after]
         assert [hyp.scores["am"] for hyp in after] == pytest.approx([hyp.scores["am"] for hyp in before])
+        assert list(map(summed, after)) == pytest.approx(list(map(summed, before)))
         assert np.isfinite([hyp.scores["lm"] for hyp in after]).all()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from asr.search import Pieces
+from asr.search import Pieces, SearchHypothesis
 from lm_zoo.base import PieceVocabulary
 from lm_zoo.tokenizer import build_pieces
 
@@ -124,6 +124,11 @@ def alignments(model: Tiny, encoded: Tensor) -> dict[tuple[int, ...], list[float
         score = float(log_probs.double()[torch.arange(len(symbols)), torch.tensor(symbols, dtype=torch.long)].sum())
         found.setdefault(tokens, []).append(score)
     return found
+
+
+def summed(hyp: SearchHypothesis) -> float:
+    """The log of the sum over alignments."""
+    return hyp.scores["am"] + hyp.scores["alignments"]
 
 
 def log_sum(values: list[float]) -> float:
