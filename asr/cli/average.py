@@ -14,7 +14,7 @@ from rescore.cli.outputs import Output
 @click.option("--epoch", type=int, help="Last checkpoint: epoch-N.pt.")
 @click.option("--iter", "iteration", type=int, help="Last checkpoint: the newest checkpoint-B.pt with B up to this.")
 @click.option("--avg", default=1, show_default=True, help="Checkpoints to average.")
-@click.option("--use-averaged-model", type=bool, default=False, show_default=True, help="Average over the models in between.")
+@click.option("--use-averaged-model", type=bool, default=False, show_default=True, help="Average over all batches.")
 @click.option("--half", is_flag=True, help="Store the weights as float16.")
 @click.option("--out", type=Output(folder=True), help="Model folder; EXP_DIR/epoch-N-avg-M if left out.")
 def command(

@@ -53,7 +53,7 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
 @click.option("--epoch", type=int, help="Last epoch to average.")
 @click.option("--iter", "iteration", type=int, help="Last checkpoint-B.pt to average.")
 @click.option("--avg", default=1, show_default=True, help="Checkpoints to average.")
-@click.option("--use-averaged-model", type=bool, default=False, show_default=True, help="Average over the models in between.")
+@click.option("--use-averaged-model", type=bool, default=False, show_default=True, help="Average over all batches.")
 @click.option("--out", type=PATH, help="Folder of the results; METHOD in the exp-dir or model folder if left out.")
 @click.option(
     "--decoding-method", "method", type=click.Choice(METHODS), default="modified_beam_search", show_default=True
