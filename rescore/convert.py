@@ -29,8 +29,8 @@ _COUNTS = {
     "cut": "hypotheses left out beyond the first {n}",
     "unread_fields": "links of HTK lattices with fields that are not read",
     "removed_arcs": "arcs of lattices left out because they are on no path from start to end",
-    "pruned_arcs": "arcs left out by the beam of the n-gram pass",
-    "widened": "times that the n-gram pass over a lattice was repeated with a wider beam: too few hypotheses were left",
+    "pruned_arcs": "arcs that the beam of the n-gram pass left out of the search",
+    "widened": "times that the beam of the n-gram pass was widened: too few hypotheses were left",
     "impossible_words": "words after a history that the n-gram LM gives a score of -inf; log p = -228 is taken",
 }
 _USELESS = (

@@ -18,8 +18,7 @@ import numpy as np
 from lm_zoo.coverage import MOST_UNKNOWN, Coverage, said
 from rescore.console import remark
 from rescore.errors import K2_INSTALL, FormatError
-from rescore.expand_beam import Histories, WordLM
-from rescore.log_zero import FiniteLM
+from rescore.word_lm import Histories, WordLM
 
 FINAL, EPSILON = -1, 0  # labels of k2
 
@@ -76,7 +75,7 @@ def grammar(inverse: Any, lm: WordLM, words: Mapping[int, str], max_unknown: flo
     coverage.check()
     remark(f"lm_scores: {said(coverage, 'words on arcs')}, scored as <unk>")
     compact = np.where(label > EPSILON, np.searchsorted(ids, label) + 1, label)
-    histories = Histories(FiniteLM(lm, "lm_scores", "k2 lattices"), symbols)
+    histories = Histories(lm, symbols, "lm_scores", "k2 lattices")
     _ask_all(histories, _followers(source.tolist(), target.tolist(), compact.tolist()))
     arcs, scores = _arcs_of(histories, np.append(EPSILON, ids))
     bits = np.ascontiguousarray(scores.astype(np.float32)).view(np.int32)
@@ -140,7 +139,6 @@ def _arcs_of(histories: Histories, ids: np.ndarray) -> tuple[np.ndarray, np.ndar
     final = len(histories.states)
     rows = []
     for history, answers in enumerate(histories.known):
-        rows.append((history, history, EPSILON, 0.0))
         rows += [(history, longer, word, logprob) for word, (logprob, longer) in answers.items()]
         if history in histories.ends:
             rows.append((history, final, FINAL, histories.ends[history]))

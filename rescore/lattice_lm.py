@@ -4,8 +4,8 @@ The lattices of a group go forward together, from states to later states; what e
 batch, and equal histories of all of them are evaluated once (`lm_zoo.histories`).  Histories that end in the same
 `context` words share a state, and go on as the best path into it, so that the scores of the best path are exact, those
 of others nearly; with `context=None` all are kept apart, which is exact.  What is still to come after a state is
-estimated from the lattice's own scores, so that the beam can be small.  The best of all ways under way always goes on,
-so that no beam leaves nothing.
+estimated from the lattice's own scores, so that the beam can be small; the estimate is no bound, so a beam may lose the
+best path.  The best of all ways under way always goes on, so that no beam leaves nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class LatticeLM:
       lms: name of the score -> LM of the zoo.
       scales: scales of the lattice's scores, of `words` and of the new ones.
       context: words of history by which states are told apart; None for all of them.
-      beam: histories that are this much worse than the best one under way are left out (None: none are).
+      beam: histories that are this much worse than the best one under way are left out, by
+        an estimate that may lose the best path (None: none are).
       most: at most so many histories a lattice state (None: no limit).
       proxy: score of the lattice that stands for the new ones in the estimate of what is still to come.
     """

@@ -33,8 +33,9 @@ _SAID = {
 class LatticeRescoring:
     """What is done with each lattice.
 
-    First the old LM's n-gram and the new one are put over the whole lattice, exactly; what is `ngram_beam` worse than
-    the best path then is cut off; last the neural LMs go over what is left (see `rescore.lattice_lm.LatticeLM`).
+    First the old LM's n-gram and the new one are put over the whole lattice, exactly; arcs whose best path is then more
+    than `ngram_beam` below the best of all are cut, and no others; last the neural LMs go over what is left (see
+    `rescore.lattice_lm.LatticeLM`, whose `beam` goes by estimates and may lose the best path).
 
     Attributes:
       scales: scales of all scores, the new ones and `words` among them; the old n-gram's is minus that of the score
@@ -113,11 +114,11 @@ class LatticeRescoring:
             lattice = normalize_words(lattice, self.normalizer)
         for coverage in self.coverages:
             coverage.add(word_counts(lattice), f"LM '{coverage.name}', lattice '{lattice.utt_id}'")
-        for name, lm in ((OLD, self.old_ngram), (NGRAM, self.ngram)):
-            if lm is not None:
-                scales = self._lent(lattice, name)
-                lattice = expand_ngram(lattice, lm, name, scales, self.ngram_beam)
-        if self.ngram_beam is not None and self.ngram is None:
+        passes = [(name, lm) for name, lm in ((OLD, self.old_ngram), (NGRAM, self.ngram)) if lm is not None]
+        for left, (name, lm) in zip(reversed(range(len(passes))), passes, strict=True):
+            beam = None if left else self.ngram_beam  # where the old LM is taken out, the new one is missed
+            lattice = expand_ngram(lattice, lm, name, self._lent(lattice, name), beam)
+        if self.ngram_beam is not None and not passes:
             lattice = prune_beam(lattice, self._lent(lattice, ""), self.ngram_beam)
         return lattice
 

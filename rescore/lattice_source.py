@@ -40,7 +40,7 @@ class LatticeToNbest:
       scales: scales by score name; those not given are 1 for `am` and DEFAULT_LM_SCALE for the n-gram or, without one,
         for the recogniser's `lm` or `graph`.
       lm: the n-gram LM, or None for none.
-      beam: of the n-gram pass, None for an exact one.
+      beam: of the search after the n-gram pass, which changes no list; None for none.
       max_unknown: the largest share of the words on arcs that the n-gram may not know, for those who sum the counts.
     """
 

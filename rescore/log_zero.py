@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 
@@ -26,33 +24,3 @@ def without_infinities(scores: np.ndarray, lm: str, where: str) -> tuple[np.ndar
         raise ScoreError(f"{where}: the LM '{lm}' gave {bad[0]} to a word, expected a log-probability")
     impossible = scores == -np.inf
     return np.where(impossible, LOG_ZERO, scores), int(impossible.sum())
-
-
-class FiniteLM:
-    """An n-gram LM (`rescore.expand.WordLM`) as `without_infinities` leaves it.
-
-    Attributes:
-      impossible: words and sentence ends that were -inf so far.
-    """
-
-    def __init__(self, lm: Any, name: str, where: str) -> None:
-        self._lm, self._name, self._where = lm, name, where
-        self.impossible = 0
-
-    def start(self) -> Hashable:
-        state: Hashable = self._lm.start()
-        return state
-
-    def extend(self, state: Any, word: str) -> tuple[float, Hashable, bool]:
-        logprob, longer, known = self._lm.extend(state, word)
-        return self._finite(logprob), longer, known
-
-    def end(self, state: Any) -> float:
-        return self._finite(self._lm.end(state))
-
-    def _finite(self, logprob: float) -> float:
-        if math.isfinite(logprob):
-            return logprob
-        scores, impossible = without_infinities(np.array([logprob]), self._name, self._where)
-        self.impossible += impossible
-        return float(scores[0])

@@ -14,7 +14,11 @@ from rescore.cli.outputs import OutputSpec
 @click.option("-n", type=click.IntRange(min=1), help="Hypotheses an utterance; default: 100 of lattices, else all.")
 @click.option("--ngram", metavar="FILE|NAME", help="n-gram LM (ARPA, KenLM binary, shipped) to score lattices with.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score of lattices; repeat it.")
-@click.option("--beam", type=click.FloatRange(min=0, min_open=True), help="Prune the n-gram pass; default: exact.")
+@click.option(
+    "--beam",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Search so far below the best path after the n-gram pass; the lists are the same.",
+)
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
 @click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words.")
 @click.option("--split", default="", metavar="CHARS", help="Split words at these characters.")
@@ -42,7 +46,8 @@ def command(
     SRC and DST are PATH or FORMAT:PATH.  Words are normalised on the way.  From lattices to N-best lists, the N best
     different word sequences are written; with --ngram, that LM scores the whole lattice before (its score is `ngram`).
     Scales not given: am=1, ngram=10 or else lm=10 (Kaldi: graph=10) where lattices have it, words=0 (the reward for
-    each word).  --beam leaves out what lies more than this below the best total (200 is wide).
+    each word).  --beam takes arcs on no path within so much of the best total out of the search, and is widened
+    where that leaves fewer than N: the lists are the same with and without it.
 
     \b
     Example: rescore convert espnet:exp/decode lists.jsonl.gz --case upper

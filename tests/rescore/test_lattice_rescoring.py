@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lm_zoo.registry import save_folder
 from rescore.cli.main import cli
@@ -16,7 +17,7 @@ from rescore.lattice_rescoring import LatticeRescoring
 from rescore.nbest import exact_nbest
 from rescore.types import Lattice
 from tests.lm_zoo import zoo
-from tests.rescore.test_expand import ToyTrigram
+from tests.rescore.test_expand import Backoff, ToyTrigram
 from tests.rescore.test_lattice import SCALES, best_by_words, lattices
 
 SYMBOLS = ("", "A", "B", "C")
@@ -46,6 +47,20 @@ def test_wide_beams_keep_the_best_path(lattice: Lattice) -> None:
     best = [exact_nbest(next(work([lattice])), ALL, 1).hyps[0] for work in (exact, pruned)]
     totals = [sum(ALL[name] * value for name, value in hyp.scores.items()) for hyp in best]
     assert totals[1] == pytest.approx(totals[0], abs=1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lattices(SYMBOLS), st.integers(0, 1000), st.sampled_from([0.0, 2.0, 10.0]))
+def test_the_ngram_beam_goes_by_all_ngrams_together(lattice: Lattice, seed: int, beam: float) -> None:
+    old, new = Backoff(seed), Backoff(seed + 1)
+    scales = {**SCALES, "ngram": 2.0, "old-ngram": -2.0}
+    (result,) = LatticeRescoring(scales, ngram=new, old_ngram=old, ngram_beam=beam)([lattice])
+    every = {
+        words: total + 2.0 * (new.score(words) - old.score(words)) for words, total in best_by_words(lattice).items()
+    }
+    within = {words for words, total in every.items() if total >= max(every.values()) - beam + 1e-6}
+    found = best_by_words(result, scales)
+    assert within <= set(found) and found == pytest.approx({words: every[words] for words in found})
 
 
 def test_scales_are_asked_for() -> None:

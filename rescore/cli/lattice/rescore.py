@@ -26,15 +26,17 @@ from rescore.cli.outputs import OutputSpec
     show_default=True,
     help="Histories that share so many last words are merged.",
 )
-@click.option("--exact", is_flag=True, help="Merge no histories.")
+@click.option("--exact", is_flag=True, help="Merge no histories; without --beam and --most, all scores are exact.")
 @click.option(
-    "--beam", type=click.FloatRange(min=0), help="Neural LMs: leave out histories that are so much worse than the best."
+    "--beam",
+    type=click.FloatRange(min=0),
+    help="Neural LMs: leave out histories that are estimated so much worse than the best one; the best may be lost.",
 )
 @click.option("--most", type=click.IntRange(min=1), help="Neural LMs: histories a state, at most.")
 @click.option(
     "--ngram-beam",
     type=click.FloatRange(min=0),
-    help="Before the neural LMs: leave out what is so much worse than the best path.",
+    help="Before the neural LMs: cut arcs whose best path is so much below the best one, and no others.",
 )
 @click.option("--in-flight", type=click.IntRange(min=1), default=16, show_default=True, help="Lattices at a time.")
 @dtype_option
@@ -70,8 +72,10 @@ def command(
 ) -> None:  # fmt: skip
     """Score whole lattices with LMs: every score is kept by name, states are split by LM histories.
 
-    Beams are in units of the total score.  A beam needs scales that are about right.  Take the old LM out of `graph`
-    with its scale times -1, so that transitions and pronunciations stay: --scale graph=12 --scale old-ngram=-12.
+    Beams are in units of the total score, and need scales that are about right.  --ngram-beam goes by all scores known
+    before the neural LMs, whose scales are lent to `ngram`, and cuts exactly; --beam goes by estimates, and may lose
+    the best path.  Take the old LM out of `graph` with its scale times -1, so that transitions and pronunciations stay:
+    --scale graph=12 --scale old-ngram=-12.
     Kaldi's lattices have one graph cost: of DST it is the sum of all scores but am, the old LM's taken out of it;
     kaldi:DST?graph=graph,ngram,-old-ngram says otherwise.  --words serves SRC and DST.
 
