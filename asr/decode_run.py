@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from asr.device import check_device
 from asr.fast_beam_search import load_graph
 from asr.fusion import Fusion, make_fusion
 from asr.search import Pieces
+from lm_zoo.files import locked
 from lm_zoo.registry import load, load_ngram
 from rescore.console import remark
 from rescore.errors import UsageError
@@ -79,13 +81,21 @@ def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> 
     graph = (load_graph(plan.lang_dir / "LG.pt"), plan.lang_dir / "words.txt") if plan.lang_dir else None
     decoder = Decoder(model, pieces, options, fusion, graph, device)
     results = make_folder(plan.out or (plan.exp_dir or folder) / options.method)
-    for path, name in zip(plan.cuts, names, strict=True):
-        setting, suffix = (options.setting + fused).replace("-", "_"), f"{folder.name}-{options.suffix}{fused}"
-        outputs = Outputs(results, name, suffix, setting, plan.lattices)
+    setting, suffix = (options.setting + fused).replace("-", "_"), f"{folder.name}-{options.suffix}{fused}"
+    made = [Outputs(results, name, suffix, setting, plan.lattices) for name in names]
+    with ExitStack() as stack:
+        for outputs in made:  # not the folder: decodings with other settings write there at the same time
+            stack.enter_context(locked(results / f"recogs-{outputs.name}-{suffix}.txt"))
+        decode_sets(decoder, plan, made, say)
+
+
+def decode_sets(decoder: Decoder, plan: DecodeRun, made: list[Outputs], say: Callable[[str], None]) -> None:
+    """Decodes each set into its outputs."""
+    for path, outputs in zip(plan.cuts, made, strict=True):
         batches = batches_of(path, plan.max_duration, plan.max_seconds, plan.allow_pipes)
         counts, written = decode_set(decoder, *batches, outputs)
         for line in kaldi_lines(counts) if counts else ["no references: no error rate"]:
-            say(f"{name}: {line}")
+            say(f"{outputs.name}: {line}")
         for file in written:
             remark(f"wrote {file}")
 

@@ -165,6 +165,8 @@ def append_line(path: str | Path, line: str) -> None:
 
 def explain(error: OSError) -> str:
     """The line to show for an error of the system: the file, what is wrong with it, what to do on a full disk."""
+    if error.errno is None and str(error).endswith(" written"):  # numpy: "4000 requested and 43 written"
+        return f"a file cannot be written ({error}); make room on the disk and run the command again"
     where = f"{_shown(error.filename)}: " if error.filename else ""
     return f"{where}{error.strerror or error}{_advice(error)}"
 

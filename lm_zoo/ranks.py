@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from lm_zoo.errors import LMError
+from lm_zoo.files import explain
 
 PORT = 12354  # at which processes meet, where no other is given
 
@@ -83,7 +84,8 @@ def start(
     Args:
       work: a function that finds its place by `Ranks.start`; like its arguments it goes to the processes by pickle.
       port: at which they meet.
-      errors: those of the user; a process that ends by one of them says so on standard error, in a line.
+      errors: those of the user; a process that ends by one of them, or by one of the system (a full disk), says so on
+              standard error, in a line.
     Raises:
       LMError: the port is in use, or a process has failed.
     """
@@ -111,6 +113,10 @@ def _process(
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
     try:
         work(*arguments)
+        return
+    except OSError as error:
+        message = explain(error)
     except errors as error:
-        print(f"process {rank}: {error}", file=sys.stderr, flush=True)
-        os._exit(2)  # at once: the others may wait for this one
+        message = str(error)
+    print(f"process {rank}: {message}", file=sys.stderr, flush=True)
+    os._exit(2)  # at once: the others may wait for this one

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lm_zoo.files import save_torch
 from rescore.errors import FormatError, RescoreError
-from rescore.files import atomic_path
 from rescore.formats.common import OnError, Place, fail
 from rescore.formats.k2_load import SPLITS, VALUES, check_ragged, check_states, offsets
 from rescore.formats.symbols import SymbolTable
@@ -61,13 +61,10 @@ def write_lattices(lattice: Any, utt_ids: Sequence[str], path: str | Path) -> No
 
 def save(entries: dict[str, Any], utt_ids: Sequence[str], path: Path) -> None:
     """Writes the dict of an FsaVec, with its ids."""
-    import torch
-
     count = len(offsets(entries["arcs"].numpy())[0]) - 1
     if len(utt_ids) != count:
         raise FormatError(path, f"{len(utt_ids)} utterance ids for {count} lattices")
-    with atomic_path(path) as temporary:
-        torch.save({**entries, UTT_IDS: list(utt_ids)}, temporary)
+    save_torch(path, {**entries, UTT_IDS: list(utt_ids)})
 
 
 def to_lattices(

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from lm_zoo.files import write_text
 from rescore.errors import FormatError, UsageError
 from rescore.files import atomic_binary, atomic_folder, open_binary, read_lines
 from rescore.formats.common import OnError, Place, UniqueIds, fail, utterance_id
@@ -258,7 +259,7 @@ def write_records(path: Path, records: Iterable[RawLattice], options: Mapping[st
         return _write_archive(path, records, text == "yes")
     with atomic_folder(path) as folder:
         count = _write_archive(folder / "lat.1.gz", records, text == "yes")
-        (folder / "num_jobs").write_text("1\n", encoding="utf-8")
+        write_text(folder / "num_jobs", "1\n")
     return count
 
 

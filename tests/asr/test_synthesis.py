@@ -17,6 +17,8 @@ from asr.cli.main import cli
 from asr.errors import DataError
 from asr.synthesis import SPEAKERS, TRAIN, NothingSpoken, Speakers, draw_setting, finish, noise
 from asr.synthetic_set import SetOptions, read_sentences, speak_shard
+from rescore.errors import RescoreError
+from tests.full_disk import full_disk
 
 SENTENCES = ["A CAT SAT ON THE MAT", "HIS MOTHER'S HOUSE WAS NEAR", "THE END"]
 
@@ -155,6 +157,14 @@ def test_a_set_of_another_text_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
     ):
         synthesise(tmp_path / "t.txt", tmp_path / "out", "--pico", "1")
     assert digests(tmp_path / "out") == before
+
+
+@pytest.mark.usefixtures("engines")
+def test_a_full_disk_leaves_no_shard(tmp_path: Path) -> None:
+    for room in (300, 20000):
+        with full_disk(room), pytest.raises(RescoreError, match=r"00000/.* cannot be written \(File too large\)"):
+            speak_shard(tmp_path / "00000", [("a", SENTENCES[0]), ("b", SENTENCES[1])], SetOptions(pico=1.0))
+        assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.usefixtures("engines")

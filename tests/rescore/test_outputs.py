@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import re
 import shutil
@@ -11,7 +10,6 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from lm_zoo.tokenizer import build_pieces
 from rescore.cli import lattice
 from rescore.cli.main import COMMANDS, main
 from rescore.cli.outputs import Output, OutputSpec
+from tests.commands import run_line
 from tests.full_disk import full_disk
 from tests.lm_zoo.zoo import neural
 from tests.rescore.test_slf import HTK_NODES
@@ -95,13 +94,7 @@ def here(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(line: str) -> tuple[int, str]:
-    """The exit code of a command as a user runs it, and what it says last."""
-    said = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()), redirect_stderr(said):
-        patch.setattr(sys, "argv", ["rescore", *line.split()])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return int(ended.value.code or 0), said.getvalue().rpartition("\n")[0].rpartition("\n")[2]
+    return run_line("rescore", main, line)
 
 
 def target(line: str) -> Path:
