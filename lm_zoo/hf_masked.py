@@ -3,7 +3,8 @@
 J. Salazar, D. Liang, T. Q. Nguyen, K. Kirchhoff, "Masked Language Model Scoring" (2020), Section 2: each token of a
 sentence is masked in turn, and PLL(W) = sum_t log p(w_t | all others).  That is not the probability of the sentence:
 there is no sentence end, there are no prefixes, and it says nothing about perplexity.  Words are encoded as in
-`lm_zoo.hf`, `?case=` too.
+`lm_zoo.hf`, `?case=` too.  With `?eos=true` a full stop is put behind the last word, without a blank, and its score
+counts as the sentence end's: `--eos` of the paper's mlm-scoring.
 """
 
 from __future__ import annotations
@@ -25,24 +26,28 @@ class HFMaskedLM(HFModel):
 
     pseudo_likelihood = True
 
-    def __init__(self, folder: Path, case: str = "", batch_tokens: int = BATCH_TOKENS) -> None:
+    def __init__(self, folder: Path, case: str = "", eos: str = "", batch_tokens: int = BATCH_TOKENS) -> None:
         super().__init__(folder, "AutoModelForMaskedLM")
         self.mask = self.tokenizer.mask_token_id
         if self.mask is None:
             raise VocabError(f"{folder}: the tokenizer has no mask token, so it is not one of a masked LM")
         self.before, self.after = _special_tokens(self.tokenizer)
-        self.special = len(self.before) + len(self.after)
-        bos, eos = (part[0] if part else self.mask for part in (self.before, self.after))
-        self.set_vocabulary(bos, eos, case)
+        self.stop = _full_stop(self.tokenizer) if eos else ()
+        self.special = len(self.before) + len(self.stop) + len(self.after)
+        first, last = (part[0] if part else self.mask for part in (self.before, self.after))
+        self.set_vocabulary(first, last, case)
         self.batch_tokens = batch_tokens
 
     @torch.no_grad()
     def score_hypotheses(
         self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
     ) -> list[list[float]]:
-        """Pseudo-log-likelihoods: for each sentence one a word (its tokens' summed), and 0.0 for the sentence end."""
+        """Pseudo-log-likelihoods: for each sentence one a word (its tokens' summed), and the sentence end's.
+
+        The last is 0.0 without `eos`.
+        """
         self.checked(sentences, max_unknown)
-        encoded = [[self.vocab.encode_word(word) for word in words] for words in sentences]
+        encoded = [[*(self.vocab.encode_word(word) for word in words), self.stop] for words in sentences]
         flat = [[token for word in words for token in word] for words in encoded]
         scores = [[0.0] * len(tokens) for tokens in flat]
         for batch in self._batches([len(tokens) for tokens in flat]):
@@ -51,7 +56,7 @@ class HFMaskedLM(HFModel):
         result = []
         for words, row in zip(encoded, scores, strict=True):
             values = iter(row)
-            result.append([*(sum(next(values) for _ in word) for word in words), 0.0])
+            result.append([float(sum(next(values) for _ in word)) for word in words])
         return result
 
     def _batches(self, lengths: list[int]) -> Iterator[list[tuple[int, int]]]:
@@ -114,3 +119,11 @@ def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
         if whole[start : start + len(bare)] == bare:
             return whole[:start], whole[start + len(bare) :]
     return [], []
+
+
+def _full_stop(tokenizer: Any) -> tuple[int, ...]:
+    """The tokens of a full stop right behind a word."""
+    bare, stopped = (tokenizer.encode(text, add_special_tokens=False) for text in (ANCHOR, f"{ANCHOR}."))
+    if stopped[: len(bare)] != bare or len(stopped) == len(bare):
+        raise VocabError(f"its tokenizer has no token of its own for the full stop in '{ANCHOR}.': leave eos=true out")
+    return tuple(stopped[len(bare) :])

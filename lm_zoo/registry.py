@@ -62,8 +62,8 @@ def pretrained() -> dict[str, Path]:
     return {folder.parent.name: folder.parent for folder in sorted(PRETRAINED.glob(f"*/{CONFIG}"))}
 
 
-def hugging_face(name: str) -> tuple[str, Path, str] | None:
-    """Prefix, folder and case ("", "lower" or "mixed") of `hf:PATH`, `hf-mlm:PATH?case=lower`; None for other names.
+def hugging_face(name: str) -> tuple[str, Path, dict[str, str]] | None:
+    """Prefix, folder and options of `hf:PATH`, `hf-mlm:PATH?case=lower&eos=true`; None for other names.
 
     Raises:
       ModelError: no such folder, a folder without `config.json`, or an option that is not known.
@@ -71,15 +71,18 @@ def hugging_face(name: str) -> tuple[str, Path, str] | None:
     prefix, colon, rest = name.partition(":")
     if not colon or prefix not in HUGGING_FACE:
         return None
-    path, mark, option = rest.partition("?")
-    if mark and option not in ("case=lower", "case=mixed"):
-        raise ModelError(f"{name}: found the option '{option}', expected case=lower or case=mixed")
+    path, mark, query = rest.partition("?")
+    allowed = ["case=lower", "case=mixed", *(["eos=true"] if prefix == "hf-mlm" else [])]
+    given = query.split("&") if mark else []
+    options = dict(option.split("=", 1) for option in given if option in allowed)
+    if len(options) < len(given):
+        raise ModelError(f"{name}: found the option '{query}', expected {' or '.join(allowed)}")
     if not (Path(path) / CONFIG).is_file():
         raise ModelError(
             f"{name}: {path} is not a folder with a {CONFIG}; expected a Hugging Face model and its tokenizer, as "
             "their save_pretrained writes them (nothing is downloaded)"
         )
-    return prefix, Path(path), option.removeprefix("case=")
+    return prefix, Path(path), options
 
 
 def find(name: str) -> Path:
@@ -141,9 +144,9 @@ def load(name: str) -> Any:
     A Bayesian LM takes options: `NAME?samples=8&seed=1&uncertainty=true` averages over draws of its weights.
     """
     if (found := hugging_face(name)) is not None:
-        prefix, folder, case = found
+        prefix, folder, options = found
         module, cls = HUGGING_FACE[prefix]
-        return getattr(importlib.import_module(module), cls)(folder, case)
+        return getattr(importlib.import_module(module), cls)(folder, **options)
     name, mark, query = name.partition("?")
     path = find(name)
     config = {"kind": "ngram"} if path.is_file() else read_config(path)

@@ -250,6 +250,22 @@ def test_masked_lms_score_by_pseudo_likelihood(folders: dict[str, Path]) -> None
         assert small == pytest.approx(row, abs=1e-4)
 
 
+def test_masked_lms_with_a_full_stop_behind_the_sentence(folders: dict[str, Path]) -> None:
+    """As mlm-scoring's --eos: the stop is masked in turn, too."""
+    folder, stopped = folders["bert"], [(*words[:-1], f"{words[-1]}.") if words else (".",) for words in SENTENCES]
+    lm = load(f"hf-mlm:{folder}?eos=true")
+    for words, whole, row in zip(SENTENCES, stopped, lm.score_hypotheses(SENTENCES), strict=True):
+        expected = pseudo_likelihoods(lm, whole)
+        assert len(row) == len(words) + 1 and row[-1] == pytest.approx(expected[-1], abs=1e-4)
+        assert sum(row) == pytest.approx(sum(expected), abs=1e-4)
+    assert load(f"hf-mlm:{folder}?case=lower&eos=true").stop == lm.stop
+    with pytest.raises(LMError, match=r"has 17 tokens .* takes 16 at most"):
+        lm.score_hypotheses([("a",) * 14])
+    for name in (f"hf:{folders['gpt2']}?eos=true", f"hf-mlm:{folder}?eos=no", f"hf-mlm:{folder}?eos=true&x=1"):
+        with pytest.raises(ModelError, match=r"found the option '.*', expected case=lower or case=mixed"):
+            load(name)
+
+
 def test_masked_lms_have_no_prefixes(folders: dict[str, Path]) -> None:
     lm = load(f"hf-mlm:{folders['bert']}")
     one = torch.zeros(1, dtype=torch.long)
