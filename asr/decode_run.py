@@ -104,10 +104,12 @@ def model_folder(plan: DecodeRun) -> Path:
     """The model folder; made of the checkpoints of a run where these are given."""
     if (plan.folder is None) == (plan.exp_dir is None):
         raise UsageError("give either --model FOLDER or --exp-dir FOLDER with --epoch (or --iter) and --avg")
+    chosen = plan.epoch, plan.iteration, plan.avg, plan.use_averaged_model
     if plan.exp_dir is None:
         assert plan.folder is not None
+        if chosen != (None, None, 1, False):
+            raise UsageError(f"{plan.folder}: is decoded as it is; epochs, batches and averages are of an --exp-dir")
         return plan.folder
-    chosen = plan.epoch, plan.iteration, plan.avg, plan.use_averaged_model
     return average(plan.exp_dir, None, *chosen, remark=remark)
 
 

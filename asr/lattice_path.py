@@ -16,13 +16,14 @@ from rescore.types import Lattice
 
 
 def with_path(lattice: Lattice, hyp: SearchHypothesis, pieces: Pieces) -> Lattice:
-    """The lattice with a path of these words whose `am` is the hypothesis's, or better.
+    """The lattice with a path of these words whose `am` is the hypothesis's, up to rounding, or better.
 
     Args:
       lattice: of words, with the score `am` and times.
     """
     labels, frames, am = word_arcs(hyp, pieces)
-    if best_score(lattice, [label for label in labels if label]) >= sum(am) - 1e-6 * max(1.0, abs(sum(am))):
+    rounding = 1e-5 * max(1.0, abs(sum(am)))  # of the float32 in which both searches have computed
+    if best_score(lattice, [label for label in labels if label]) >= sum(am) - rounding:
         return lattice
     symbols = [*lattice.symbols, *sorted(set(labels) - set(lattice.symbols))]
     number = {symbol: label for label, symbol in enumerate(symbols)}

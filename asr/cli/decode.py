@@ -42,7 +42,7 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
     elif chosen:
         drop = {"folder", *(numbers.difference(given) if numbers.intersection(given) else ())}
     elif values["folder"] is not None and values["epoch"] is None and values["iteration"] is None:
-        drop = {"exp_dir"}
+        drop = set(CHECKPOINTS)
     return {name: value for name, value in values.items() if name not in drop}
 
 

@@ -210,6 +210,7 @@ def test_a_model_that_is_not_there_is_told_and_nothing_is_written(folder: Path, 
         (there, ("--model", none, "--epoch", 1), r"give either --model FOLDER .* found --model and --epoch"),
         ({"out": there["out"]}, ("--epoch", 77, "--avg", 3), r"give either --model FOLDER or --exp-dir"),
         ({}, ("--model", none), r"none: not a model folder"),
+        ({"folder": there["folder"], "epoch": 77}, ("--out", there["out"]), r"is decoded as it is; epochs, batches"),
     ]
     for defaults, arguments, message in refused:
         with pytest.raises(RescoreError, match=message):

@@ -31,7 +31,7 @@ def test_lists_and_lattices_tell_the_same_of_the_1_best(decoder: str, method: st
             first, lattice = found.nbest.hyps[0], found.lattice
             assert lattice is not None and (lattice.src < lattice.dst).all()
             inside = {hyp.words: hyp.scores["am"] for hyp in exact_nbest(lattice, AM, 1000).hyps}
-            assert inside[first.words] >= first.scores["am"] - 1e-6
+            assert inside[first.words] >= first.scores["am"] - 1e-3
             assert best_score(lattice, first.words) == pytest.approx(inside[first.words], abs=1e-9)
             without = word_lattice(tokens, pieces(SIZE), 1.0)
             if best_score(without, first.words) < first.scores["am"] - 1e-3:
