@@ -143,6 +143,15 @@ _TABLE = (
         options=("words", "score"),
     ),
     Format(
+        name="pfsg",
+        kind="lattice",
+        module="rescore.formats.pfsg",
+        description="SRILM's PFSG, a file or a folder of them, read only; the costs are 'score'",
+        suffixes=(".pfsg",),
+        contents=("*.pfsg", "*.pfsg.gz", "*.pfsg.xz"),
+        read_only=True,
+    ),
+    Format(
         name="k2",
         kind="lattice",
         module="rescore.formats.k2_files",
