@@ -1,8 +1,20 @@
 """Errors of the LM zoo that a user can act on; the command line prints their message and exits with code 2."""
 
 
+MOST = 1500  # characters of a message
+
+
+def printable(message: object) -> str:
+    """A message as any terminal takes it: of bounded length, without characters that UTF-8 cannot write."""
+    text = str(message).encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= MOST else f"{text[: MOST * 2 // 3]} ... {text[-MOST // 3 :]}"
+
+
 class LMError(Exception):
     """Base: a model folder, a vocabulary, a text or a setting that does not fit."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(printable(message))
 
 
 class VocabError(LMError):

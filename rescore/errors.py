@@ -5,6 +5,8 @@ line prints the message alone and exits with code 2; anything that is not a `Res
 traceback.
 """
 
+from lm_zoo.errors import printable
+
 # As in tools/requirements-k2.txt: k2's files for five Pythons share a tag, and pip takes any of them for the right one.
 K2_INSTALL = (
     "for CPython 3.10 with torch 1.13.1, echo 'k2==1.23.4 --hash=sha256:"
@@ -15,6 +17,9 @@ K2_INSTALL = (
 
 class RescoreError(Exception):
     """Base of all errors caused by input or usage."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(printable(message))
 
 
 class FormatError(RescoreError):

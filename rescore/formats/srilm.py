@@ -67,7 +67,7 @@ def _unit(path: Path, options: Mapping[str, str]) -> float:
 def _guessed_columns(path: Path, utt_id: str, lines: list[KeyLine]) -> tuple[str, ...]:
     numbers = min(len(list(itertools.takewhile(_NUMBER.fullmatch, line.rest.split()[:3]))) for line in lines)
     if not numbers:
-        first = next(line for line in lines if not _NUMBER.match((line.rest.split() or [""])[0]))
+        first = next(line for line in lines if not _NUMBER.fullmatch((line.rest.split() or [""])[0]))
         raise Place(path, first.line, utt_id).score_error("no score behind the key, expected 'utt-k score... words'")
     return _COLUMNS[numbers]
 
