@@ -156,8 +156,8 @@ def _segments(folder: Path, wavs: dict[str, str]) -> Iterator[tuple[str, str, fl
 def _recording(place: str, recording_id: str, folder: Path, target: Path) -> Recording | None:
     """A file as it is; what a pipe or an archive gives as the FLAC `target`.  None if there is no audio to read."""
     if not place.endswith("|") and not re.search(r"\.ark:\d+$", place):
-        path = Path(place) if Path(place).exists() else folder / place
-        return read_recording(path, recording_id)
+        path = Path(place) if os.path.exists(place) else folder / place
+        return read_recording(path, recording_id) if os.path.exists(path) else None
     origin = _origin(place)
     if read_origin(target) != origin and not _extract(place, target, origin):
         return None

@@ -98,6 +98,8 @@ class PieceVocabulary:
         import sentencepiece
 
         self.model = model
+        if not model:
+            raise VocabError("not a sentencepiece model, but empty")
         try:
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
             for index in range(len(self)):

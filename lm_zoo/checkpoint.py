@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from lm_zoo.errors import ModelError
 from lm_zoo.files import atomic_folder, save_tensors, write_text
 from lm_zoo.neural import State
+from lm_zoo.reading import read_json
 from lm_zoo.registry import state_tensors
 
 CARRIED = "carried."
@@ -78,7 +79,7 @@ def read_state(folder: Path) -> dict[str, Any]:
       ModelError: it is missing or damaged.
     """
     try:
-        return json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        return read_json(folder / "state.json")
     except (OSError, ValueError) as error:
         raise ModelError(_damaged(folder, error)) from None
 

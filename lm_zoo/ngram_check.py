@@ -20,7 +20,7 @@ BINARY = b"mmap lm http://kheafield.com/code"
 HEAD = 10_000  # lines of an ARPA file among which its counts must be
 LEAST_LINE = 4  # bytes of an n-gram: a number, a tab, a letter, a newline
 SMALL = 1 << 20  # bytes that are taken for a packed file's at least
-SECONDS, BYTES_A_SECOND = 60, 10**7  # that loading may take
+SECONDS, BYTES_A_SECOND = 30, 10**7  # that loading may take
 WORDS = 1000  # that the other process asks for
 
 _COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)\s*")

@@ -10,6 +10,7 @@ from typing import Any
 
 from lm_zoo.errors import ModelError
 from lm_zoo.files import write_text
+from lm_zoo.reading import read_json
 from lm_zoo.text import parse_spec
 
 FILE = "run.json"
@@ -46,7 +47,7 @@ def check_run(folder: Path, parts: dict[str, Any]) -> None:
     parts = json.loads(json.dumps(parts))
     if path.exists():
         try:
-            before = json.loads(path.read_text(encoding="utf-8"))
+            before = read_json(path)
         except (OSError, ValueError) as error:
             raise ModelError(f"{path}: damaged ({error}); remove it to go on without this check") from None
         compare(folder, before, parts)

@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from lm_zoo.errors import ModelError
 
-SPARE = 1 << 20  # numbers that a model may have beside those of its file, such as tables of positions
+SPARE = 1 << 15  # numbers that a model may have beside those of its file, such as tables of positions
 _MAKERS = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.arange)
 
 
