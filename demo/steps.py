@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import subprocess
 import sys
@@ -12,19 +11,17 @@ from pathlib import Path
 
 import click
 
+from lm_zoo.identity import content
+
 Action = Callable[[], None] | list[str]  # a function, or a command line to show and run
 
 
 def digest(paths: Sequence[Path], words: Sequence[str]) -> str:
     """A checksum of words and of the files (all files below a folder)."""
-    total = hashlib.sha256("\0".join(words).encode())
     for path in paths:
         if not path.exists():
             raise SystemExit(f"{path} is missing: run make demo again, or rm -r demo/work first")
-        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
-            if file.is_file():
-                total.update(f"\0{file.name}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
-    return total.hexdigest()
+    return content(paths, words)
 
 
 class Steps:

@@ -10,6 +10,7 @@ from typing import Any
 
 from lm_zoo.errors import ModelError
 from lm_zoo.files import write_text
+from lm_zoo.identity import feed
 from lm_zoo.reading import read_json
 from lm_zoo.text import parse_spec
 
@@ -25,13 +26,7 @@ def text_identity(spec: str) -> str:
       ModelError: it cannot be read.
     """
     path = parse_spec(spec)[1]
-    digest = hashlib.blake2b(digest_size=8)
-    try:
-        with open(path, "rb") as stream:
-            while block := stream.read(1 << 20):
-                digest.update(block)
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
+    digest = feed(hashlib.blake2b(digest_size=8), path)
     return f"{os.path.basename(path)} (blake2b {digest.hexdigest()})"
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 import numpy as np
 
-from lm_zoo.coverage import MOST_UNKNOWN, Coverage, said
+from lm_zoo.coverage import MOST_UNKNOWN, Coverage
 from lm_zoo.interpolation import em_weights, interpolate
 from lm_zoo.perplexity import Perplexity, WordScores, exp_or_inf, score_text, window_perplexity
 from lm_zoo.text import read_sentences
@@ -73,10 +73,7 @@ def measure(
 def _score(scorers: list[Scorer], text: str, marker: TailMarker | None = None) -> WordScores:
     sentences: Iterable[list[str]] = progress(read_sentences(text, remark), "scoring text")
     watched = marker.watch(sentences) if marker else sentences
-    scores = score_text([scorer.lm for scorer in scorers], watched, text, scorers[0].most_unknown)
-    for index, scorer in enumerate(scorers):
-        remark(f"{scorer.column}: {text}: {said(scores.perplexity(index))}")
-    return scores
+    return score_text([scorer.lm for scorer in scorers], watched, text, scorers[0].most_unknown)
 
 
 def _tail_masks(marker: TailMarker | None) -> list[np.ndarray]:
@@ -145,7 +142,6 @@ def _windowed(scorer: Scorer, text: str, window: int, position: str) -> Perplexi
         coverage.check()
 
     tokens = tokenize(scorer.lm.vocab, checked())
-    remark(f"{scorer.column}: {text}: {said(coverage)}")
     return window_perplexity(scorer.lm, tokens, window, position)
 
 
@@ -168,8 +164,13 @@ def _print_table(rows: list[Row], heads: Sequence[str], names: Sequence[str]) ->
 
     table = Table("LM", *heads)
     for row in rows:
-        table.add_row(row["lm"], *(_cell(row[name]) for name in names))
+        table.add_row(row["lm"], *(_share(row) if name == "unknown" else _cell(row[name]) for name in names))
     Console(width=max(100, Console().width)).print(table)
+
+
+def _share(row: Row) -> str:
+    """The number of unknown words and what part of all it is."""
+    return f"{row['unknown']} ({100 * row['unknown'] / max(1, row['words']):.1f} %)"
 
 
 def _cell(value: float | None) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from lm_zoo.coverage import MOST_UNKNOWN, said
 from rescore.combine import load_weights, parse_scales, write_combined
 from rescore.console import progress, remark
 from rescore.errors import FormatError, UsageError
-from rescore.formats import parse_spec, read_nbest
+from rescore.formats import read_nbest, source_identity
 from rescore.types import NbestList, Weights
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def rescore_nbest(
         raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales)) if scales else None
     first = next(iter(read_nbest(source)))  # a bad source is refused before torch and an LM are loaded
-    from rescore.scoring import open_scorers, write_scores
+    from rescore.scoring import identities, open_scorers, write_scores
 
     scorers = open_scorers(lms, ngram, dtype, device, max_unknown)
     for scorer in scorers:
@@ -48,12 +47,11 @@ def rescore_nbest(
     mix = _read_mix(mix_file, scorers) if mix_file else None
     _check_lengths(source, scorers)
     plan = {
-        "nbest": _fingerprint(source),
-        "lms": sorted([*lms, f"ngram={ngram}"]),
-        "dtype": dtype,
-        "device": device,
-        "mix": mix,
-        "first": first.utt_id,
+        "N-best lists": source_identity(source),
+        **{f"LM '{column}'": identity for column, identity in identities(lms, ngram).items()},
+        "--dtype": dtype,
+        "--device": device,
+        "--mix": mix,
     }
     used = weights or _all_ones(first, scorers, mix)
     written = write_scores(
@@ -82,23 +80,6 @@ def _all_ones(first: NbestList, scorers: list[Scorer], mix: dict[str, float] | N
     new = [column for scorer in scorers for column in scorer.columns] + (["mix"] if mix else [])
     names = [*first.hyps[0].scores, *new]
     return Weights(dict.fromkeys(names, 1.0), {"how": "no weights given: every scale is 1"})
-
-
-def _fingerprint(source: str) -> str:
-    """Changes when the source changes: name, size and time of its files."""
-    path = parse_spec(source)[1]
-    digest = hashlib.sha256(source.encode())
-    for file in sorted(_files(path)):
-        status = file.stat()
-        digest.update(f"{file.name} {status.st_size} {status.st_mtime_ns}".encode())
-    return digest.hexdigest()
-
-
-def _files(path: Path) -> Iterator[Path]:
-    if path.is_dir():
-        yield from (file for file in path.rglob("*") if file.is_file())
-    elif path.exists():
-        yield path
 
 
 def _read_mix(path: Path, scorers: list[Scorer]) -> dict[str, float]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from lm_zoo.budget import found_to_fit
 from lm_zoo.coverage import MOST_UNKNOWN, Coverage
+from lm_zoo.files import write_text
 from lm_zoo.registry import HUGGING_FACE
 from rescore.combine import SCORES_FILE
 from rescore.console import progress, remark
@@ -29,6 +30,7 @@ from rescore.types import Hypothesis, NbestList
 
 BATCH_WORDS = 60_000
 PARTS = ".parts"
+NGRAM = "ngram"  # the column of --ngram
 
 
 @dataclass
@@ -130,7 +132,7 @@ def open_scorers(
 
     wanted = [(*_named(name), load) for name in names]
     if ngram is not None:
-        wanted.append(("ngram", ngram, load_ngram))
+        wanted.append((NGRAM, ngram, load_ngram))
     if not wanted:
         raise UsageError("no LM given; use --lm NAME|DIR or --ngram FILE (rescore lms lists the names)")
     columns = [column for column, _, _ in wanted]
@@ -141,6 +143,14 @@ def open_scorers(
     if dtype == "int8" and place.type != "cpu":
         raise UsageError("--dtype int8 is for the CPU; take bfloat16 on a GPU")
     return [Scorer(column, ready(moved(loader(name), place), dtype), max_unknown) for column, name, loader in wanted]
+
+
+def identities(names: Iterable[str], ngram: str | None) -> dict[str, str]:
+    """Column -> identity by content of the LMs of `open_scorers`."""
+    from lm_zoo.identity import lm_identity
+
+    wanted = dict(map(_named, names)) | ({} if ngram is None else {NGRAM: ngram})
+    return {column: lm_identity(name) for column, name in wanted.items()}
 
 
 def _named(option: str) -> tuple[str, str]:
@@ -248,7 +258,7 @@ def write_scores(
     own until all are there.
 
     Args:
-      plan: what is scored with what; parts left by another plan are thrown away.
+      plan: what is scored with what, by content; parts left by another plan are thrown away, and what differs is said.
       use: goes through the scored lists as they come, all of them.
     Raises:
       ScoreError: no utterance at all.
@@ -299,9 +309,24 @@ def _through_parts(items: Iterable[tuple[Path, list[NbestList] | None]]) -> Iter
 
 def _keep_parts_of(folder: Path, plan: dict[str, Any]) -> None:
     """Makes the folder of the parts; empties it unless it is of this very plan."""
-    path, text = folder / "plan.json", json.dumps(plan, sort_keys=True)
-    if path.exists() and path.read_text(encoding="utf-8") == text:
+    path = folder / "plan.json"
+    differs = _differences(path, plan)
+    if differs == []:
         return
+    if differs:
+        remark(f"{folder}: scores of a run that was stopped are not taken over, it had another {', '.join(differs)}")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    path.write_text(text, encoding="utf-8")
+    write_text(path, json.dumps(plan, sort_keys=True))
+
+
+def _differences(path: Path, plan: dict[str, Any]) -> list[str] | None:
+    """What a plan that was written has otherwise; None if there is none."""
+    if not path.exists():
+        return None
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+        names = [*plan, *(name for name in before if name not in plan)]
+        return [name for name in names if name not in plan or name not in before or plan[name] != before[name]]
+    except (ValueError, TypeError):
+        return ["plan, as its file is damaged"]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lm_zoo.identity import feed
 from rescore import __version__
 from rescore.combine import SCORES_FILE, WORDS_COLUMN, read_scores
 from rescore.console import progress, remark
@@ -107,7 +108,7 @@ def tune_lattices(
 
 def file_identity(path: Path) -> dict[str, str]:
     """Name without folders and sha256 of a file."""
-    return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    return {"file": path.name, "sha256": feed(hashlib.sha256(), path).hexdigest()}
 
 
 def tune_table(

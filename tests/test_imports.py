@@ -15,7 +15,7 @@ PACKAGES = ("rescore", "lm_zoo", "asr")
 
 # What the core of rescore may know of the zoo.
 ZOO_OF_RESCORE = {"base", "budget", "devices", "errors", "files", "histories", "interpolation", "ngram", "precision"}
-ZOO_OF_RESCORE |= {"coverage", "reading", "registry", "torch_file", "trie"}
+ZOO_OF_RESCORE |= {"coverage", "identity", "reading", "registry", "torch_file", "trie"}
 # Commands may call any of the zoo's functions, and `rescore ppl` is the measuring of LMs itself.
 ZOO_ALL = ("rescore/cli/", "rescore/perplexity.py")
 

@@ -45,16 +45,22 @@ run_stage() {  # run_stage NUMBER TITLE FUNCTION [OUTPUT...]: says at the end ho
   log "Stage $number took $((SECONDS - began)) s${size:+, $size in $*}"
 }
 
-once() {  # once MARK.done COMMAND...: runs it unless it was run to its end before
-  local mark=$1
+once() {  # once MARK.done COMMAND...: runs it unless it was run to its end before; says where that was another command
+  local mark=$1 made before
   shift
+  made=$(printf ' %q' "$@" | sed -E 's/ --(device|world-size|jobs|num-jobs) [^ ]+//g')
   if [ -e "$mark" ]; then
-    log "already done: $mark"
+    before=$(cat "$mark")
+    if [ -n "$before" ] && [ "$before" != "$made" ]; then
+      log "already done: $mark, but by another command:$before; it would be$made; remove the mark to do that"
+    else
+      log "already done: $mark"
+    fi
     return
   fi
   "$@"
   mkdir -p "$(dirname "$mark")"
-  touch "$mark"
+  printf '%s' "$made" > "$mark"
 }
 
 fetch() {  # fetch FOLDER COMMAND...: a download that makes FOLDER; a FOLDER that was there before is taken as it is

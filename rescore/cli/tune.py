@@ -43,7 +43,7 @@ def command(
     from rescore.combine import parse_scales, save_weights
     from rescore.console import progress
     from rescore.errors import UsageError
-    from rescore.formats import parse_spec, read_lattices
+    from rescore.formats import parse_spec, read_lattices, source_identity
     from rescore.tune import summary, tune_folder, tune_lattices
 
     if bool(scores) == bool(lattices):
@@ -58,6 +58,7 @@ def command(
         said = f"rescore tune --lattices {name}:{path.name} {rest}"
         read = progress(read_lattices(lattices), "reading lattices")
         weights = tune_lattices(read, ref, parse_scales(fixed), seed, restarts, folds, said)
+        weights.info["data"]["content"] = source_identity(lattices)
     save_weights(out, weights)
     for line in summary(weights):
         click.echo(line)

@@ -179,6 +179,15 @@ def parse_spec(spec: str) -> tuple[str, Path]:
     return entry.name, path
 
 
+def source_identity(spec: str) -> str:
+    """Changes when what is read from `spec` does: format, options, the content of all files (folders do not count)."""
+    from lm_zoo.identity import content
+
+    entry, path, options = _parse(spec)
+    named = {name: content([Path(value)]) if Path(value).is_file() else value for name, value in options.items()}
+    return content([path], [entry.name, *(f"{name}={named[name]}" for name in sorted(named))])
+
+
 def is_lattice(spec: str) -> bool:
     """Whether `spec` names lattices (and not N-best lists)."""
     return _parse(spec)[0].kind == "lattice"
