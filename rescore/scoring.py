@@ -316,7 +316,6 @@ def _keep_parts_of(folder: Path, plan: dict[str, Any]) -> None:
     if differs:
         remark(f"{folder}: scores of a run that was stopped are not taken over, it had another {', '.join(differs)}")
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     write_text(path, json.dumps(plan, sort_keys=True))
 
 

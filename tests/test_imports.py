@@ -38,7 +38,7 @@ MAY_WRITE = {
     "lm_zoo/checkpoint.py",  # two renames, of the old folder and the new one
     "rescore/cli/door.py",  # standard output that is gone
     "rescore/icefall_run.py",  # the folder of a set that is whole
-    "rescore/scoring.py",  # parts of a run
+    "rescore/scoring.py",  # parts of a run, into one temporary file
 }
 
 

@@ -68,7 +68,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_text(folder / "scores/scores.jsonl.gz", lists)
     (folder / "ref").write_text("".join(f"u{number} A CAT\n" for number in range(50)))
     (folder / "text").write_text("\n".join(SENTENCES * 20) + "\n")
-    (folder / "words.txt").write_text("<eps> 0\nthe 1\na 2\ncat 3\n")
+    (folder / "words.txt").write_text("<eps> 0\nthe 1\na 2\ncat 3\nTHE 4\nA 5\nCAT 6\n")
     (folder / "abc").write_text("A B C\nB A\n" * 5)
     (folder / "stm").write_text("".join(f"a 1 s {number} {number + 1} <o> A CAT SAT\n" for number in range(50)))
     (folder / "lattices").mkdir()
@@ -143,6 +143,18 @@ def test_every_output_is_held() -> None:
             held |= {name} if written else set()
             assert all(param in written for param in command.params if param.name in NAMES), name
     assert held >= {line.split()[line.startswith("lattice ")] for line in LINES}
+
+
+def test_jobs_of_one_folder_do_not_hold_each_other(here: Path) -> None:
+    lattices = "lattice convert slf:lattices --words words.txt --case upper kaldi:lat.gz"
+    archives = "kaldi archives lat.gz out --words words.txt --old-ngram text.arpa --job"
+    assert run(lattices)[0] == 0
+    with locked("out/archives.1"), locked("out/lat.1.gz"):
+        for line in (f"{archives} 1", "kaldi lattices out --job 1 --costs x", "kaldi score out/archives.1 --lm small"):
+            code, said = run(line)
+            assert code == 2 and "is writing it" in said
+        assert run(f"{archives} 2")[0] == 0
+    assert run(f"{archives} 1")[0] == 0
 
 
 def test_devices_and_links(here: Path) -> None:
