@@ -65,6 +65,12 @@ class LatticeRescoring:
     def __post_init__(self) -> None:
         if not self.lms and self.ngram is None and self.old_ngram is None:
             raise UsageError("no LM given; use --lm NAME|DIR or --ngram FILE (rescore lms lists the names)")
+        for name, option in ((NGRAM, "--ngram"), (OLD, "--old-ngram")):
+            if name in self.lms:
+                raise UsageError(
+                    f"'{name}' is the score of {option}; give an n-gram LM with that option, or name this LM: "
+                    "--lm NEWNAME=NAME|DIR"
+                )
         wanted = [*self.lms, *([NGRAM] if self.ngram else []), *([OLD] if self.old_ngram else [])]
         missing = [name for name in wanted if name not in self.scales]
         if missing:

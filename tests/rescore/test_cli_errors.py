@@ -77,6 +77,10 @@ BAD = [
     (("train-lm", "lstm", *TRAIN, "--device", "gpu"), "device 'gpu'; expected cpu, cuda or cuda:N"),
     (("convert-lm", "ngram", "transformer", "--out", "lm"), "found the kind 'ngram'; rescore train-ngram makes n-gram"),
     (("export-lm", "lstm", "--out", "empty"), "empty: is a folder"),
+    (
+        ("lattice", "rescore", "u.slf", "slf:out", "--lm", "ngram", "--scale", "ngram=1"),
+        "'ngram' is the score of --ngram; give an n-gram LM with that option",
+    ),
     (("lms", "file"), "file/config.json: cannot be read (Not a directory)"),
     (("icefall-decode", "text"), "text: is no Python script, expected the decode.py of an icefall recipe"),
     (("icefall-decode", "nofile.py"), "nofile.py: no such file, expected the decode.py of an icefall recipe"),
