@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import gzip
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -91,7 +90,7 @@ def _explain(path: str | Path, error: Exception, lines: int | None) -> FormatErr
         return FormatError(path, "is a folder, expected a file")
     if isinstance(error, UnicodeDecodeError):
         return FormatError(path, f"not UTF-8 text after line {lines} ({error})")
-    if isinstance(error, OSError) and not isinstance(error, gzip.BadGzipFile):
+    if isinstance(error, OSError) and not isinstance(error, DAMAGED):
         return FormatError(path, f"cannot be read ({error.strerror or error})")
     return FormatError(path, f"compressed file is truncated or damaged{after} ({error})")
 

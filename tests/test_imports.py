@@ -155,6 +155,17 @@ def test_one_module_writes() -> None:
     assert {file for file, lines in found.items() if lines} == MAY_WRITE
 
 
+def test_packed_files_are_opened_in_one_place() -> None:
+    """`lm_zoo.reading` bounds what they become; `lm_zoo.files` writes them, `lm_zoo.torch_file` reads zips."""
+    found = {
+        (module, name(file))
+        for file in python_files(*PACKAGES)
+        for module, _ in imports(file)
+        if module in ("gzip", "lzma", "bz2", "zipfile")
+    }
+    assert {file for _, file in found} == {"lm_zoo/reading.py", "lm_zoo/files.py", "lm_zoo/torch_file.py"}
+
+
 def test_a_lazy_import_is_told_from_an_eager_one(tmp_path: Path) -> None:
     file = tmp_path / "module.py"
     file.write_text("import k2\nif True:\n    import lhotse\ndef f():\n    from kenlm import Model\n")
