@@ -25,6 +25,7 @@ from asr.transducer import Transducer
 from lm_zoo import checkpoint as lm_checkpoint
 from lm_zoo import ngram_check
 from lm_zoo.icefall import import_lm
+from lm_zoo.kaldi_nnlm import import_nnlm
 from lm_zoo.registry import describe, load, load_ngram, save_folder
 from lm_zoo.text import read_sentences
 from rescore.combine import load_weights
@@ -37,7 +38,7 @@ from rescore.transcripts import KINDS, read_transcripts
 from rescore.types import Alignments, Hypothesis, Lattice, NbestList
 from tests.asr.tiny import vocabulary
 from tests.fuzzing import Target, run
-from tests.lm_zoo import kenlm_files, zoo
+from tests.lm_zoo import kenlm_files, test_kaldi_nnlm, zoo
 from tests.lm_zoo.grammar_fst import write_lang
 from tests.lm_zoo.test_icefall import rnn_checkpoint
 
@@ -74,6 +75,7 @@ def text(name: str, content: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         packed = {".gz": gzip.compress, ".xz": lzma.compress}.get(Path(name).suffix, bytes)
         (folder / "words.txt").write_text(WORDS)
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(packed(content.encode()))
         return folder / name
 
@@ -187,6 +189,19 @@ def icefall(damaged: str) -> Callable[[Path], Path]:
     return make
 
 
+def nnlm(damaged: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        test_kaldi_nnlm.made(folder, test_kaldi_nnlm.Recurrent)
+        (folder / "words.txt").write_text("".join(f"{word} {k}\n" for k, word in enumerate(test_kaldi_nnlm.WORDS)))
+        return folder / damaged
+
+    return make
+
+
+def use_nnlm(path: Path) -> None:
+    import_nnlm(path.with_name("model.pt"), path.with_name("words.txt"), path.with_name("out"))
+
+
 def training(damaged: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         lm = zoo.neural("lstm")
@@ -250,6 +265,7 @@ CUT = {
     },
     "type": "MonoCut",
 }
+TIMED = "A ( st: 0.1 et: 0.2 g: -3 a: -4 )"
 SPOKEN = {
     "swbd": "sw1-a 0.0 1.5 [laughter-so] it's {x} ab[solute]-\n",
     "fisher": "# c\n\n3.76 5.54 B: (( i mean )) [noise] a._b.\n",
@@ -262,6 +278,15 @@ SLF = "VERSION=1.0\nbase=2.7\nN=3 L=2\nI=0 t=0.0\nI=1 t=0.5\nI=2 t=1.0\n"
 SLF += 'J=0 S=0 E=1 W=A a=1.0 l=-1\nJ=1 S=1 E=2 W="B" a=2 l=0\n'
 MANIFEST = '{"audio_filepath": "x/a.wav", "text": "A B"}\n{"utt_id": "b", "text": "C"}\n'
 YAML = "max-duration: 200\nset: {a: 1, b: [1, 2.5]}\nflag: true\nname: 'x'\n"
+ESPNET1 = (
+    '{"utts": {"a": {"output": [{"text": "A B", "rec_text": "\u2581A\u2581B<eos>", "score": -7.1}], "x": 1}}, "y": 2}'
+)
+SRILM = (
+    "NBestList1.0\n(-7) A B\n(-8) C\n",
+    f"NBestList2.0\n(-7) {TIMED} {TIMED.replace('A', 'B')}\n",
+    "-1.5 -2 2 A B\n-2 -3 1 C\n",
+)
+PFSG = "name a\nnodes 4 NULL A B NULL\ninitial 0\nfinal 3\ntransitions 3\n0 1 -100\n1 2 0\n2 3 -50.5\n"
 TEXT_ARCHIVE = "a \n0 1 1 1.0,2.0,3_4\n1 2 2 0.5,0.25,\n2 0.0,0.0,\n\nb \n0 1 3 1.0,2.0,3\n1\n\n"
 
 
@@ -325,6 +350,11 @@ LIST_TARGETS = [
     Target("srilm", written("srilm:a.nbest"), lists("srilm")),
     Target("espnet text", written("espnet:e", "1best_recog/text"), lists("espnet", 2)),
     Target("espnet score", written("espnet:e", "1best_recog/score"), lists("espnet", 2)),
+    Target("espnet 1", text("data.json", ESPNET1), lists("espnet")),
+    Target(
+        "lattice-rescore", text("a.nbest", "a-0 -1.5 2 | A B\na-1 -2 0.5 | C\nb-0 1 1 |\n"), lists("lattice-rescore")
+    ),
+    *(Target(f"srilm form {n}", text("lists/a", form), lists("srilm", 1)) for n, form in enumerate(SRILM, start=1)),
     *(Target(f"kaldi {name}", kaldi_archive(name), lists("kaldi", 2)) for name in ("words_text", "acwt", "lmwt.nolm")),
 ]
 LATTICE_TARGETS = [
@@ -335,6 +365,7 @@ LATTICE_TARGETS = [
     Target("kaldi-lat words", text("words.txt", WORDS), archive_beside),
     Target("openfst", written("openfst:a.fst.txt?score=am"), graphs("openfst")),
     Target("openfst numbers", text("a.fst.txt", "a\n0 1 1 0.5\n0 1 2 2\n1 2 0\n2 0.5\n\n"), graphs("openfst", KEYED)),
+    Target("pfsg", text("a.pfsg", PFSG), graphs("pfsg")),
     Target("k2", written("k2:a.pt?words=WORDS"), graphs("k2", KEYED)),
 ]
 TEXT_TARGETS = [
@@ -358,6 +389,7 @@ LM_TARGETS = [
     Target("G.fst", grammar("G.fst"), use_grammar),
     Target("G.fst words", grammar("words.txt"), use_grammar),
     *(Target(f"icefall LM {name}", icefall(name), use_icefall) for name in ("epoch-1.pt", "bpe.model")),
+    *(Target(f"pytorchnn LM {name}", nnlm(name), use_nnlm) for name in ("model.pt", "words.txt")),
     *(Target(f"LM training {name}", training(name), use_training) for name in TRAINING_FILES),
 ]
 ASR_TARGETS = [

@@ -16,7 +16,7 @@ from rescore.files import read_lines
 from rescore.formats.common import Place, UniqueIds, make_list, named_columns, text_score
 from rescore.types import Hypothesis, NbestList
 
-_LINE = re.compile(r"(\S+)-(\d+)\s([^|]*)\|(.*)")
+_LINE = re.compile(r"(\S+)-(\d{1,9})\s([^|]*)\|(.*)")
 PACKED = (".gz", ".xz")
 SUFFIXES = (".nbest", ".nbest.gz", ".nbest.xz")
 
@@ -33,7 +33,7 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
 
 def _read_file(path: Path, names: tuple[str, ...], unique: UniqueIds) -> Iterator[NbestList]:
     current, hyps, first = "", list[Hypothesis](), 0
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, ended=True):
         found = _LINE.fullmatch(line)
         if not found:
             raise FormatError(path, f"found '{line[:60]}', expected 'UTT-K score ... | words'", line=number)

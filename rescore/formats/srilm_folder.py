@@ -52,9 +52,10 @@ def file_id(path: Path) -> str:
 
 def _read_file(path: Path, unit: float) -> NbestList:
     utt_id = utterance_id(file_id(path), Place(path))
-    lines = read_lines(path)
+    lines = read_lines(path, ended=True)
     first = next(lines, None)
-    form = HEADERS.index(first[1].split()[0]) + 1 if first and first[1].startswith(HEADERS) else 3
+    header = "".join(first[1].split()[:1]) if first else ""
+    form = HEADERS.index(header) + 1 if header in HEADERS else 3
     if form == 3 and first:
         lines = itertools.chain([first], lines)
     hyps = []
