@@ -18,6 +18,7 @@ import pytest
 from lm_zoo import files
 from lm_zoo.errors import WriteError
 from lm_zoo.files import append_line, atomic_folder, atomic_path, explain, locked, write_bytes, write_text
+from lm_zoo.run_log import append_record, cut_records
 from tests.full_disk import full_disk
 
 LONG = "".join(f"{number * 7919 % 100003}\n" for number in range(3000))
@@ -205,6 +206,27 @@ def test_a_line_is_appended_whole_or_not_at_all(tmp_path: Path) -> None:
         append_line(path, "a line of more than ten bytes")
     append_line(path, "two")
     assert path.read_text() == "one\ntwo\n"
+
+
+def test_records_behind_a_checkpoint_and_one_that_is_cut_off_are_dropped(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        append_record(tmp_path, {"step": step})
+    with open(tmp_path / "log.jsonl", "a") as stream:
+        stream.write('{"step": 2, "lo')
+    cut_records(tmp_path, 2)
+    assert (tmp_path / "log.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
+
+
+def test_a_process_of_a_training_says_that_the_disk_is_full() -> None:
+    code = """
+from lm_zoo.ranks import _process
+def work():
+    raise OSError(28, "No space left on device", "out/model.pt")
+_process(1, work, (), 2, 12354, ())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    said = "process 1: out/model.pt: No space left on device; make room on the disk and run the command again\n"
+    assert (done.returncode, done.stderr) == (2, said)
 
 
 # -- locks ---------------------------------------------------------------------------------------------------------

@@ -122,6 +122,14 @@ def test_a_second_run_is_refused_and_a_full_disk_leaves_nothing(here: Path, line
     assert target(line).exists()
 
 
+def test_a_vocabulary_that_an_older_version_left_half_written_is_made_again(here: Path) -> None:
+    write_text("out/vocab/words.txt", "<sos/eos> 0\n")
+    write_text("out/vocab/case", "")
+    assert run(f"{TRAIN} --out out")[0] == 0
+    assert (here / "out/vocab/case").read_text() == "upper\n"
+    assert "CAT" in (here / "out/vocab/words.txt").read_text()
+
+
 def test_a_wrong_argument_leaves_no_lock(here: Path) -> None:
     before = sorted(here.rglob("*"))
     for line in (
