@@ -170,7 +170,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """A checkpoint of ours or of icefall, read without running any code that it may hold.
 
     Raises:
-      CheckpointError: missing, damaged, or without `model`.
+      CheckpointError: missing, damaged, without `model`, or with something else than tensors in it.
     """
     if not path.is_file():
         found = [file.name for kind in ("epoch", "checkpoint") for file in find_checkpoints(path.parent, kind)]
@@ -183,10 +183,18 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise CheckpointError(str(error)) from None
     if not isinstance(contents, dict) or "model" not in contents:
         raise CheckpointError(f"{path}: expected a dict with the key 'model', as icefall writes it")
+    for key in ("model", "model_avg"):
+        weights = contents.get(key, {})
+        if not _is_state_dict(weights) and not (weights is None and key == "model_avg"):
+            raise CheckpointError(f"{path}: '{key}' is no state dict, expected names and tensors, as icefall writes")
     weights = contents["model"]
     if weights and all(name.startswith("module.") for name in weights):  # saved from within DDP
         contents["model"] = {name.removeprefix("module."): tensor for name, tensor in weights.items()}
     return contents
+
+
+def _is_state_dict(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(k, str) and isinstance(v, Tensor) for k, v in value.items())
 
 
 def find_checkpoints(folder: Path, kind: str = "checkpoint") -> list[Path]:

@@ -25,6 +25,7 @@ from lm_zoo.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.layers import Output
 from lm_zoo.neural import State
+from lm_zoo.torch_file import without_pickles
 from lm_zoo.trie import build_trie, sequence_scores
 
 TREE_NODES = 512  # prefixes in one pass: each is compared with all
@@ -313,10 +314,12 @@ def load_parts(folder: Path, auto_class: str) -> tuple[Any, Any]:
         raise VocabError(f"{folder}: no tokenizer that transformers can load ({_first_line(error)})") from None
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         raise VocabError(f"{folder}: no tokenizer; expected the files that the tokenizer's save_pretrained writes")
+    options |= {"use_safetensors": True, "ignore_mismatched_sizes": True, "output_loading_info": True}
     try:
-        model, found = getattr(transformers, auto_class).from_pretrained(
-            str(folder), **options, ignore_mismatched_sizes=True, output_loading_info=True
-        )
+        with without_pickles(folder) as where:
+            model, found = getattr(transformers, auto_class).from_pretrained(str(where), **options)
+    except ModelError:
+        raise
     except Exception as error:
         raise ModelError(f"{folder}: transformers cannot load an {auto_class} ({_first_line(error)})") from None
     for name, *shapes in sorted(found["mismatched_keys"]):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from lm_zoo.icefall_transformer import IcefallTransformer
 from lm_zoo.lstm import LSTM
 from lm_zoo.registry import build, check_weights, load, save_folder, state_tensors
 from lm_zoo.torch_file import read_torch_file
-from lm_zoo.weights import check_finite
+from lm_zoo.weights import Allowance, check_finite
 
 LSTM_KEY = "rnn.weight_ih_l0"
 TRANSFORMER_KEY = "encoder.encoder.layers.0.self_attn.pos_bias_u"
@@ -67,17 +68,28 @@ def import_lm(checkpoint: Path, bpe: Path, out: Path) -> Imported:
     """
     tensors = read_checkpoint(checkpoint)
     vocab = read_pieces(bpe)
-    if LSTM_KEY in tensors:
-        kind, settings = "lstm", _lstm_settings(tensors)
-    elif TRANSFORMER_KEY in tensors:
-        kind, settings = "icefall-transformer", _transformer_settings(tensors)
-    else:
+    if LSTM_KEY not in tensors and TRANSFORMER_KEY not in tensors:
         raise ModelError(
             f"{checkpoint}: not an LM of icefall, which has '{LSTM_KEY}' (rnn_lm) or '{TRANSFORMER_KEY}' "
             f"(transformer_lm); it has {', '.join(sorted(tensors)[:3])}, ..."
         )
-    lm = build(kind, vocab, settings)
-    return write_imported(lm, kind, dict(_our_weights(tensors, lm)), checkpoint, out, "icefall")
+    kind = "lstm" if LSTM_KEY in tensors else "icefall-transformer"
+    with shapes_of(checkpoint):
+        settings = _lstm_settings(tensors) if kind == "lstm" else _transformer_settings(tensors)
+        lm = build(kind, vocab, settings)
+        weights = dict(_our_weights(tensors, lm))
+    return write_imported(lm, kind, weights, checkpoint, out, "icefall")
+
+
+@contextmanager
+def shapes_of(checkpoint: Path) -> Iterator[None]:
+    """While an LM is made by the shapes of a checkpoint: no more memory than they account for, and ModelError where
+    torch finds that they make no sense."""
+    try:
+        with Allowance(checkpoint):
+            yield
+    except (ValueError, RuntimeError, TypeError, ArithmeticError) as error:
+        raise ModelError(f"{checkpoint}: its shapes are not those of such an LM ({error})") from None
 
 
 def write_imported(lm: Any, kind: str, weights: dict[str, Tensor], checkpoint: Path, out: Path, whose: str) -> Imported:
@@ -203,8 +215,15 @@ def matrix_shape(tensors: Mapping[str, Tensor], name: str) -> tuple[int, int]:
 
 
 def count_layers(tensors: Mapping[str, Tensor], pattern: str) -> int:
-    """One more than the highest number that `pattern` finds in the names."""
-    return 1 + max(int(match.group(1)) for match in (re.match(pattern, name) for name in tensors) if match)
+    """The number of layers, whose own numbers `pattern` finds in the names.
+
+    Raises:
+      ModelError: they are not numbered from 0 on.
+    """
+    found = {match[1] for match in (re.match(pattern, name) for name in tensors) if match}
+    if found != set(map(str, range(len(found)))):
+        raise ModelError(f"the checkpoint has {len(found)} layers, but not numbered from 0 to {len(found) - 1}")
+    return len(found)
 
 
 def _tied(tensors: Mapping[str, Tensor]) -> bool:

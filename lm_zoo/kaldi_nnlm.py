@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lm_zoo.base import SOS_EOS, UNK, WordVocabulary, text_case
 from lm_zoo.errors import ModelError, VocabError
-from lm_zoo.icefall import Imported, count_layers, matrix_shape, read_checkpoint, renamed, write_imported
+from lm_zoo.icefall import Imported, count_layers, matrix_shape, read_checkpoint, renamed, shapes_of, write_imported
 from lm_zoo.lstm import LSTM
 from lm_zoo.registry import build, state_tensors
 from lm_zoo.text import read_sentences
@@ -58,14 +58,15 @@ def import_nnlm(
             f"{checkpoint}: not an LM of Kaldi's pytorchnn, which has 'encoder.weight' and '{LSTM_KEY}' or "
             f"'{TRANSFORMER_KEY}'; it has {', '.join(sorted(tensors)[:3])}, ..."
         )
-    if LSTM_KEY in tensors:
-        if heads is not None:
-            raise ModelError(f"{checkpoint}: an LSTM, which has no attention heads; leave --heads out")
-        kind, settings = "lstm", _lstm_settings(checkpoint, tensors)
-    else:
-        kind, settings = "transformer", _transformer_settings(checkpoint, tensors, heads)
-    lm = build(kind, read_words(words, oov, boundary), settings)
-    return write_imported(lm, kind, dict(_our_weights(tensors, lm)), checkpoint, out, "Kaldi pytorchnn")
+    kind = "lstm" if LSTM_KEY in tensors else "transformer"
+    if kind == "lstm" and heads is not None:
+        raise ModelError(f"{checkpoint}: an LSTM, which has no attention heads; leave --heads out")
+    with shapes_of(checkpoint):
+        is_lstm = kind == "lstm"
+        settings = _lstm_settings(checkpoint, tensors) if is_lstm else _transformer_settings(checkpoint, tensors, heads)
+        lm = build(kind, read_words(words, oov, boundary), settings)
+        weights = dict(_our_weights(tensors, lm))
+    return write_imported(lm, kind, weights, checkpoint, out, "Kaldi pytorchnn")
 
 
 def read_words(path: Path, oov: str = UNK, boundary: str = "<s>") -> WordVocabulary:

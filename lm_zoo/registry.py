@@ -274,7 +274,8 @@ def load_folder(folder: Path, config: dict[str, Any] | None = None) -> Any:
 
 def check_weights(folder: Path, lm: Any, weights: dict[str, Any]) -> None:
     """Names and shapes of the weights against the model that config and vocabulary describe."""
-    rows = weights["output.bias"].shape[0] if "output.bias" in weights else len(lm.vocab)
+    bias = weights.get("output.bias")
+    rows = len(bias) if bias is not None and bias.ndim else len(lm.vocab)
     if rows != len(lm.vocab):
         raise VocabError(f"{folder}: the vocabulary has {len(lm.vocab)} tokens, but the weights are for {rows}")
     expected = state_tensors(lm)

@@ -12,14 +12,18 @@ import os
 import pickle
 import zipfile
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from lm_zoo.errors import ModelError
+from lm_zoo.files import save_tensors, write_bytes
+from lm_zoo.weights import check_finite
 
 BEFORE_1_6 = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)  # what older files, which are no zip, begin with
 Classes = Mapping[tuple[str, str], type]  # (module, name) in the file -> what is made instead
@@ -29,6 +33,9 @@ class _Ignored:
     """Stands for every object of a file that is not a tensor or a plain container; takes whatever is done to it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> _Ignored:
+        return self
 
     def __setitem__(self, key: Any, value: Any) -> None: ...
 
@@ -167,3 +174,28 @@ def read_torch_file(path: Path, classes: Classes | None = None, strict: bool = F
     except Exception as error:  # a damaged zip or pickle can raise anything
         problem = (str(error).splitlines() or [""])[0] or type(error).__name__
         raise ModelError(f"{path}: not a file of torch.save, or damaged or truncated ({problem})") from None
+
+
+@contextmanager
+def without_pickles(folder: Path) -> Iterator[Path]:
+    """A Hugging Face folder; or, if its weights are `pytorch_model*.bin` alone, one with them as safetensors, made for
+    as long as it is needed: transformers would give such files to `torch.load`.
+
+    Raises:
+      ModelError: as `read_torch_file`, or the file has something else than tensors in it, or NaN.
+    """
+    pickled = sorted(folder.glob("pytorch_model*.bin"))
+    if not pickled or any(folder.glob("*.safetensors")):
+        yield folder
+        return
+    weights: dict[str, Tensor] = {}
+    for path in pickled:
+        part = read_torch_file(path)
+        if not isinstance(part, dict) or not all(isinstance(tensor, Tensor) for tensor in part.values()):
+            raise ModelError(f"{path}: something else than tensors in it")
+        check_finite(path, part)
+        weights |= {str(name): tensor.clone().contiguous() for name, tensor in part.items()}
+    with TemporaryDirectory() as made:
+        write_bytes(Path(made) / "config.json", (folder / "config.json").read_bytes())
+        save_tensors(Path(made) / "model.safetensors", weights)
+        yield Path(made)

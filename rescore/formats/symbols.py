@@ -79,7 +79,7 @@ def read_symbols(path: str | Path) -> SymbolTable:
         if not fields:
             continue
         if len(fields) != 2 or not is_id(fields[1]) or int(fields[1]) > MAX_ID:
-            raise FormatError(path, f"found '{line}', expected 'WORD ID' with an id from 0", line=number)
+            raise FormatError(path, f"found '{line[:80]}', expected 'WORD ID' with an id from 0", line=number)
         word, word_id = fields[0], int(fields[1])
         if word_id in table.words:
             raise FormatError(path, f"id {word_id} occurs a second time (as '{word}')", line=number)

@@ -124,6 +124,14 @@ def test_damaged_checkpoints_are_told(tmp_path: Path) -> None:
     torch.save({"weights": 1}, tmp_path / "other.pt")
     with pytest.raises(CheckpointError, match=r"other.pt: expected a dict with the key 'model'"):
         read_checkpoint(tmp_path / "other.pt")
+    weights = {"a": torch.zeros(2)}
+    for key, value in (("model", 7), ("model", [1]), ("model", {"a": "text"}), ("model", {3: torch.zeros(1)})):
+        torch.save({"model": weights, "model_avg": weights, key: value}, tmp_path / "other.pt")
+        with pytest.raises(CheckpointError, match=r"other.pt: 'model' is no state dict"):
+            read_checkpoint(tmp_path / "other.pt")
+    torch.save({"model": weights, "model_avg": torch.zeros(3)}, tmp_path / "other.pt")
+    with pytest.raises(CheckpointError, match=r"other.pt: 'model_avg' is no state dict"):
+        read_checkpoint(tmp_path / "other.pt")
 
 
 def test_the_newest_checkpoints_are_found_and_kept(tmp_path: Path) -> None:

@@ -282,6 +282,39 @@ def broken(folder: Path, target: Path, **config: Any) -> str:
     return f"hf:{target}"
 
 
+def test_pickled_weights_run_no_code(folders: dict[str, Path], tmp_path: Path) -> None:
+    """`pytorch_model.bin` is read by our own reader; the scores are those of the same weights as safetensors."""
+    from safetensors.torch import load_file
+
+    words = [("the", "cat", "sat")]
+    expected = load(f"hf:{folders['gpt2']}").score_words(words)
+    name = broken(folders["gpt2"], tmp_path / "pickled")
+    stored = tmp_path / "pickled" / "model.safetensors"
+    weights = load_file(stored)
+    stored.unlink()
+    half = len(weights) // 2
+    for part, names in enumerate((list(weights)[:half], list(weights)[half:]), start=1):
+        torch.save({name: weights[name] for name in names}, stored.with_name(f"pytorch_model-0000{part}-of-00002.bin"))
+    assert load(name).score_words(words) == expected
+    torch.save({**weights, "evil": Makes(tmp_path / "made")}, stored.with_name("pytorch_model.bin"))
+    with pytest.raises(ModelError, match=r"pytorch_model.bin: something else than tensors in it"):
+        load(name)
+    torch.jit.script(torch.nn.Linear(1, 1)).save(str(stored.with_name("pytorch_model.bin")))
+    with pytest.raises(ModelError, match=r"pytorch_model.bin: a TorchScript file"):
+        load(name)
+    assert not (tmp_path / "made").exists()
+
+
+class Makes:
+    """Pickles as a call that makes a file."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.target,)
+
+
 def test_folders_that_do_not_fit(folders: dict[str, Path], tmp_path: Path) -> None:
     gpt2 = folders["gpt2"]
     with pytest.raises(ModelError, match=r"is not a folder with a config.json; expected a Hugging Face model"):

@@ -254,6 +254,12 @@ def change(tensors: dict[str, Tensor], drop: str = "", **changes: Tensor) -> dic
         (change(rnn_checkpoint(), "rnn.weight_hh_l0"), r"no matrix 'rnn.weight_hh_l0'"),
         (change(rnn_checkpoint(), simple_lm_proj=torch.zeros(2)), r"has 'simple_lm_proj'"),
         (change(transformer_checkpoint(), "encoder.embed.bias"), r"lacks 'embed.bias'"),
+        (change(rnn_checkpoint(), **{"rnn.weight_ih_l99999999": torch.zeros(2)}), r"3 layers, but not numbered from 0"),
+        (change(rnn_checkpoint(), **{f"rnn.weight_ih_l{'9' * 5000}": torch.zeros(2)}), r"3 layers, but not numbered"),
+        (change(transformer_checkpoint(), **{"encoder.encoder.layers.7.x": torch.zeros(2)}), r"3 layers, but not"),
+        (change(rnn_checkpoint(), **{"output_linear.bias": torch.zeros(())}), r"'output.bias' has the shape \(\)"),
+        (change(rnn_checkpoint(), **{"rnn.weight_hh_l0": torch.zeros(8, 0)}), r"expected 1 or more"),
+        (change(rnn_checkpoint(), **{"input_embedding.weight": torch.ones(1, dtype=torch.bool)}), r"the shape \(1,\)"),
     ],
 )
 def test_weights_that_do_not_fit(tensors: dict[str, Tensor], message: str, bpe: Path, tmp_path: Path) -> None:
