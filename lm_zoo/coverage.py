@@ -131,9 +131,10 @@ def check_case(vocab: Vocabulary, words: Sequence[str], where: str) -> None:
     """
     word = other_case(vocab.case, words)
     if word is not None:
+        letter = "U" if vocab.case == "upper" else "L"
         raise VocabError(
-            f"{where}: found '{word}', but the LM was trained on {vocab.case}-case text; "
-            f"convert the text first, for instance with: rescore convert SRC DST --case {vocab.case}"
+            f"{where}: found '{word}', but the LM was trained on {vocab.case}-case text; convert it first: N-best lists"
+            f" and lattices by rescore convert SRC DST --case {vocab.case}, text by sed 's/.*/\\{letter}&/'"
         )
 
 

@@ -24,6 +24,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name, text in {
         "text": "HE SAID\nSHE SAID SO\n",
+        "lower": "he said\nso\n",
         "kaldi": KALDI,
         "ref": "a HE SAID\n",
         "lists.jsonl": LIST,
@@ -66,6 +67,7 @@ BAD = [
     (("wer", "--ref", "lists.jsonl", "--hyp", "ref"), "lists.jsonl:1: JSON, expected Kaldi text: 'utt-id words ...'"),
     (("wer", "--ref", "ref", "--hyp", "text"), "1 of 1 references have no hypotheses (a)"),
     (("ppl", "--ngram", "ngram", "--text", "kaldi"), "utterance id ('1089-134686-0000'); write kaldi:kaldi to leave"),
+    (("ppl", "--ngram", "ngram", "--text", "lower"), "--case upper, text by sed 's/.*/\\U&/'"),
     (("ppl", "--lm", "lstm", "--text", "text", "--window", 0), "0 is not in the range x>=1"),
     (("train-lm", "ngram", *TRAIN), "a neural LM is expected here, found the kind 'ngram'; rescore train-ngram makes"),
     (("train-lm", "foo", *TRAIN), "no kind of LM is called 'foo'; there are: bayesian"),
@@ -92,7 +94,7 @@ def test_one_line(args: tuple[object, ...], expected: str, folder: Path, rescore
     code, _, error = rescore(*args)
     assert code == 2 and expected in error, error
     assert sorted(path.name for path in folder.iterdir() if path.suffix != ".lock") == sorted(
-        ["text", "kaldi", "ref", "lists.jsonl", "file", "junk.pt", "empty"]
+        ["text", "lower", "kaldi", "ref", "lists.jsonl", "file", "junk.pt", "empty"]
     )
 
 
