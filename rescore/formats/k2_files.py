@@ -12,7 +12,7 @@ from rescore.files import read_lines
 from rescore.formats.common import OnError, Place, UniqueIds, fail, utterance_id
 from rescore.formats.k2 import UTT_IDS, has_long_strings, one_id_an_arc, save, to_dict, to_lattices
 from rescore.formats.k2_load import load, offsets
-from rescore.formats.symbols import table_of
+from rescore.formats.symbols import table_for, table_of
 from rescore.types import Lattice
 
 SUFFIX = ".pt"
@@ -31,17 +31,18 @@ def lattice_files(path: Path) -> list[Path]:
 
 
 def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[Lattice]:
-    """All lattices.  Options: `words` (words.txt), `ids` (a file with an utterance id a line).
+    """All lattices.  Options: `words` (words.txt, or "ids"), `ids` (a file with an utterance id a line).
 
-    Ids are those of the option, else those in the files, else utt000001 and so on.
+    Words: see `table_for`.  Ids are those of the option, else those in the files, else utt000001 and so on.
     """
-    table = table_of(options.get("words"))
+    table = None
     unique = UniqueIds()
     given = [line.split()[0] for _, line in read_lines(options["ids"]) if line.split()] if "ids" in options else None
     made = 0
     for file in lattice_files(path):
         try:
             entries = load(file)
+            table = table or table_for(path, options.get("words"))
             count = len(offsets(entries["arcs"].numpy())[0]) - 1
             if given is not None:
                 if made + count > len(given):
@@ -56,6 +57,8 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
                 unique.add(utt_id, Place(file, utt_id=utt_id))
             made += count
             yield from to_lattices(entries, ids, table, file, on_error)
+        except UsageError:
+            raise  # no table of words: not for `on_error`
         except RescoreError as error:
             stops = given is not None  # without this file, whose are the ids of the next one?
             (fail if stops else on_error)(error if isinstance(error, FormatError) else FormatError(file, str(error)))

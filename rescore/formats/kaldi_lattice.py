@@ -16,7 +16,7 @@ from rescore.errors import FormatError, RescoreError, ScoreError, UsageError, We
 from rescore.formats.common import OnError, Place, fail
 from rescore.formats.kaldi_archive import read_all, write_records
 from rescore.formats.kaldi_fst import COMPACT, RawLattice
-from rescore.formats.symbols import SymbolTable, table_of
+from rescore.formats.symbols import SymbolTable, table_for, table_of
 from rescore.lattice import EPSILON, build_lattice, total_scores
 from rescore.types import Alignments, Lattice
 
@@ -28,13 +28,13 @@ FRAME_SHIFT = 0.01  # seconds; of Kaldi's features
 def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[Lattice]:
     """Every record as a Lattice (see `to_lattice`).
 
-    Options: `words` (words.txt), `frame_shift` (seconds).
+    Options: `words` (words.txt, or "ids"; see `table_for`), `frame_shift` (seconds).
     """
-    table = table_of(options.get("words"))
-    if table.path is None:
-        remark(f"{path}: no words.txt given (PATH?words=words.txt): words are their ids")
     shift = _frame_shift(options)
+    table = None
     for file, raw in read_all(path, on_error):
+        if table is None:
+            table = table_for(path, options.get("words"))
         try:
             yield to_lattice(raw, table, shift)
         except RescoreError as error:

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rescore.errors import FormatError, RescoreError
+from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import atomic_text, read_lines
 from rescore.formats.common import SCORE, OnError, Place, UniqueIds, fail
-from rescore.formats.symbols import SymbolTable, table_of
+from rescore.formats.symbols import IDS, SymbolTable, is_id, read_symbols, table_for
 from rescore.lattice import EPSILON, build_lattice
 from rescore.types import Alignments, Lattice
 
@@ -37,8 +37,14 @@ class _Entry:
 
 
 def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[Lattice]:
-    """All lattices of a file.  Option `words`: words.txt, if words are numbers in the file."""
-    table = table_of(options["words"]) if "words" in options else None
+    """All lattices of a file.  Option `words`: words.txt, if words are numbers in the file; "ids" if these are words.
+
+    Raises:
+      UsageError: all words of the first lattice are numbers, and there is no table for them (see `table_for`).
+    """
+    words = options.get("words")
+    table = None if words is None or words == IDS else read_symbols(words)
+    undecided = words is None  # whether words are numbers
     unique = UniqueIds()
     empty = True
     for entry in _entries(path, on_error):
@@ -46,7 +52,15 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
         place = Place(path, entry.line, entry.utt_id)
         unique.add(entry.utt_id, place)
         try:
-            yield _to_lattice(entry, table)
+            lattice = _to_lattice(entry, table)
+            if undecided and lattice.symbols[1:]:
+                undecided = False
+                if all(map(is_id, lattice.symbols[1:])):
+                    table = table_for(path, None)
+                    lattice = _to_lattice(entry, table)
+            yield lattice
+        except UsageError:
+            raise  # no table of words: not for `on_error`
         except RescoreError as error:
             on_error(place.format_error(str(error)))
     if empty:
@@ -181,7 +195,8 @@ def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str
 
     Without `score`: the only one there is, or `graph,am` where these are all there are.
     """
-    table = table_of(options["words"]) if "words" in options else None
+    told = options.get("words")
+    table = None if told is None or told == IDS else read_symbols(told)
     count = 0
     with atomic_text(path) as stream:
         for lattice in lattices:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from rescore.errors import FormatError
+from rescore.console import remark
+from rescore.errors import FormatError, UsageError
 from rescore.files import kaldi_fields, read_lines
 
 EPSILON_ID = 0  # in all three
+IDS = "ids"  # in place of a file: numbers are words
 MAX_ID = 2**31 - 1
 
 
@@ -91,6 +93,39 @@ def read_symbols(path: str | Path) -> SymbolTable:
     return table
 
 
-def table_of(path: str | None) -> SymbolTable:
-    """The table in the file `path`, or the one of plain numbers."""
-    return SymbolTable() if path is None else read_symbols(path)
+def table_of(words: str | None) -> SymbolTable:
+    """The table that the option `words` names, to write by; without one, or for IDS, the one of plain numbers."""
+    return SymbolTable() if words in (None, IDS) else read_symbols(str(words))
+
+
+def table_for(path: Path, words: str | None) -> SymbolTable:
+    """The table by which lattices are read whose words are numbers; where it is not told, one in the usual places.
+
+    Args:
+      path: of the lattices.
+      words: the option: a file, or IDS for numbers as words; None if it is not given.
+    Raises:
+      UsageError: it is not given, and no table is in the usual places, or tables that differ.
+    """
+    if words is not None:
+        return table_of(words)
+    found = _usual_tables(path)
+    if len({file.read_bytes() for file in found}) == 1:
+        remark(f"{path}: words are those of {found[0]} (else: --words FILE, or PATH?words=FILE)")
+        return read_symbols(found[0])
+    several = f" ({', '.join(map(str, found))} differ)" if found else ""
+    raise UsageError(
+        f"{path}: its words are numbers; which table has them?{several} Give --words FILE, or PATH?words=FILE; numbers "
+        f"are taken as words by --words {IDS}"
+    )
+
+
+def _usual_tables(path: Path) -> list[Path]:
+    """The table with the lattices' own name alone, or all that are beside them, in the graph's folder, in data/lang."""
+    own = path.with_suffix(".words.txt") if path.suffix else path / "words.txt"
+    if own.is_file():
+        return [own]
+    folder = path if path.is_dir() else path.parent
+    beside = sorted((folder / "..").glob("graph*/words.txt"))
+    places = [folder / "words.txt", *beside, Path("data/lang/words.txt")]
+    return [place for place in places if place.is_file()]

@@ -30,7 +30,7 @@ def entries(arcs: list[list[int]] | None = None, states: int = 4, **more: Any) -
 
 def source(path: Path, contents: Any) -> str:
     torch.save(contents, path / "lat.pt")
-    return f"k2:{path / 'lat.pt'}"
+    return f"k2:{path / 'lat.pt'}?words=ids"
 
 
 class Runs:
@@ -87,7 +87,7 @@ def test_ragged_labels_need_no_k2(tmp_path: Path, ragged: Callable[..., Any]) ->
 def test_a_torchscript_file_is_refused(tmp_path: Path) -> None:
     torch.jit.script(torch.nn.Linear(1, 1)).save(str(tmp_path / "lat.pt"))
     with pytest.raises(FormatError, match=r"lat.pt: .*a TorchScript file"):
-        list(read_lattices(f"k2:{tmp_path / 'lat.pt'}"))
+        list(read_lattices(f"k2:{tmp_path / 'lat.pt'}?words=ids"))
 
 
 @pytest.mark.parametrize(

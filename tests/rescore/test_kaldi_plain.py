@@ -52,7 +52,7 @@ def archives(tmp_path: Path) -> tuple[str, str]:
     """The same lattices compact and plain; the last strings stand on the final weights of the former."""
     (tmp_path / "lat.1").write_text(TEXT)
     (tmp_path / "words.txt").write_text(WORDS)
-    compact = list(read_lattices(f"kaldi:{tmp_path / 'lat.1'}"))
+    compact = list(read_lattices(f"kaldi:{tmp_path / 'lat.1'}?words=ids"))
     write_records(tmp_path / "plain.ark", map(plain, compact), {})
     return tuple(f"kaldi:{tmp_path / name}?words={tmp_path / 'words.txt'}" for name in ("lat.1", "plain.ark"))
 
@@ -110,7 +110,7 @@ def test_both_forms_in_one_archive(archives: tuple[str, str], tmp_path: Path) ->
     assert run("best-path", f"kaldi:{tmp_path / 'both.ark'}", "--words", tmp_path / "words.txt") == (
         "utt-a A C\nutt-b B\n"
     )
-    write_lattices(f"kaldi:{tmp_path / 'out.ark'}", read_lattices(f"kaldi:{tmp_path / 'both.ark'}"))
+    write_lattices(f"kaldi:{tmp_path / 'out.ark'}", read_lattices(f"kaldi:{tmp_path / 'both.ark'}?words=ids"))
 
 
 def test_real_lattices(shared_data: Path) -> None:

@@ -204,16 +204,16 @@ def test_tokens_of_k2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     """A string is never lost: as labels where it has one id an arc, as an arc each on request, else it is said."""
     pytest.importorskip("torch")
     (tmp_path / "lat.1").write_text(KALDI)
-    (lattice,) = read_lattices(f"kaldi:{tmp_path / 'lat.1'}")
+    (lattice,) = read_lattices(f"kaldi:{tmp_path / 'lat.1'}?words=ids")
     write_lattices(f"k2:{tmp_path / 'words.pt'}", [lattice])
     assert "1 lattices have arcs with several ids; labels are the words" in capsys.readouterr().err
     target = f"k2:{tmp_path / 'tokens.pt'}?tokens=yes"
     write_lattices(target, [lattice])
-    (tokens,) = read_lattices(f"k2:{tmp_path / 'tokens.pt'}")
+    (tokens,) = read_lattices(f"k2:{tmp_path / 'tokens.pt'}?words=ids")
     assert tokens.num_arcs == 4 + 2 + 5 + 11 + 1 + 1
     removed = remove_epsilons(tokens, {"am": 1.0})
     write_lattices(target, [removed])
-    (again,) = read_lattices(f"k2:{tmp_path / 'tokens.pt'}")
+    (again,) = read_lattices(f"k2:{tmp_path / 'tokens.pt'}?words=ids")
     for result in (tokens, removed, again):
         assert result.alignments is not None
         strings = {sum(map(result.alignments.string, path), ()) for path in all_paths(result)}
@@ -227,11 +227,11 @@ def test_empty_strings_stay_empty_by_way_of_k2(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     text = "u \n0 1 1 1,2,4_4\n0 2 2 1,2,0\n1 2 0 0.5,0,\n1 3 3 0,1,0_7\n2 3 4 0,1,5_5\n3 0,0,\n\n"
     (tmp_path / "lat.1").write_text(text)
-    (lattice,) = read_lattices(f"kaldi:{tmp_path / 'lat.1'}")
+    (lattice,) = read_lattices(f"kaldi:{tmp_path / 'lat.1'}?words=ids")
     lattice.times = np.arange(lattice.num_states, dtype=np.float64)
     write_lattices(f"k2:{tmp_path / 'lat.pt'}?tokens=yes", [lattice])
-    write_lattices(f"kaldi:{tmp_path / 'again.ark'}", read_lattices(f"k2:{tmp_path / 'lat.pt'}"))
-    (again,) = read_lattices(f"kaldi:{tmp_path / 'again.ark'}")
+    write_lattices(f"kaldi:{tmp_path / 'again.ark'}", read_lattices(f"k2:{tmp_path / 'lat.pt'}?words=ids"))
+    (again,) = read_lattices(f"kaldi:{tmp_path / 'again.ark'}?words=ids")
     assert strings_by_words(again) == strings_by_words(lattice)
     assert ((5, 5),) not in strings_by_words(again).values() and (0, 5, 5) in strings_by_words(again)[("2", "4")]
 
@@ -249,8 +249,8 @@ def test_words_as_labels_of_k2_are_no_ids(tmp_path: Path) -> None:
     """Of a lattice without ids, k2's labels are the words; they must not come back as transition ids."""
     pytest.importorskip("torch")
     (tmp_path / "lat.fst.txt").write_text("u\n0 1 5 0.5\n1 2 6 0.5\n2\n\n")
-    write_lattices(f"k2:{tmp_path / 'lat.pt'}", read_lattices(str(tmp_path / "lat.fst.txt")))
-    (lattice,) = read_lattices(f"k2:{tmp_path / 'lat.pt'}")
+    write_lattices(f"k2:{tmp_path / 'lat.pt'}", read_lattices(f"{tmp_path / 'lat.fst.txt'}?words=ids"))
+    (lattice,) = read_lattices(f"k2:{tmp_path / 'lat.pt'}?words=ids")
     assert lattice.alignments is None and best_path(lattice, {"am": 1.0}).words == ("5", "6")
 
 

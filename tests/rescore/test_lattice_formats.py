@@ -144,7 +144,7 @@ def test_bad_k2_files(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     path = tmp_path / "lat.pt"
     with pytest.raises(FormatError, match="no such file"):
-        list(read_lattices(f"k2:{path}"))
+        list(read_lattices(f"k2:{path}?words=ids"))
     for content, message in (
         (b"junk", "cannot be read as torch.save"),
         ({"x": 1}, "no dict with 'arcs'"),
@@ -158,7 +158,7 @@ def test_bad_k2_files(tmp_path: Path) -> None:
         else:
             torch.save(content, path)
         with pytest.raises(FormatError, match=message):
-            list(read_lattices(f"k2:{path}"))
+            list(read_lattices(f"k2:{path}?words=ids"))
 
 
 def test_icefall_calls(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_icefall_calls(tmp_path: Path) -> None:
     dump(fsas, ["a", "b"], tmp_path / "2.pt")
     torch.save(fsas.as_dict(), tmp_path / "10.pt")
     (tmp_path / "ids").write_text("a\nb\nc\nd\n")
-    found = list(read_lattices(f"k2:{tmp_path}?ids={tmp_path / 'ids'}"))
+    found = list(read_lattices(f"k2:{tmp_path}?words=ids&ids={tmp_path / 'ids'}"))
     assert [lattice.utt_id for lattice in found] == ["a", "b", "c", "d"]
     best = best_path(found[2], {"am": 1.0, "lm": 1.0})
     assert best.words == ("7", "9") and best.scores == {"am": -2.375, "lm": -0.375, "words": 2.0}
@@ -190,7 +190,7 @@ def test_icefall_calls(tmp_path: Path) -> None:
     dump(fsas, ["a", "b"], tmp_path / "ragged.pt")
     torch.save(fsas.as_dict(), tmp_path / "theirs.pt")
     for file in ("ragged.pt", "theirs.pt"):
-        first, second = read_lattices(f"k2:{tmp_path / file}")
+        first, second = read_lattices(f"k2:{tmp_path / file}?words=ids")
         assert first.num_states == 5 and best_path(first, {"words": 1.0}).words == ("7", "8", "9")
         assert best_path(second, {"am": 1.0}).words == ("8",)
 

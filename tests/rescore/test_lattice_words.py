@@ -47,6 +47,8 @@ def test_words_are_kept_or_refused(words: list[str], form: str, table: bool) -> 
             lines = [f"{word} {number}\n" for number, word in enumerate(["<eps>", *can])]
             (folder / "words.txt").write_text("".join(lines), encoding="utf-8")
             path += f"?words={folder / 'words.txt'}"
+        elif form != "slf":
+            path += "?words=ids"
         try:
             write_lattices(path, [chain(words)])
         except FormatError:

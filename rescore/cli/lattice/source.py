@@ -22,7 +22,11 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="A lattice that cannot be read: stop, or skip and count it.",
         ),
-        click.option("--words", metavar="FILE", help="words.txt, for formats that hold numbers of words."),
+        click.option(
+            "--words",
+            metavar="FILE",
+            help="words.txt, for formats that hold numbers of words (default: its usual places), or: ids.",
+        ),
         click.argument("source", metavar="SRC"),
     ):
         command = option(command)

@@ -1,0 +1,112 @@
+"""Lattices whose words are numbers: their table is told, found in one of the usual places, or asked for."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rescore.cli.main import cli
+from rescore.errors import UsageError
+from rescore.files import read_kaldi_text
+from rescore.formats import read_lattices, write_lattices
+from tests.rescore.test_kaldi_lattice import TEXT, WORDS
+
+OTHER = WORDS.replace("A 1", "X 1")
+BEST = {"utt-a": ("A", "C"), "utt-b": ("B",)}
+OPENFST = "utt-a\n0 1 1 0.5\n1 2 3 0.5\n2\n\nutt-b\n0 1 2 0.5\n1\n\n"
+COMMANDS = (
+    ["lattice", "best-path"],
+    ["lattice", "info"],
+    ["lattice", "mbr"],
+    ["lattice", "nbest", "out.jsonl"],
+    ["lattice", "oracle", "--ref", "text"],
+    ["lattice", "posteriors"],
+    ["lattice", "prune", "out.slf", "--beam", "5"],
+    ["lattice", "convert", "slf:out"],
+    ["convert", "out.jsonl"],
+)
+
+
+@pytest.fixture(params=["kaldi", "k2", "openfst"])
+def source(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Lattices in `exp/tri1/decode`, of words that are numbers, without a table anywhere."""
+    if request.param == "k2":
+        pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    folder = Path("exp/tri1/decode")
+    folder.mkdir(parents=True)
+    Path("text").write_text("utt-a A C\nutt-b B\n")
+    if request.param == "openfst":
+        (folder / "lat.fst.txt").write_text(OPENFST)
+        return f"openfst:{folder}/lat.fst.txt"
+    (folder / "lat.1.gz").write_bytes(gzip.compress(TEXT.encode()))
+    if request.param == "kaldi":
+        return f"kaldi:{folder}"
+    write_lattices(f"k2:{folder}/lat.pt", read_lattices(f"kaldi:{folder}?words=ids"))
+    (folder / "lat.1.gz").unlink()
+    return f"k2:{folder}/lat.pt"
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, list(arguments))
+
+
+def best(source: str, *options: str) -> tuple[dict[str, tuple[str, ...]], str]:
+    """The words of the best paths, and what was said."""
+    result = run("lattice", "best-path", source, *options, "--out", "best.txt")
+    if result.exception is not None:
+        raise result.exception
+    return read_kaldi_text("best.txt"), result.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[1])
+def test_no_command_takes_numbers_for_words(source: str, command: list[str]) -> None:
+    name, rest = (command[:1], command[1:]) if command[0] == "convert" else (command[:2], command[2:])
+    result = run(*name, source, *rest)
+    assert isinstance(result.exception, UsageError)
+    assert "its words are numbers; which table has them? Give --words FILE" in str(result.exception)
+    assert not list(Path().glob("out*"))
+
+
+def test_numbers_are_words_where_it_is_said(source: str) -> None:
+    assert best(source, "--words", "ids")[0] == {"utt-a": ("1", "3"), "utt-b": ("2",)}
+    assert run("lattice", "convert", source, "kaldi:out.ark", "--words", "ids").exit_code == 0
+    assert [lattice.symbols[1:] for lattice in read_lattices("kaldi:out.ark?words=ids")][1:] == [["2"]]
+
+
+@pytest.mark.parametrize("place", ["exp/tri1/decode/words.txt", "exp/tri1/graph_tg/words.txt", "data/lang/words.txt"])
+def test_a_table_in_a_usual_place_is_taken_and_named(source: str, place: str) -> None:
+    Path(place).parent.mkdir(parents=True, exist_ok=True)
+    Path(place).write_text(WORDS)
+    found, said = best(source)
+    assert found == BEST
+    assert "words are those of" in said and place.rpartition("tri1/")[2] in said
+
+
+def test_equal_tables_are_one_and_others_are_ambiguous(source: str) -> None:
+    for place in ("exp/tri1/graph/words.txt", "data/lang/words.txt"):
+        Path(place).parent.mkdir(parents=True)
+        Path(place).write_text(WORDS)
+    assert best(source)[0] == BEST
+    Path("data/lang/words.txt").write_text(OTHER)
+    with pytest.raises(UsageError, match=r"\(.*graph/words.txt, data/lang/words.txt differ\)"):
+        best(source)
+    assert best(source, "--words", "data/lang/words.txt")[0]["utt-a"] == ("X", "C")
+
+
+def test_the_table_of_the_same_name_goes_before_others(source: str) -> None:
+    path = Path(source.partition(":")[2])
+    own = path / "words.txt" if path.is_dir() else path.with_suffix(".words.txt")
+    Path("data/lang").mkdir(parents=True)
+    Path("data/lang/words.txt").write_text(OTHER)
+    own.write_text(WORDS)
+    assert best(source)[0] == BEST
+
+
+def test_openfst_with_words_needs_no_table(tmp_path: Path) -> None:
+    (tmp_path / "lat.fst.txt").write_text(OPENFST.replace("0 1 1", "0 1 A"))
+    first, second = read_lattices(f"openfst:{tmp_path}/lat.fst.txt")
+    assert (first.symbols, second.symbols) == (["", "A", "3"], ["", "2"])
