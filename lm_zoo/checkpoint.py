@@ -16,7 +16,7 @@ from lm_zoo.errors import ModelError
 from lm_zoo.files import atomic_folder, save_tensors, write_text
 from lm_zoo.neural import State
 from lm_zoo.reading import read_json
-from lm_zoo.registry import state_tensors
+from lm_zoo.registry import check_weights, state_tensors
 
 CARRIED = "carried."
 
@@ -88,20 +88,32 @@ def load(folder: Path, lm: Any, optimizers: list[torch.optim.Optimizer]) -> Stat
     """Puts a checkpoint's weights, optimiser state and random state in place; returns the carried state, if any.
 
     Raises:
-      ModelError: a file is missing or damaged.
+      ModelError: a file is missing or damaged, or of another model.
     """
     try:
         weights = load_file(folder / "model.safetensors")
         tensors = load_file(folder / "optimizer.safetensors")
     except (OSError, SafetensorError) as error:
         raise ModelError(_damaged(folder, error)) from None
+    check_weights(folder, lm, weights)
     lm.load_state_dict(weights, strict=False)
+    state = read_state(folder)
+    try:
+        return _restore(tensors, state, optimizers)
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:  # names or shapes of others
+        raise ModelError(_damaged(folder, error)) from None
+
+
+def _restore(
+    tensors: dict[str, torch.Tensor], state: dict[str, Any], optimizers: list[torch.optim.Optimizer]
+) -> State | None:
+    """Puts random state and optimisers in place, by what `optimizer.safetensors` has; returns the carried state."""
     torch.set_rng_state(tensors.pop("rng.cpu"))
     if "rng.cuda" in tensors:
         cuda = tensors.pop("rng.cuda")
         if torch.cuda.is_available():
             torch.cuda.set_rng_state(cuda)
-    carried = read_state(folder).get("carried")
+    carried = state.get("carried")
     memory = [tensors.pop(f"{CARRIED}{index}") for index in range(carried["tensors"])] if carried else []
     entries: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]
     for name, tensor in tensors.items():
