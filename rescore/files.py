@@ -170,7 +170,7 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
 def _listed(path: str | Path, number: int, text: str) -> list[str]:
     try:
         return [str(word) for word in ast.literal_eval(text)]
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):  # the last two of deep brackets
         raise FormatError(path, f"found '{text[:60]}', expected a list of words as Python writes it", number) from None
 
 

@@ -179,3 +179,6 @@ def test_recogs_of_icefall(tmp_path: Path) -> None:
     file.write_text("a:\tref=['IT]\n")
     with pytest.raises(FormatError, match=r"recogs-test-epoch-30.txt:1: found '\['IT\]', expected a list of words"):
         read_kaldi_text(file)
+    file.write_text("a:\tref=" + "[" * 5000 + "]" * 5000 + "\n")
+    with pytest.raises(FormatError, match=r"recogs-test-epoch-30.txt:1: found .*, expected a list of words"):
+        read_kaldi_text(file)
