@@ -115,3 +115,20 @@ def test_killed_in_every_command(recipes: Recipes, tmp_path: Path, recipe: str) 
     recipes.run(script, *arguments)
     whole = contents(data)
     assert whole and {name: found.get(name, "nothing") for name in whole} == whole
+
+
+def test_what_was_done_by_another_command_is_said(recipes: Recipes) -> None:
+    """`once` keeps the command in its mark; what it runs on does not count."""
+    script = recipes.folder / "toy/run.sh"
+    script.parent.mkdir()
+    script.write_text(
+        'set -eou pipefail\ncd "$(dirname "$0")"\nsize=1\ndevice=cpu\n. ../shared/recipe.sh\n'
+        'once made.done echo made --size "$size" --device "$device"\n'
+    )
+    assert "made --size 1" in recipes.run("toy/run.sh")
+    again = recipes.run("toy/run.sh", "--device", "cuda")
+    assert "already done: made.done" in again and "another command" not in again
+    other = recipes.run("toy/run.sh", "--size", 2)
+    assert "already done: made.done, but by another command: echo made --size 1; it would be" in other
+    (script.parent / "made.done").write_text("")  # of a recipe before commands were kept
+    assert "another command" not in recipes.run("toy/run.sh", "--size", 2)
