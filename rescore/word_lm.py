@@ -51,8 +51,8 @@ class Histories:
         """
         known, ask = self.known, self.ask
         answers = [known[old].get(label) or ask(old, label) for old, label in zip(histories, labels, strict=True)]
-        logprobs, longer = zip(*answers, strict=True) if answers else ((), ())
-        return np.array(logprobs, dtype=np.float64), np.array(longer, dtype=np.int64)
+        logprobs = np.fromiter((logprob for logprob, _ in answers), np.float64, len(answers))
+        return logprobs, np.fromiter((longer for _, longer in answers), np.int64, len(answers))
 
     def end(self, history: int) -> float:
         """Log-prob of the sentence end; raises as `extend`."""

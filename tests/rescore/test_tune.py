@@ -20,13 +20,11 @@ from rescore.tune import (
     choose_fixed,
     cross_validation,
     make_problem,
-    place_at,
-    rounded,
-    search,
     summary,
     tune_folder,
     tune_table,
 )
+from rescore.tune_search import place_at, rounded, search
 from rescore.types import Hypothesis, NbestList, Words
 from rescore.wer import corpus_errors, count_errors
 
@@ -224,7 +222,7 @@ def test_two_scales_reach_the_best_of_a_fine_grid() -> None:
 def test_large_sets_are_searched_on_a_sample_first_and_then_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table(40, 9)
     whole = tune_table(table, restarts=3, folds=0)
-    monkeypatch.setattr("rescore.tune.SAMPLE", 120)
+    monkeypatch.setattr("rescore.tune_search.SAMPLE", 120)
     sampled = tune_table(table, restarts=3, folds=0)
     assert sampled.info["errors"] == slow_errors(table, np.array([sampled.scales[name] for name in table.names]))
     assert sampled.info["errors"] <= 1.1 * whole.info["errors"]
@@ -371,3 +369,31 @@ def test_weights_of_a_folder_say_how_they_were_made(tmp_path: Path) -> None:
     assert (info["seed"], info["restarts"], info["columns"][0], info["fixed"]) == (1, 2, "am", {"am": 1.0})
     assert str(tmp_path) not in str(weights)
     assert [line.split()[0] for line in summary(weights)][2:] == ["am", "lm1", "lm2", "noise", "words"]
+
+
+@pytest.mark.parametrize("fixed", [{}, {"lm": 0.0}, {"am": 2.0}])
+@pytest.mark.parametrize("seed", range(4))
+def test_on_a_flat_optimum_the_scales_are_small(seed: int, fixed: dict[str, float]) -> None:
+    """No scale changes an error beyond the point where it has done its work, however large it gets."""
+    rng = np.random.default_rng(seed)
+    lists, refs = [], {}
+    for u in range(6):
+        right = {"am": 0.0, "lm": -1.0 - rng.random(), "words": 0.0}
+        wrong = {"am": -1.0 - rng.random(), "lm": -5.0, "words": 0.0}
+        lists.append(NbestList(f"u{u}", [Hypothesis(("A", "B"), right), Hypothesis(("A",), wrong)]))
+        refs[f"u{u}"] = ("A", "B")
+    weights = tune_table(build_table(lists, refs), fixed, restarts=3, folds=0, seed=seed)
+    assert weights.info["errors"] == 0
+    assert abs(weights.scales["words"]) < 1.0 and weights.scales["lm"] < 1.0, weights.scales
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_scale_that_must_be_large_is_no_larger_than_that(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lists = []
+    for u in range(8):
+        right = {"am": -2.0 - rng.random(), "lm": -1.0}
+        wrong = {"am": 0.0, "lm": -2.0}
+        lists.append(NbestList(f"u{u}", [Hypothesis(("B",), wrong), Hypothesis(("A",), right)]))
+    weights = tune_table(build_table(lists, {f"u{u}": ("A",) for u in range(8)}), restarts=3, folds=0, seed=seed)
+    assert weights.info["errors"] == 0 and 2.0 < weights.scales["lm"] < 6.0
