@@ -36,7 +36,7 @@ def rescore_with_ngram(lattices: Any, lm: WordLM, words: Mapping[int, str], max_
       max_unknown: the largest share of the words on arcs that the LM may not know.
     Raises:
       VocabError: words that do not suit the LM (see `lm_zoo.coverage`).
-      FormatError: k2 is not installed, there are no `aux_labels`, or one is not among `words`.
+      FormatError: k2 is not installed, there are no `aux_labels`, one is not among `words`, or there is no path.
     """
     k2 = _import_k2()
     import torch
@@ -44,16 +44,22 @@ def rescore_with_ngram(lattices: Any, lm: WordLM, words: Mapping[int, str], max_
     if len(lattices.shape) != 3 or not hasattr(lattices, "aux_labels"):
         raise FormatError("k2", "expected an FsaVec with aux_labels, as icefall's get_lattice gives")
     lattices = k2.top_sort(k2.connect(lattices))
+    count = lattices.shape[0]
+    if not lattices.num_arcs:
+        raise FormatError("k2", "no lattice has a path from its start to its end, so there is nothing to score")
     if hasattr(lattices, "lm_scores"):
         lattices.scores = lattices.scores - lattices.lm_scores
         del lattices.lm_scores
     else:
         remark("the lattices have no lm_scores: nothing is taken out of their scores")
+    if lattices.num_arcs == 1:  # whose score k2 refuses: a column with a stride of its own making; so take it twice
+        lattices = k2.create_fsa_vec([lattices[0], lattices[0]])
     inverse = k2.invert(lattices)
     graph = k2.create_fsa_vec([grammar(inverse, lm, words, max_unknown)]).to(lattices.device)
     every = torch.zeros(inverse.shape[0], dtype=torch.int32, device=lattices.device)
     composed = k2.intersect_device(graph, inverse, every, sorted_match_a=True)
-    return k2.invert(k2.top_sort(k2.connect(composed)))
+    result = k2.invert(k2.top_sort(k2.connect(composed)))
+    return result if result.shape[0] == count else k2.create_fsa_vec([result[0]])
 
 
 def grammar(inverse: Any, lm: WordLM, words: Mapping[int, str], max_unknown: float = MOST_UNKNOWN) -> Any:

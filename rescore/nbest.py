@@ -25,12 +25,14 @@ from rescore.lattice import (
     remove_epsilons,
     total_scores,
 )
+from rescore.lattice_posteriors import checked_totals
 from rescore.types import Hypothesis, Lattice, NbestList, Words
 
 if TYPE_CHECKING:
     from rescore.text import TextNormalizer
 
 _END = -1  # in place of a label: the word sequence ends here
+_LEAST = float(np.finfo(np.float64).min)  # above -inf, the total of what is impossible
 _ROUNDING = 1e-9  # relative; scores of one path summed in different orders differ by less
 
 
@@ -73,10 +75,10 @@ class _Search:
 
     def __init__(self, lattice: Lattice, scales: Mapping[str, float], n: int) -> None:
         self.lattice = lattice
-        self.totals = total_scores(lattice, scales)
+        self.totals = total_scores(lattice, scales)  # finite, or -inf: see `exact_paths`
         self.backward = backward_scores(lattice, self.totals)
         self.ranges = arc_ranges(lattice)
-        self.tolerance = _ROUNDING * (1.0 + float(np.abs(self.backward).max()))
+        self.tolerance = _ROUNDING * (1.0 + float(np.abs(self.backward[self.backward > -np.inf]).max()))
         self.n = n
         self.queue: list[tuple[float, int, _Prefix, int]] = []
         self.pushed = 0
@@ -145,17 +147,19 @@ class _Search:
 
     def _threshold(self) -> float:
         """What the n-th best word sequence scores at least."""
-        return self.best[0] - self.tolerance if len(self.best) >= self.n else -np.inf
+        return self.best[0] - self.tolerance if len(self.best) >= self.n else _LEAST
 
 
 def exact_nbest(lattice: Lattice, scales: Mapping[str, float], n: int) -> NbestList:
     """The `n` best distinct word sequences under `scales`, best first, each with the scores of its best path.
 
     Exact, not sampled.  A lattice with fewer than `n` word sequences gives all of them: compare `len(result.hyps)`.
-    The scale of `words` is the reward for each word; every hypothesis has `words` among its scores.
+    The scale of `words` is the reward for each word; every hypothesis has `words` among its scores.  Paths with a total
+    of -inf are impossible and not among them.
 
     Raises:
-      ScoreError: `scales` names a score that the lattice does not have, or leads to totals that are not finite.
+      ScoreError: `scales` names a score that the lattice does not have, or leads to a total of NaN or +inf, or every
+        path has one of -inf.
       ValueError: `n` is below 1.
     """
     lattice, paths = exact_paths(lattice, scales, n)
@@ -166,6 +170,7 @@ def exact_paths(lattice: Lattice, scales: Mapping[str, float], n: int) -> tuple[
     """As `exact_nbest`: the lattice without inner epsilons, and the arcs in it of each path, best first."""
     if n < 1:
         raise ValueError(f"n = {n}, expected at least 1")
+    checked_totals(lattice, scales)
     lattice = remove_epsilons(lattice, scales)
     return lattice, list(islice(_Search(lattice, scales, n).run(), n))
 

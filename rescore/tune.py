@@ -14,11 +14,11 @@ from lm_zoo.identity import feed
 from rescore import __version__
 from rescore.combine import SCORES_FILE, WORDS_COLUMN, read_scores
 from rescore.console import progress, remark
-from rescore.errors import UsageError, WeightsError
+from rescore.errors import ReferenceError, UsageError, WeightsError
 from rescore.files import read_kaldi_text
 from rescore.line_search import PaddedLists
 from rescore.table import ScoreTable, build_table
-from rescore.tune_search import LIMIT, Place, Problem, axis, place_at, rounded, search, steps_along
+from rescore.tune_search import LIMIT, Place, Problem, axis, place_at, rounded, search, steps_along, with_more
 from rescore.types import Weights
 
 if TYPE_CHECKING:
@@ -93,17 +93,20 @@ def tune_table(
     Args:
       fixed: scales that stay as they are.
       seed: of all random choices; the same seed gives the same scales.
-      restarts: starting points besides the fixed scales alone.
+      restarts: starting points besides the fixed scales alone; small sets get more.
       folds: of the cross-validation; 0 or 1 for none.
 
     Raises:
       UsageError: numbers out of range.  WeightsError: `fixed` names a score that is not there.
+      ReferenceError: no reference has a word.
     """
     if restarts < 1 or folds < 0:
         raise UsageError(f"restarts must be at least 1 and folds at least 0, found {restarts} and {folds}")
+    if not table.total_words:
+        raise ReferenceError("all references are empty: there is no word to count errors by; check --ref")
     scales = choose_fixed(table.names, fixed or {})
     problem = make_problem(table, scales)
-    found = search(problem, np.random.default_rng(seed), restarts, show=True)
+    found = search(problem, np.random.default_rng(seed), with_more(problem, restarts), show=True)
     found = place_at(problem, rounded(problem.lists, found))
     found.errors = problem.lists.count(found.scales)  # as `rescore combine` counts them, to the last digit
     words = table.total_words

@@ -22,6 +22,8 @@ GRID_LEVELS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0)  # starting points of LM 
 GRID_SIGNED = (-1.0, -0.4, -0.1, 0.0, 0.1, 0.4, 1.0)  # of the word reward
 SAMPLE = 200_000  # hypotheses that a first search of a large set looks at
 FINALISTS = 2
+MORE = 30  # restarts at most, beyond those asked for
+MORE_WORK = 300_000  # such restarts times hypotheses
 INSIDE = 0.01  # units that the smallest scales of a stretch without end are away from its edge, at least
 WIDE = 10.0  # units; flat regions that are wider are equally good
 GRID_POINTS = 4096
@@ -68,6 +70,12 @@ def search(problem: Problem, rng: np.random.Generator, restarts: int, show: bool
     return min(centred, key=lambda result: (result.errors, -flatness(problem, result), _size(problem, result)))
 
 
+def with_more(problem: Problem, restarts: int) -> int:
+    """The restarts asked for, and more where they are cheap: in small sets of lists."""
+    lists = problem.lists
+    return restarts + (min(MORE, MORE_WORK // lists.size) if isinstance(lists, PaddedLists) else 0)
+
+
 def descend_all(
     problem: Problem, rough: Problem, starts: list[np.ndarray], rng: np.random.Generator, show: bool
 ) -> list[Place]:
@@ -110,21 +118,27 @@ def place_at(problem: Problem, scales: np.ndarray) -> Place:
 
 
 def starting_points(problem: Problem, rng: np.random.Generator, restarts: int) -> list[np.ndarray]:
-    """The fixed scales alone, the best half from a coarse grid, and random points."""
-    free = len(problem.free)
+    """The fixed scales alone, and `restarts` others: the best half of a coarse grid and of random points, random ones.
+
+    As many random points are looked at as there is time for, so that no grid of so many points is better.
+    """
     signed = problem.low[problem.free] < 0
-    size = problem.lists.size * len(problem.start)
-    limit = max(restarts, min(GRID_POINTS, GRID_WORK // size))
+    limit = max(restarts, min(GRID_POINTS, GRID_WORK // (problem.lists.size * len(problem.start))))
     levels = [GRID_SIGNED if negative else GRID_LEVELS for negative in signed]
     if math.prod(map(len, levels)) <= limit:
         grid = np.array(list(itertools.product(*levels)))
     else:
-        grid = np.stack([rng.choice(level, size=limit) for level in levels], axis=1)
-    errors = problem.lists.count_all(at_units(problem, grid))
-    good = grid[np.argsort(errors, kind="stable")[: (restarts + 1) // 2]]
-    loose = 10.0 ** rng.uniform(-2.0, 1.0, size=(restarts - len(good), free))
-    loose *= np.where(signed, rng.choice([-1.0, 1.0], size=loose.shape), 1.0)
-    return [problem.start, *at_units(problem, np.concatenate([good, loose]))]
+        grid = np.stack([rng.choice(level, size=limit // 2) for level in levels], axis=1)
+    points = np.concatenate([grid, _loose(signed, limit - len(grid), rng)])
+    errors = problem.lists.count_all(at_units(problem, points))
+    good = points[np.argsort(errors, kind="stable")[: (restarts + 1) // 2]]
+    return [problem.start, *at_units(problem, np.concatenate([good, _loose(signed, restarts - len(good), rng)]))]
+
+
+def _loose(signed: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Random points, `(count, free)`, in units; `signed`: which columns may be below 0."""
+    points: np.ndarray = 10.0 ** rng.uniform(-2.0, 1.0, size=(count, len(signed)))
+    return points * np.where(signed, rng.choice([-1.0, 1.0], size=points.shape), 1.0)
 
 
 def at_units(problem: Problem, points: np.ndarray) -> np.ndarray:

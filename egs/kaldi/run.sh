@@ -5,7 +5,7 @@
 # Usage: run.sh --lang data/lang --dev exp/chain/decode_dev --dev-data data/dev \
 #                --test exp/chain/decode_test --test-data data/test --lm exp/transfornn --out exp/chain/zoo
 #
-# Stages: 0 the LM over the lattices of dev, 1 scales, 2 OUT/decode_test, 3 the table, OUT/results.md
+# Stages: 0 a look at the references, the LM over the lattices of dev, 1 scales, 2 OUT/decode_test, 3 the table, OUT/results.md
 set -eou pipefail
 
 stage=0
@@ -20,6 +20,7 @@ out=exp/zoo
 lmwt=12          # LM weight of the search, and scale of the new LM; what is used in the end comes from dev
 lm_scale=6
 beam=8           # lattices are pruned by this first, in units of the graph cost
+lm_beam=6        # and the LM leaves out histories that are estimated so much worse than the best one
 . "$(dirname "$0")/../shared/recipe.sh"
 
 for name in dev dev_data test test_data; do
@@ -28,9 +29,19 @@ done
 for folder in "$dev" "$test"; do need "$folder/lat.1.gz" "decode with Kaldi first"; done
 for file in "$lang/words.txt" "$dev_data/text" "$test_data/text"; do need "$file" "it is part of Kaldi's data folders"; done
 words=$lang/words.txt
-search=(--words "$words" --lm "nn=$lm" --ngram-beam "$(awk "BEGIN {print $lmwt * $beam}")")
+search=(--words "$words" --lm "nn=$lm" --ngram-beam "$(awk "BEGIN {print $lmwt * $beam}")"
+  --beam "$(awk "BEGIN {print $lmwt * $lm_beam}")")
+
+check() {  # before the work: do the references fit the lattices
+  local best=$out/best.$3.txt
+  mkdir -p "$out"
+  rescore lattice best-path "kaldi:$1" --words "$words" --lmwt "$lmwt" --out "$best"
+  rescore wer --ref "$2/text" --hyp "$best" || fail "$2/text does not fit the lattices of $1"
+}
 
 scores() {
+  check "$dev" "$dev_data" dev
+  check "$test" "$test_data" test
   rm -rf "$out/dev"
   rescore lattice rescore "kaldi:$dev" "slf:$out/dev" "${search[@]}" --scale am=1 --scale "graph=$lmwt" \
     --scale "nn=$lm_scale"

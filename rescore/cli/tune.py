@@ -16,7 +16,7 @@ from rescore.cli.outputs import Output
 @click.option("--out", required=True, type=Output(), help="Weights file to write, JSON.")
 @click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Hold a scale; may be repeated.")
 @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
-@click.option("--restarts", default=10, show_default=True, help="Starting points.")
+@click.option("--restarts", default=10, show_default=True, help="Starting points; small sets get more.")
 @click.option("--folds", default=5, show_default=True, help="Folds of the cross-validation; 0 for none.")
 def command(
     scores: Path | None,
@@ -31,7 +31,8 @@ def command(
     """Find the scales of all scores, and of the number of words, that minimise WER on a development set.
 
     Exact line searches (Och 2003) from several starting points; of equally good scales, those in the widest flat
-    region.  Scales of scores stay at 0 or above, that of `words` may be negative.  Tune on dev, never on test.
+    region, and the smallest where that has no end.  Scales of scores stay at 0 or above, that of `words` may be
+    negative.  Tune on dev, never on test.
 
     With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008), whose words must be
     those of the references already (rescore lattice convert --case ...); pruned lattices take less time.

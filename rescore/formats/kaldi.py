@@ -35,13 +35,25 @@ _NAMES = {"acwt": "am", "lmwt.lmonly": "lm"}
 _FILES = {name: file for file, name in _NAMES.items()}
 
 
+def _lattices_hint(folder: Path) -> str:
+    """What to do where the folder is one of Kaldi's decoding folders."""
+    lattices = next(folder.glob("lat.*"), None)
+    if lattices is None:
+        return ""
+    return (
+        f", but lattices ({lattices.name}); make N-best lists of them: "
+        f"rescore lattice nbest kaldi:{folder} lists.jsonl.gz --words words.txt"
+    )
+
+
 def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
     """Reads `archives.1`, `archives.2`, ... of a folder in this order, or the folder itself if it is one of these."""
     if not path.is_dir():
-        raise FormatError(path, "no such folder, expected one with archives.JOB or with words_text")
+        hint = _lattices_hint(path.parent) if path.name.startswith("lat.") else ""
+        raise FormatError(path, f"no such folder, expected one with archives.JOB or with words_text{hint}")
     folders = [path] if plain_or_packed(path / "words_text") else numbered_folders(path, "archives.")
     if not folders:
-        raise FormatError(path, "no archives.JOB and no words_text in this folder")
+        raise FormatError(path, f"no archives.JOB and no words_text in this folder{_lattices_hint(path)}")
     unique = UniqueIds()
     for folder in folders:
         yield from _read_archive(folder, unique)

@@ -182,3 +182,7 @@ def test_run(recipes: Recipes, work: Path) -> None:
     rows = json.loads((work / "out/results.json").read_text())["rows"]
     assert [row["name"] for row in rows] == ["Kaldi", "+ lm"]
     assert "decode with Kaldi first" in recipes.run("kaldi/run.sh", *given, "--dev", work / "none", code=2)
+    text = work / "data/test/text"
+    text.write_text("".join(text.read_text().splitlines(keepends=True)[1:]))
+    said = recipes.run("kaldi/run.sh", *given, "--out", work / "other", code=2)
+    assert f"{text} does not fit the lattices" in said and not (work / "other/dev").exists()

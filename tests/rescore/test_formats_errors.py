@@ -401,3 +401,10 @@ def test_srilm_words_that_would_be_read_as_scores(tmp_path: Path) -> None:
         write_nbest(str(path), lists)
     write_nbest(f"{path}?scores=am,lm", lists)
     assert list(read_nbest(f"{path}?scores=am,lm")) == lists
+
+
+def test_a_decoding_folder_of_kaldi_is_told_from_lists(tmp_path: Path) -> None:
+    (tmp_path / "lat.1.gz").write_bytes(b"")
+    for path in (tmp_path, tmp_path / "lat.1.gz"):
+        with pytest.raises(FormatError, match=r"but lattices \(lat.1.gz\); .* rescore lattice nbest kaldi:"):
+            list(read_nbest(f"kaldi:{path}"))

@@ -69,6 +69,18 @@ def test_ragged_words_and_a_real_lm(tmp_path: Path) -> None:
     assert best.scores == pytest.approx({"am": -0.75, "lm": -1.25 * np.log(10), "words": 2.0})
 
 
+def test_a_single_arc_and_no_path() -> None:
+    fsa = k2.create_fsa_vec([k2.Fsa.from_str("0 1 -1 0.5\n1")])
+    fsa.aux_labels = torch.tensor([-1], dtype=torch.int32)
+    result = rescore_with_ngram(fsa, ToyTrigram(), IDS)
+    assert result.shape[0] == 1
+    assert result.scores.tolist() == pytest.approx([0.5 + ToyTrigram().score(())])
+    fsa = k2.create_fsa_vec([k2.Fsa.from_str("0 1 3 0.5\n2 3 -1 0\n3")])
+    fsa.aux_labels = torch.tensor([7, -1], dtype=torch.int32)
+    with pytest.raises(FormatError, match="no lattice has a path from its start to its end"):
+        rescore_with_ngram(fsa, ToyTrigram(), IDS)
+
+
 def test_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     fsa = k2.create_fsa_vec([k2.Fsa.from_str("0 1 5 -0.5\n1 2 -1 0\n2")])
     with pytest.raises(FormatError, match="expected an FsaVec with aux_labels"):

@@ -92,3 +92,15 @@ def test_normalize_nbest_keeps_the_first_of_equals() -> None:
     ]
     split, _ = normalize_nbest(NbestList("u", hyps[1:2]), TextNormalizer(split="-"))
     assert split.hyps[0].scores == {"am": -2.0, "words": 2.0}
+
+
+def test_impossible_paths_are_left_out_and_what_is_no_number_is_said() -> None:
+    arcs = [(0, 1, "a", 0, 0), (0, 1, "b", -np.inf, 0), (1, 2, "a", -1, 0), (1, 2, "", -2, 0), (0, 2, "c", -np.inf, 0)]
+    for n in (1, 2, 9):
+        found = exact_nbest(make(arcs, 3), SCALES, n)
+        assert [hyp.words for hyp in found.hyps] == [("a", "a"), ("a",)][:n]
+    with pytest.raises(ScoreError, match="lattice 'utt': every path has an arc with a score of -inf"):
+        exact_nbest(make([(0, 1, "b", -np.inf, 0)], 2), SCALES, 3)
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ScoreError, match=f"lattice 'utt': arc 1 has a total of {bad}"):
+            exact_nbest(make([(0, 1, "a", 0, 0), (0, 1, "b", bad, 0)], 2), SCALES, 3)

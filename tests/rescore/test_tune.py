@@ -397,3 +397,22 @@ def test_a_scale_that_must_be_large_is_no_larger_than_that(seed: int) -> None:
         lists.append(NbestList(f"u{u}", [Hypothesis(("B",), wrong), Hypothesis(("A",), right)]))
     weights = tune_table(build_table(lists, {f"u{u}": ("A",) for u in range(8)}), restarts=3, folds=0, seed=seed)
     assert weights.info["errors"] == 0 and 2.0 < weights.scales["lm"] < 6.0
+
+
+@pytest.mark.parametrize("seed", [68, 69, 70])
+def test_no_grid_of_two_scales_beats_tuning(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    utterances, hyps = 12, 8
+    matrix, errors = rng.standard_normal((utterances * hyps, 3)), rng.integers(0, 6, utterances * hyps)
+    matrix[:, :2] -= 0.3 * errors[:, None]
+    offsets, ids = np.arange(0, utterances * hyps + 1, hyps), [f"u{u}" for u in range(utterances)]
+    table = ScoreTable(["am", "lm", "words"], ids, offsets, matrix, errors, np.full(utterances, 10))
+    axis = np.geomspace(0.01, 20, 60)
+    grid = np.array([(1.0, lm, words) for lm in [0, *axis] for words in [*-axis, 0, *axis]])
+    assert tune_table(table, folds=0).info["errors"] <= PaddedLists.from_table(table).count_all(grid).min()
+
+
+def test_references_without_a_word() -> None:
+    lists, refs = make_set(3, 0)
+    with pytest.raises(ReferenceError, match="all references are empty: there is no word to count errors by"):
+        tune_table(build_table(lists, dict.fromkeys(refs, ())))
