@@ -128,9 +128,12 @@ def test_folder_of_srilm(tmp_path: Path) -> None:
         ("NBestList1.0\n", "no hypotheses, expected at least one"),
         ("NBestList1.0\n-10 A\n", "u.gz:2: utterance 'u': found '-10 A', expected '(score) words'"),
         ("NBestList1.0\n\n", "u.gz:2: utterance 'u': found '', expected '(score) words'"),
-        (TWO.removesuffix(" )"), "expected 'word ( st: T et: T g: LM a: AM )'"),
-        (TWO.replace("et: 0.6", "e: 0.6"), "found 'SAID ( st: 0.31 e: 0.6 g: -30 a: -40 )', expected 'word ( st: T"),
-        (TWO.replace("0.31", "x"), "hypothesis 1 has score 'st:' 'x', expected a finite number"),
+        (TWO.removesuffix(" )") + "\n", "expected 'word ( st: T et: T g: LM a: AM )'"),
+        (
+            TWO.replace("et: 0.6", "e: 0.6") + "\n",
+            "found 'SAID ( st: 0.31 e: 0.6 g: -30 a: -40 )', expected 'word ( st: T",
+        ),
+        (TWO.replace("0.31", "x") + "\n", "hypothesis 1 has score 'st:' 'x', expected a finite number"),
     ],
 )
 def test_damaged_folder_of_srilm(tmp_path: Path, text: str, expected: str) -> None:
