@@ -132,9 +132,10 @@ class _Archive:
 
     def _key(self) -> str:
         found = _KEY.match(self.data, self.at)
-        if found and found.end() == len(self.data) and len(found[0]) <= _LONGEST_KEY:
+        is_key = found is not None and len(found[0]) <= _LONGEST_KEY
+        if found and is_key and found.end() == len(self.data):
             raise ShortRecord
-        if not found or self.data[found.end()] not in _BLANK:
+        if not found or not is_key or self.data[found.end()] not in _BLANK:
             raise RecordError(f"no utterance id here (found {self.data[self.at : self.at + 20]!r})")
         try:
             return found[0].decode("utf-8")

@@ -66,6 +66,14 @@ def test_numbers_beyond_all_bounds(tmp_path: Path, form: str, text: str) -> None
         list(read_lattices(f"{form}:{tmp_path / 'lat.txt'}"))
 
 
+def test_an_id_without_end(tmp_path: Path) -> None:
+    (tmp_path / "lat.txt").write_text(KALDI + "u" * 5000)
+    with pytest.raises(FormatError, match=r"lat.txt: .*no utterance id here"):
+        list(read_lattices(f"kaldi-lat:{tmp_path / 'lat.txt'}?words=ids"))
+    skip = Skip()
+    assert len(list(read_lattices(f"kaldi-lat:{tmp_path / 'lat.txt'}?words=ids", skip))) == 2 and skip.count == 1
+
+
 def test_numbers_of_words_txt(tmp_path: Path) -> None:
     for number in (LONG, "²", str(1 << 31), "-1"):
         (tmp_path / "words.txt").write_text(f"<eps> 0\nA {number}\n", encoding="utf-8")
