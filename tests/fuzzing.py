@@ -1,6 +1,6 @@
 """Damaged files for every reader: small valid files, changed at random; nothing but our own errors may come out.
 
-The number of changed files a reader is that of the environment variable FUZZ (20 in the test-suite):
+The number of changed files a reader is that of the environment variable FUZZ (15 in the test-suite):
 
     FUZZ=5000 .venv/bin/python -m pytest tests/test_fuzzing.py
 
@@ -28,7 +28,7 @@ from lm_zoo.errors import LMError
 from rescore.errors import RescoreError
 
 OURS = (RescoreError, LMError, AsrError)
-COUNT = int(os.environ.get("FUZZ", "20"))
+COUNT = int(os.environ.get("FUZZ", "15"))
 SECONDS = 10  # that a reader may take for one of these files
 MEMORY = 3 << 30  # bytes that it may take beside what the process has
 HUGE = (b"9" * 5000, b"99999999999999999999", b"4294967296", b"2147483648", b"2147483647", b"1000000000")
