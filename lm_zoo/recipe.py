@@ -72,6 +72,7 @@ def run(
     if not to_start(world_size):
         run_here(*work)
         return
+    check_run(folder, made_of(kind, settings, recipe, config))
     build(kind, make_vocabulary(recipe, folder, remark), settings)  # mistakes are told once, not by each process
     start(run_here, work, world_size, master_port)
 

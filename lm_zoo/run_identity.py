@@ -15,6 +15,7 @@ from lm_zoo.reading import read_json
 from lm_zoo.text import parse_spec
 
 FILE = "run.json"
+BEGUN = ("vocab/case", "checkpoint", "checkpoint.old")
 # Settings of the training that may change when a run goes on: how long it is, what is looked at on the way.
 FREE = ("steps", "passes", "epochs", "patience", "valid_every", "save_every", "log_every")
 
@@ -33,6 +34,8 @@ def text_identity(spec: str) -> str:
 def check_run(folder: Path, parts: dict[str, Any]) -> None:
     """Writes what the run in `folder` is made of, or compares it with what is written there.
 
+    A run has begun when it has its vocabulary: what failed before that leaves nothing to compare with.
+
     Args:
       parts: name -> value, or a dict of such.
     Raises:
@@ -40,7 +43,7 @@ def check_run(folder: Path, parts: dict[str, Any]) -> None:
     """
     path = folder / FILE
     parts = json.loads(json.dumps(parts))
-    if path.exists():
+    if path.exists() and any((folder / name).exists() for name in BEGUN):
         try:
             before = read_json(path)
         except (OSError, ValueError) as error:

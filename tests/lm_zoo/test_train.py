@@ -167,6 +167,17 @@ def test_another_text_or_setting_in_the_same_folder_is_refused(tmp_path: Path) -
     assert (out / "log.jsonl").read_text() == lines_before
 
 
+def test_a_run_that_failed_before_it_had_a_vocabulary_holds_nobody_back(tmp_path: Path) -> None:
+    lines = tmp_path / "a.txt"
+    lines.write_text("A B C\nB C D\n" * 30)
+    words = ["--quiet", "train-lm", "lstm", "--text", str(lines), "--valid", str(lines), "--out", str(tmp_path / "lm")]
+    words += ["--set", "dim=8", "--train", "steps=3"]
+    with pytest.raises(LMError, match="nothing"):
+        cli.main([*words, "--vocab", "nothing"], standalone_mode=False)
+    cli.main([*words, "--tokens", "word"], standalone_mode=False)
+    assert load(str(tmp_path / "lm")).knows("A")
+
+
 def test_a_kill_between_the_renames_of_a_checkpoint_loses_nothing(tmp_path: Path) -> None:
     train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=20))
     os.replace(tmp_path / "checkpoint", tmp_path / "checkpoint.old")
