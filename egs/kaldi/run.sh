@@ -23,28 +23,25 @@ beam=8           # lattices are pruned by this first, in units of the graph cost
 lm_beam=6        # and the LM leaves out histories that are estimated so much worse than the best one
 . "$(dirname "$0")/../shared/recipe.sh"
 
-for name in dev dev_data test test_data; do
-  [ -n "${!name}" ] || fail "--${name//_/-} is missing; see --help"
+for name in dev dev_data test test_data; do [ -n "${!name}" ] || fail "--${name//_/-} is missing; see --help"; done
+for file in "$dev/lat.1.gz" "$test/lat.1.gz" "$lang/words.txt" "$dev_data/text" "$test_data/text"; do
+  need "$file" "lattices come from Kaldi's decoding, the rest is part of its data folders"
 done
-for folder in "$dev" "$test"; do need "$folder/lat.1.gz" "decode with Kaldi first"; done
-for file in "$lang/words.txt" "$dev_data/text" "$test_data/text"; do need "$file" "it is part of Kaldi's data folders"; done
 words=$lang/words.txt
-search=(--words "$words" --lm "nn=$lm" --ngram-beam "$(awk "BEGIN {print $lmwt * $beam}")"
-  --beam "$(awk "BEGIN {print $lmwt * $lm_beam}")")
+read -r first_beam second_beam <<< "$(awk "BEGIN {print $lmwt * $beam, $lmwt * $lm_beam}")"
+search=(--words "$words" --lm "nn=$lm" --ngram-beam "$first_beam" --beam "$second_beam")
 
-check() {  # before the work: do the references fit the lattices
-  local best=$out/best.$3.txt
-  mkdir -p "$out"
-  rescore lattice best-path "kaldi:$1" --words "$words" --lmwt "$lmwt" --out "$best"
-  rescore wer --ref "$2/text" --hyp "$best" || fail "$2/text does not fit the lattices of $1"
+check() {  # check LATTICES DATA: before the work, do the references fit
+  rescore lattice best-path "kaldi:$1" --words "$words" --lmwt "$lmwt" --out "$out/search.txt"
+  rescore wer --ref "$2/text" --hyp "$out/search.txt" || fail "$2/text does not fit the lattices of $1"
 }
 
 scores() {
-  check "$dev" "$dev_data" dev
-  check "$test" "$test_data" test
+  mkdir -p "$out"
+  check "$dev" "$dev_data"
+  check "$test" "$test_data"
   rm -rf "$out/dev"
-  rescore lattice rescore "kaldi:$dev" "slf:$out/dev" "${search[@]}" --scale am=1 --scale "graph=$lmwt" \
-    --scale "nn=$lm_scale"
+  rescore lattice rescore "kaldi:$dev" "slf:$out/dev" "${search[@]}" --scale am=1 --scale "graph=$lmwt" --scale "nn=$lm_scale"
 }
 
 tune() {
@@ -60,7 +57,7 @@ decode() {  # Kaldi's jobs stay as they are
     rescore lattice rescore "kaldi:$test/lat.$job.gz" "kaldi:$target/lat.$job.gz?weights=$out/weights.json" \
       "${search[@]}" --weights "$out/weights.json"
   done
-  cp "$test/num_jobs" "$target/num_jobs"
+  cp "$test/num_jobs" "$target/"
   if [ -e "$test/../final.mdl" ]; then ln -sf "$(readlink -f "$test/../final.mdl")" "$out/final.mdl"; fi
 }
 

@@ -1,6 +1,7 @@
 # What the run.sh of all recipes of recognisers share; sourced in place of recipe.sh, after the recipe's own options.
 # A recipe sets then: corpus (data/CORPUS_cuts_SET.jsonl.gz), dev and test (names of sets), decoded (where decode.py writes),
 # decoding (the options of every decode.py, an array), and for tables the options lms and ngram.
+max_unknown=0.5  # share of a recogniser's words that an LM may not know
 . "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 
 average() {  # average RUN OUT: the last weights of a run with a budget, in float16
@@ -34,5 +35,5 @@ lattices() {  # lattices SET: those of decode.py, as FORMAT:PATH
 rescore_lattices() {  # rescore_lattices OUT [OPTION...]: rescore.sh on the lattices of dev and test
   ../../shared/rescore.sh --dev "$(lattices "$dev")" --test "$(lattices "$test")" --out "$1" --lms "$lms" --ngram "$ngram" \
     --dev-ref "data/${corpus}_text_$dev" --test-ref "data/${corpus}_text_$test" \
-    --first "$(ls "$decoded/nbest-$test-"*fast_beam_search*.jsonl.gz)" "${@:2}"
+    --max-unknown "$max_unknown" --first "$(ls "$decoded/nbest-$test-"*fast_beam_search*.jsonl.gz)" "${@:2}"
 }

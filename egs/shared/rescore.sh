@@ -32,6 +32,7 @@ held=                    # scores of the lattices that are not used
 normalise=               # options for the words, such as "--case upper"
 tail=                    # counts of a training text (rescore count): error rates on rare words too
 mbr=0.15                 # posterior scale of minimum Bayes risk; empty: none
+max_unknown=0.5          # share of the words that an LM may not know
 cer=false                # true: the words are characters; tables are of character error rates
 shared=$(dirname "$(readlink -f "$0")")
 . "$shared/recipe.sh"
@@ -54,7 +55,7 @@ lists() {
   for set in dev test; do
     mkdir -p "$out/$set"
     rescore convert "${lattices[$set]}" "$out/$set/nbest.jsonl.gz" -n "$num_paths" --ngram "$ngram" \
-      --scale "ngram=$ngram_scale" --scale "words=$words_scale" "${normalise[@]}"
+      --scale "ngram=$ngram_scale" --scale "words=$words_scale" "${normalise[@]}" --max-unknown "$max_unknown"
   done
 }
 
@@ -75,7 +76,7 @@ timed() {  # timed LOG COMMAND...: what it says and the seconds that it takes, i
 }
 
 lattice_pass() {  # lattice_pass NAME LM: of the n-gram alone where LM is empty
-  local name=$1 lm=$2 set options=(--ngram "$ngram" --scale "words=$words_scale" --ngram-beam "$ngram_beam")
+  local name=$1 lm=$2 set options=(--max-unknown "$max_unknown" --ngram "$ngram" --scale "words=$words_scale" --ngram-beam "$ngram_beam")
   if [ -z "$lm" ]; then
     options+=(--scale "ngram=$ngram_alone_scale")
   else

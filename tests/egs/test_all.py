@@ -22,7 +22,7 @@ from tests.egs.conftest import ROOT
 
 EGS = ROOT / "egs"
 MADE = ("data", "exp", "download")  # what recipes make
-LONGEST = 68  # lines of a recipe's file; more belongs into the packages, or into egs/shared
+LONGEST = 80  # lines of a recipe's file; more belongs into the packages, or into egs/shared
 ENTRY = 3  # lines of a function that may stand in two recipes
 
 

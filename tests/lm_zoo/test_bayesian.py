@@ -122,7 +122,7 @@ def test_an_epoch_sums_to_the_bound(tmp_path: Path) -> None:
 
     type(lm).kl = kl
     try:
-        settings = config(lr=0.0, warmup=0, steps=1000, epochs=1, valid_every=0, log_every=1, optimizer="sgd")
+        settings = config(lr=0.0, warmup=0, passes=1, valid_every=0, log_every=1, optimizer="sgd")
         train(
             "bayesian", PLAIN, VOCAB, source, text(1), tmp_path, settings, report=lambda r: counts.append(r["tokens"])
         )
@@ -209,7 +209,7 @@ def test_more_data_makes_the_posterior_narrower(tmp_path: Path) -> None:
     spread = []
     for sentences in (20, 2000):
         out = tmp_path / str(sentences)
-        settings = config(steps=60, lr=0.05, epochs=1000)
+        settings = config(steps=60, lr=0.05)
         train("bayesian", {**PLAIN, "sigma": 0.5}, VOCAB, text(0, sentences), text(1), out, settings)
         spread.append(torch.cat([p.exp().flatten() for p in load(str(out)).log_sigma.values()]).mean().item())
     assert spread[1] < 0.8 * spread[0]

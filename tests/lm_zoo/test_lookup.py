@@ -150,7 +150,7 @@ def test_a_transformer_gets_an_empty_dictionary(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [({"entries": 0}, "at least 1"), ({"alpha": 1.0}, "alpha 1.0 in"), ({"hashing": "md5"}, "sum, positional")],
+    [({"entries": 0}, "expected 1 or more"), ({"alpha": 1.0}, "alpha 1.0 in"), ({"hashing": "md5"}, "sum, positional")],
 )
 def test_bad_settings(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
