@@ -24,9 +24,8 @@ lm_beam=6        # and the LM leaves out histories that are estimated so much wo
 . "$(dirname "$0")/../shared/recipe.sh"
 
 for name in dev dev_data test test_data; do [ -n "${!name}" ] || fail "--${name//_/-} is missing; see --help"; done
-for file in "$dev/lat.1.gz" "$test/lat.1.gz" "$lang/words.txt" "$dev_data/text" "$test_data/text"; do
-  need "$file" "lattices come from Kaldi's decoding, the rest is part of its data folders"
-done
+for folder in "$dev" "$test"; do need "$folder/lat.1.gz" "decode with Kaldi first"; done
+for file in "$lang/words.txt" "$dev_data/text" "$test_data/text"; do need "$file" "it is part of Kaldi's data folders"; done
 words=$lang/words.txt
 read -r first_beam second_beam <<< "$(awk "BEGIN {print $lmwt * $beam, $lmwt * $lm_beam}")"
 search=(--words "$words" --lm "nn=$lm" --ngram-beam "$first_beam" --beam "$second_beam")
