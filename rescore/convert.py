@@ -12,9 +12,9 @@ from rescore.formats import copy_lattices, read_lattices, read_nbest, write_latt
 from rescore.formats.common import OnError, fail
 from rescore.lattice import normalize_words
 from rescore.lattice_source import (
-    ARC_WORDS,
     NGRAM,
-    UNKNOWN_ARC_WORDS,
+    PATH_WORDS,
+    UNKNOWN_WORDS,
     LatticeToNbest,
     lattice_sources,
     nbest_of_lattices,
@@ -72,7 +72,7 @@ def convert_lattices(
                 remark(_USELESS)
             counts.update(left_out)
             if coverage is not None:
-                coverage.count(left_out[ARC_WORDS], left_out[UNKNOWN_ARC_WORDS])
+                coverage.count(left_out[PATH_WORDS], left_out[UNKNOWN_WORDS])
             counts["fewer"] += len(nbest.hyps) < work.n
             counts["hypotheses"] += len(nbest.hyps)
             yield nbest
@@ -81,7 +81,7 @@ def convert_lattices(
 
     counts["utterances"] = write_nbest(target, converted())
     if coverage is not None:
-        remark(f"{coverage.name}: {said(coverage, 'words on arcs')}, scored as <unk>")
+        remark(f"{coverage.name}: {said(coverage, 'words on best paths')}, scored as <unk>")
     return counts
 
 

@@ -8,7 +8,7 @@ back-offs paid.  So G is deterministic, small, and composition exact (the same a
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
@@ -33,7 +33,7 @@ def rescore_with_ngram(lattices: Any, lm: WordLM, words: Mapping[int, str], max_
       lattices: k2 FsaVec, acyclic, with word ids as `aux_labels` (a tensor or ragged); the result is on its device.
       lm: such as `lm_zoo.ngram.NgramLM`.
       words: id -> word; a dict, or icefall's `lexicon.word_table`.
-      max_unknown: the largest share of the words on arcs that the LM may not know.
+      max_unknown: the largest share of the words on best paths that the LM may not know.
     Raises:
       VocabError: words that do not suit the LM (see `lm_zoo.coverage`).
       FormatError: k2 is not installed, there are no `aux_labels`, one is not among `words`, or there is no path.
@@ -71,15 +71,17 @@ def grammar(inverse: Any, lm: WordLM, words: Mapping[int, str], max_unknown: flo
     import torch
 
     source, target, label = _arcs(inverse)
-    ids, arcs_of = np.unique(label[label > EPSILON], return_counts=True)
+    ids = np.unique(label[label > EPSILON])
     try:
         symbols = ["", *(words[int(number)] for number in ids)]
     except (KeyError, IndexError) as error:
         raise FormatError("k2", f"word id {error} is not among the words; give the lattices' own words.txt") from None
     coverage = Coverage(lm, "lm_scores", max_unknown)
-    coverage.add(dict(zip(symbols[1:], arcs_of.tolist(), strict=True)), "k2 lattices")
+    best = k2.shortest_path(inverse, use_double_scores=True).labels.cpu().numpy()
+    places = np.searchsorted(ids, best[best > EPSILON]) + 1
+    coverage.add(Counter(symbols[place] for place in places.tolist()), "k2 lattices")
     coverage.check()
-    remark(f"lm_scores: {said(coverage, 'words on arcs')}, scored as <unk>")
+    remark(f"lm_scores: {said(coverage, 'words on best paths')}, scored as <unk>")
     compact = np.where(label > EPSILON, np.searchsorted(ids, label) + 1, label)
     histories = Histories(lm, symbols, "lm_scores", "k2 lattices")
     _ask_all(histories, _followers(source.tolist(), target.tolist(), compact.tolist()))

@@ -36,8 +36,7 @@ from rescore.formats.kaldi_archive import read_all, write_records
 from rescore.formats.kaldi_fst import RawLattice
 from rescore.formats.kaldi_lattice import from_lattice, to_lattice
 from rescore.formats.symbols import SymbolTable
-from rescore.lattice import EPSILON, build_lattice
-from rescore.lattice_info import word_counts
+from rescore.lattice import EPSILON, best_path_words, build_lattice
 from rescore.nbest import exact_paths
 from rescore.text import TextNormalizer
 from rescore.types import Alignments, Lattice, Words
@@ -85,7 +84,7 @@ def write_archives(
 
     Args:
       old_lm: the n-gram LM that the lattices were made with.
-      max_unknown: the largest share of the words on arcs that it may not know.
+      max_unknown: the largest share of the words on best paths that it may not know.
     Raises:
       ScoreError: a word that the old LM does not have, so that it cannot be the one that is in the graph cost.
       VocabError: words that do not suit the old LM (see `lm_zoo.coverage`).
@@ -96,7 +95,8 @@ def write_archives(
 
         def records() -> Iterator[RawLattice]:
             for lattice in lattices:
-                coverage.add(word_counts(lattice), f"the old LM, lattice '{lattice.utt_id}'")
+                words = best_path_words(lattice, {"graph": lmwt, "am": 1.0})
+                coverage.add(words, f"the old LM, lattice '{lattice.utt_id}'")
                 for path in linear_lattices(lattice, lmwt, n, keep_ali):
                     for name, text in _lines(path, old_lm, table).items():
                         files[name].write(f"{path.utt_id} {text}\n")
@@ -104,7 +104,7 @@ def write_archives(
             coverage.check()
 
         count = write_records(out / f"{NBEST}.{job}.gz", records(), {})
-    remark(f"{coverage.name}: {said(coverage, 'words on arcs')}")
+    remark(f"{coverage.name}: {said(coverage, 'words on best paths')}")
     return count
 
 

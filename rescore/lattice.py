@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -218,6 +219,15 @@ def best_arcs(lattice: Lattice, totals: np.ndarray) -> list[int]:
         arcs.append(int(ranges[state] + through[ranges[state] : ranges[state + 1]].argmax()))
         state = int(lattice.dst[arcs[-1]])
     return arcs
+
+
+def best_path_words(lattice: Lattice, scales: Mapping[str, float]) -> Counter[str]:
+    """How often each word is on the best path under those of the scales whose scores the lattice has (none: all by 1).
+
+    The words that a lattice is about: most of those on its arcs are none at all where a recogniser of pieces made it.
+    """
+    here = {name: scale for name, scale in scales.items() if name in lattice.scores}
+    return Counter(best_path(lattice, here or dict.fromkeys(lattice.scores, 1.0)).words)
 
 
 def path_hypothesis(lattice: Lattice, arcs: Sequence[int]) -> Hypothesis:

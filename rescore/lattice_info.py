@@ -106,9 +106,3 @@ def lattice_info(lattices: Iterable[Lattice], refs: Mapping[str, Words] | None =
     if refs is not None and info.oracle is None:
         raise ReferenceError("references and lattices have no utterance in common")
     return info
-
-
-def word_counts(lattice: Lattice) -> dict[str, int]:
-    """How many arcs have each word of the lattice."""
-    arcs = np.bincount(lattice.labels, minlength=len(lattice.symbols)).tolist()
-    return {word: count for word, count in zip(lattice.symbols[1:], arcs[1:], strict=True) if count}

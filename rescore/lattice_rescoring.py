@@ -14,8 +14,7 @@ from rescore.combine import load_weights, parse_scales
 from rescore.console import remark
 from rescore.errors import UsageError
 from rescore.expand import WordLM, expand_ngram
-from rescore.lattice import normalize_words
-from rescore.lattice_info import word_counts
+from rescore.lattice import best_path_words, normalize_words
 from rescore.lattice_lm import LatticeLM
 from rescore.lattice_posteriors import prune_beam
 from rescore.nbest import exact_nbest
@@ -44,7 +43,7 @@ class LatticeRescoring:
       ngram, old_ngram: n-gram LMs.
       context, beam, most: as in LatticeLM.
       in_flight: lattices that the neural LMs go over together.
-      max_unknown: the largest share of words on arcs that an LM may not know.
+      max_unknown: the largest share of words on best paths that an LM may not know.
       counts: what was left out so far, summed over the lattices, and `evaluations` of the LMs.
     """
 
@@ -118,8 +117,9 @@ class LatticeRescoring:
         """The passes of the n-grams, with the neural LMs' scales lent to the new one while it stands for them."""
         if not self.normalizer.is_identity:
             lattice = normalize_words(lattice, self.normalizer)
+        words = best_path_words(lattice, self.scales) if self.coverages else {}
         for coverage in self.coverages:
-            coverage.add(word_counts(lattice), f"LM '{coverage.name}', lattice '{lattice.utt_id}'")
+            coverage.add(words, f"LM '{coverage.name}', lattice '{lattice.utt_id}'")
         passes = [(name, lm) for name, lm in ((OLD, self.old_ngram), (NGRAM, self.ngram)) if lm is not None]
         for left, (name, lm) in zip(reversed(range(len(passes))), passes, strict=True):
             beam = None if left else self.ngram_beam  # where the old LM is taken out, the new one is missed
@@ -169,6 +169,6 @@ def rescore_lattices(
         total = write_lattices(target, rescored)
     remark(f"{total} lattices rescored, written to {target}")
     for coverage in work.coverages:
-        remark(f"{coverage.name}: {said(coverage, 'words on arcs')}, scored as <unk>")
+        remark(f"{coverage.name}: {said(coverage, 'words on best paths')}, scored as <unk>")
     for name, count in sorted(work.counts.items() - {("unknown_words", work.counts["unknown_words"])}):
         remark(f"{_SAID.get(name, name.replace('_', ' '))}: {count}")

@@ -17,15 +17,14 @@ from rescore.expand import WordLM, ngram_nbest
 from rescore.formats import options_of, parse_spec, read_lattices
 from rescore.formats.common import OnError, fail
 from rescore.formats.slf import lattice_files, read_lattice
-from rescore.lattice import normalize_words
-from rescore.lattice_info import word_counts
+from rescore.lattice import best_path_words, normalize_words
 from rescore.nbest import exact_nbest
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList
 from rescore.workers import worker_pool
 
 NGRAM = "ngram"  # the n-gram's score
-ARC_WORDS, UNKNOWN_ARC_WORDS = "arc_words", "unknown_arc_words"  # counts of words on arcs; those that it does not know
+PATH_WORDS, UNKNOWN_WORDS = "path_words", "unknown_words"  # counts of words on best paths; those that it does not know
 DEFAULT_LM_SCALE = 10.0
 
 Found = tuple[NbestList, dict[str, int]]
@@ -41,7 +40,7 @@ class LatticeToNbest:
         for the recogniser's `lm` or `graph`.
       lm: the n-gram LM, or None for none.
       beam: of the search after the n-gram pass, which changes no list; None for none.
-      max_unknown: the largest share of the words on arcs that the n-gram may not know, for those who sum the counts.
+      max_unknown: the largest share of words on best paths that the n-gram may not know, for those who sum the counts.
     """
 
     n: int = 100
@@ -63,9 +62,9 @@ class LatticeToNbest:
         if self.lm is None:
             return exact_nbest(lattice, scales, self.n), lattice.counts
         coverage = Coverage(self.lm, NGRAM, 1.0)
-        coverage.add(word_counts(lattice), f"LM '{NGRAM}', lattice '{lattice.utt_id}'")
+        coverage.add(best_path_words(lattice, scales), f"LM '{NGRAM}', lattice '{lattice.utt_id}'")
         nbest, counts = ngram_nbest(lattice, self.lm, NGRAM, scales, self.n, self.beam)
-        return nbest, {**counts, ARC_WORDS: coverage.words, UNKNOWN_ARC_WORDS: coverage.unknown}
+        return nbest, {**counts, PATH_WORDS: coverage.words, UNKNOWN_WORDS: coverage.unknown}
 
     def all_scales(self, lattice: Lattice) -> dict[str, float]:
         """The scales given, and the defaults of those that are not."""
