@@ -19,13 +19,15 @@ import torch
 from hypotheses import clock
 from measure import heading, row
 
-from lm_zoo.precision import DTYPES, ready
+from lm_zoo.inference.precision import ready
+from lm_zoo.inference.products import DTYPES
 from lm_zoo.registry import load
-from rescore.combine import combine_list, load_weights
+from rescore.evaluation.wer import corpus_errors
 from rescore.files import read_kaldi_text
 from rescore.formats import read_nbest
 from rescore.types import NbestList, Weights
-from rescore.wer import corpus_errors
+from rescore.weights import load_weights
+from rescore.workflows.combine import combine_list
 
 LISTS = 8  # scored at once
 

@@ -20,11 +20,11 @@ import torch
 from measure import added_memory, heading, row
 from torch import Tensor, nn
 
-from asr.config import EncoderConfig, load_config
-from asr.s4 import S4D
-from asr.s4former import S4former, subsampled
-from asr.stream import StreamingEncoder, StreamState
-from asr.subsampling import Subsampling
+from asr.model.config import EncoderConfig, load_config
+from asr.model.s4 import S4D
+from asr.model.s4former import S4former
+from asr.model.streaming import StreamingEncoder, StreamState
+from asr.model.subsampling import Subsampling, subsampled
 
 SMALL = load_config("small").encoder
 SIZES = {

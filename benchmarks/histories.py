@@ -16,13 +16,13 @@ import torch
 from lattices import NORMALIZER, timed
 from measure import heading, row
 
-from lm_zoo.histories import Histories
-from lm_zoo.precision import ready
+from lm_zoo.inference.history_cache import Histories
+from lm_zoo.inference.precision import ready
 from lm_zoo.registry import load, load_ngram
-from rescore import lattice_lm
 from rescore.formats.slf import read_lattice
-from rescore.lattice_rescoring import LatticeRescoring
+from rescore.lattices import neural_lm as lattice_lm
 from rescore.types import Lattice
+from rescore.workflows.lattice_rescore import LatticeRescoring
 
 OWN = {"am": 1.0, "posterior": 0.0, "words": -5.0}
 BATCH = 64

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from measure import added_memory, seconds
 
-from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
-from lm_zoo.precision import product, ready
+from lm_zoo.inference.precision import ready
+from lm_zoo.inference.products import product
 from lm_zoo.registry import build
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 
 Lists = list[list[tuple[str, ...]]]
 LOGITS = 4 << 30  # bytes of a padded batch's logits and their logarithms; what is larger is split

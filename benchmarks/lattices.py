@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.registry import load_ngram
-from rescore.expand import expand_ngram
 from rescore.formats.kaldi_archive import read_records, write_records
 from rescore.formats.kaldi_lattice import from_lattice, to_lattice
 from rescore.formats.slf import read_lattice
 from rescore.formats.symbols import SymbolTable
-from rescore.lattice import best_path, normalize_words, remove_epsilons, total_scores
-from rescore.nbest import exact_nbest
+from rescore.lattices.build import normalize_words
+from rescore.lattices.epsilons import remove_epsilons
+from rescore.lattices.nbest import exact_nbest
+from rescore.lattices.ngram_lm import expand_ngram
+from rescore.lattices.paths import best_path, total_scores
 from rescore.text import TextNormalizer
 from rescore.types import Lattice
 

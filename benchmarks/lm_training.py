@@ -26,14 +26,15 @@ import torch
 from measure import added_memory, heading, row
 from torch import Tensor, nn
 
-from lm_zoo.base import SOS_EOS, UNK, Vocabulary, WordVocabulary
-from lm_zoo.batches import IGNORE, Batch, TokenText, pad_sentences, tokenize
-from lm_zoo.layers import sinusoids
-from lm_zoo.ranks import Ranks
+from lm_zoo.layers.transformer import sinusoids
 from lm_zoo.registry import build
-from lm_zoo.text import read_sentences
-from lm_zoo.tokenizer import build_pieces, count_words
-from lm_zoo.train import TrainConfig, _Run, autocast, epoch_batches
+from lm_zoo.text.batches import IGNORE, Batch, TokenText, pad_sentences, tokenize
+from lm_zoo.text.sentences import read_sentences
+from lm_zoo.text.tokenizer import build_pieces, count_words
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, Vocabulary, WordVocabulary
+from lm_zoo.training.config import TrainConfig
+from lm_zoo.training.distributed import Ranks
+from lm_zoo.training.train import _Run, autocast, epoch_batches
 
 CPU = Ranks(0, 1, torch.device("cpu"))
 SETTINGS: dict[str, dict[str, Any]] = {

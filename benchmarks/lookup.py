@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.registry import build
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 
 
 def make_list(rng: np.random.Generator, words: list[str], hypotheses: int, length: int) -> list[tuple[str, ...]]:

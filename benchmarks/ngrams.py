@@ -26,8 +26,8 @@ import click
 import numpy as np
 from measure import heading, row, seconds
 
-from lm_zoo.ngram import LN10, NgramLM
-from lm_zoo.text import read_sentences
+from lm_zoo.ngram.kenlm_lm import LN10, NgramLM
+from lm_zoo.text.sentences import read_sentences
 
 Sentences = list[Sequence[str]]
 COMMAND = (sys.executable, "-m", "rescore.cli.main")

@@ -24,7 +24,7 @@ from startup import lists as made_up_lists
 
 
 class InLine:
-    """As `rescore.pipeline.Behind`, after all else in the same thread: the plain way."""
+    """As `rescore.workflows.threads.Behind`, after all else in the same thread: the plain way."""
 
     def __init__(self, consume: Callable[[Iterator[Any]], Any]) -> None:
         self.consume, self.items = consume, list[Any]()
@@ -74,12 +74,12 @@ def phases(nbest: str, lm: str, dtype: str, rounds: int) -> None:
 
 
 def _phases(nbest: str, lm: str, dtype: str) -> None:
-    from lm_zoo import tree
-    from lm_zoo.trie import encode_words, sum_to_words
-    from rescore.combine import write_combined
+    from lm_zoo.inference import scoring
+    from lm_zoo.inference.trie import encode_words, sum_to_words
     from rescore.formats import read_nbest, write_nbest
-    from rescore.scoring import open_scorers
     from rescore.types import Weights
+    from rescore.workflows.combine import write_combined
+    from rescore.workflows.scoring import open_scorers
 
     steps: dict[str, float] = {}
 
@@ -99,8 +99,8 @@ def _phases(nbest: str, lm: str, dtype: str) -> None:
     else:
         timed("the LM", lambda: scorer.lm.score_hypotheses(sentences))
     while is_neural and begin < len(sentences):
-        part, trie = timed("tries", lambda begin=begin: words.first(begin, tree.NODES))
-        scores = timed("the LM", lambda trie=trie: tree.score(scorer.lm, trie))
+        part, trie = timed("tries", lambda begin=begin: words.first(begin, scoring.NODES))
+        scores = timed("the LM", lambda trie=trie: scoring.score(scorer.lm, trie))
         timed("sums to words", lambda part=part, trie=trie, scores=scores: sum_to_words(part, trie, *scores))
         begin += len(part.counts)
     with tempfile.TemporaryDirectory() as folder:
@@ -114,8 +114,8 @@ def _phases(nbest: str, lm: str, dtype: str) -> None:
 
 def _ways(nbest: str, lm: str, dtype: str, rounds: int) -> dict[tuple[str, str], tuple[float, float]]:
     """Least wall and CPU seconds of the rounds, in turns."""
-    from rescore import scoring
-    from rescore.rescoring import rescore_nbest
+    from rescore.workflows import scoring
+    from rescore.workflows.nbest import rescore_nbest
 
     ways: dict[tuple[str, str], Any] = {
         ("before", "after"): (plain, InLine),
@@ -167,21 +167,21 @@ def memory(lms: tuple[str, ...], counts: tuple[int, ...], size: int, seed: int) 
 @click.option("--nodes", multiple=True, type=int, default=(512, 2048, 8192, 16384), show_default=True)
 def at_once(nbest: str, lm: str, dtype: str, count: int, nodes: tuple[int, ...]) -> None:
     """Time and memory by the prefixes that are evaluated at once."""
-    from lm_zoo import tree
+    from lm_zoo.inference import scoring
     from rescore.formats import read_nbest
-    from rescore.scoring import open_scorers
+    from rescore.workflows.scoring import open_scorers
 
     (scorer,) = open_scorers([lm], None, dtype)
     lists = islice(read_nbest(nbest), count)
     sentences = list(chain.from_iterable([hyp.words for hyp in part.hyps] for part in lists))
     words = sum(map(len, sentences))
-    tree.score_words(scorer.lm, sentences[:100])
+    scoring.score_by_tree(scorer.lm, sentences[:100])
     heading("prefixes at once", "words/CPU s", "peak MB", "of them a prefix, KB")
     for most in nodes:
         start = time.process_time()
-        tree.score_words(scorer.lm, sentences, most)
+        scoring.score_by_tree(scorer.lm, sentences, most)
         spent = time.process_time() - start
-        peak = added_memory(lambda most=most: tree.score_words(scorer.lm, sentences, most))
+        peak = added_memory(lambda most=most: scoring.score_by_tree(scorer.lm, sentences, most))
         row(most, f"{words / spent:.0f}", f"{peak:.0f}", f"{peak * 1024 / most:.0f}")
 
 

@@ -21,8 +21,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from asr.joiner import Joiner
-from asr.rnnt_loss import full_loss, prune_ranges, pruned_loss, smoothed_loss
+from asr.model.joiner import Joiner
+from asr.model.rnnt_loss import full_loss, prune_ranges, pruned_loss, smoothed_loss
 
 LM_SCALE = 0.25
 

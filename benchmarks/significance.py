@@ -12,10 +12,10 @@ import kaldialign
 import numpy as np
 from measure import heading, measured, row
 
-from rescore.report import System, compare_systems
-from rescore.significance import bootstrap_wer, error_positions, mapsswe
+from rescore.evaluation.significance import bootstrap_wer, error_positions, mapsswe
+from rescore.evaluation.wer import corpus_errors, utterance_errors
 from rescore.types import Words
-from rescore.wer import corpus_errors, utterance_errors
+from rescore.workflows.compare import System, compare_systems
 
 VOCABULARY = 5_000
 T = TypeVar("T")

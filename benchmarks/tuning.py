@@ -11,8 +11,8 @@ import click
 import numpy as np
 from measure import heading, measured, row
 
-from rescore.table import ScoreTable
-from rescore.tune import make_problem, percent, tune_table
+from rescore.tuning.score_table import ScoreTable
+from rescore.tuning.tune import make_problem, percent, tune_table
 
 LMS = ("transfornn", "transformer", "bayesian", "lookup", "lstm")
 REACH = 2.0  # largest scale of the grid, in the search's own unit: as much spread as `am` has

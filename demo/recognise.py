@@ -61,7 +61,7 @@ def _job(item: tuple[str, Path, Path]) -> tuple[str, str]:
 @click.option("--jobs", default=os.cpu_count() or 1, show_default=True, help="Processes.")
 def main(cuts: Path, out: Path, jobs: int) -> None:
     """Recognise the recordings of cuts with PocketSphinx."""
-    from asr.manifests import load_cuts
+    from asr.dataset.manifests import load_cuts
 
     lattices = out / "lattices"
     lattices.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,5 @@
 """Errors of the LM zoo that a user can act on; the command line prints their message and exits with code 2."""
 
-
 MOST = 1500  # characters of a message
 
 

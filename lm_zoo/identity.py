@@ -66,8 +66,8 @@ def lm_identity(name: str) -> str:
 
 
 def _files_of_lm(name: str) -> list[Path]:
-    from lm_zoo.base import PieceVocabulary, WordVocabulary
     from lm_zoo.registry import CONFIG, GRAMMAR, WEIGHTS, find, hugging_face, read_config
+    from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
 
     if (found := hugging_face(name)) is not None:
         return sorted(file for file in found[1].iterdir() if file.is_file())

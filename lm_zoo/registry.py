@@ -9,24 +9,32 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.base import Vocabulary, load_vocabulary
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.files import save_tensors, write_text
 from lm_zoo.reading import read_json
+from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary
 from lm_zoo.weights import Allowance, read_weights
 
 KINDS = {
-    "transfornn": ("lm_zoo.transfornn", "TransfoRNN", "Transformer layers, then LSTM layers"),
-    "transformer": ("lm_zoo.transformer", "Transformer", "post-norm causal Transformer"),
-    "bayesian": ("lm_zoo.bayesian", "BayesianTransformer", "Transformer with Gaussian posteriors over some weights"),
-    "lookup": ("lm_zoo.lookup", "Lookup", "Transformer with a lookup dictionary of what followed"),
-    "ngram-embedding": ("lm_zoo.ngram_embedding", "NgramEmbedding", "Transformer that also embeds the last N tokens"),
-    "lstm": ("lm_zoo.lstm", "LSTM", "stacked LSTM"),
-    "icefall-transformer": ("lm_zoo.icefall_transformer", "IcefallTransformer", "icefall's Transformer LM"),
-    "ngram": ("lm_zoo.ngram", "NgramLM", "back-off n-gram, ARPA or KenLM binary"),
+    "transfornn": ("lm_zoo.models.transfornn", "TransfoRNN", "Transformer layers, then LSTM layers"),
+    "transformer": ("lm_zoo.models.transformer", "Transformer", "post-norm causal Transformer"),
+    "bayesian": (
+        "lm_zoo.models.bayesian",
+        "BayesianTransformer",
+        "Transformer with Gaussian posteriors over some weights",
+    ),
+    "lookup": ("lm_zoo.models.lookup", "Lookup", "Transformer with a lookup dictionary of what followed"),
+    "ngram-embedding": (
+        "lm_zoo.models.ngram_embedding",
+        "NgramEmbedding",
+        "Transformer that also embeds the last N tokens",
+    ),
+    "lstm": ("lm_zoo.models.lstm", "LSTM", "stacked LSTM"),
+    "icefall-transformer": ("lm_zoo.models.icefall_transformer", "IcefallTransformer", "icefall's Transformer LM"),
+    "ngram": ("lm_zoo.ngram.kenlm_lm", "NgramLM", "back-off n-gram, ARPA or KenLM binary"),
 }
 SIZES = {"dim", "heads", "feedforward", "rnn_layers", "slots", "entries", "order"}  # settings that are 1 or more
-HUGGING_FACE = {"hf": ("lm_zoo.hf", "HFCausalLM"), "hf-mlm": ("lm_zoo.hf_masked", "HFMaskedLM")}
+HUGGING_FACE = {"hf": ("lm_zoo.models.hf_causal", "HFCausalLM"), "hf-mlm": ("lm_zoo.models.hf_masked", "HFMaskedLM")}
 PRETRAINED = Path(__file__).parent / "pretrained"
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 GRAMMAR = ".fst"  # Kaldi's G.fst
@@ -161,15 +169,15 @@ def load(name: str) -> Any:
 
 
 def load_grammar(path: Path, phi: bool = False) -> Any:
-    """The LM of Kaldi's `G.fst`; `phi` as in `lm_zoo.grammar.GrammarLM`."""
-    from lm_zoo.grammar import GrammarLM
+    """The LM of Kaldi's `G.fst`; `phi` as in `lm_zoo.ngram.grammar_fst.GrammarLM`."""
+    from lm_zoo.ngram.grammar_fst import GrammarLM
 
     return GrammarLM(path, phi)
 
 
 def _averaged(lm: Any, name: str, query: str) -> Any:
     """A Bayesian LM with `samples=K&seed=S&uncertainty=true`."""
-    from lm_zoo.bayesian import BayesianAverage
+    from lm_zoo.models.bayesian import BayesianAverage
 
     values = dict(part.partition("=")[::2] for part in query.split("&"))
     expected = "expected samples=K, seed=S and uncertainty=true or false, joined by '&'"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,6 +12,7 @@ from typing import IO, Any
 
 from lm_zoo import files
 from lm_zoo.errors import WriteError
+from lm_zoo.identity import feed
 from lm_zoo.reading import DAMAGED, open_bytes, open_text
 from rescore.errors import FormatError, RescoreError
 from rescore.types import Words
@@ -196,3 +198,8 @@ def require_folder(path: str | Path) -> Path:
     if not path.is_dir():
         raise RescoreError(f"{path}: {'is a file, expected a folder' if path.exists() else 'no such folder'}")
     return path
+
+
+def file_identity(path: Path) -> dict[str, str]:
+    """Name without folders and sha256 of a file."""
+    return {"file": path.name, "sha256": feed(hashlib.sha256(), path).hexdigest()}

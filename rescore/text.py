@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,3 +63,14 @@ class TextNormalizer:
     @cached_property
     def _table(self) -> dict[int, str]:
         return {ord(char): " " for char in self.split} | {ord(char): "" for char in self.delete}
+
+
+def short(value: object) -> str:
+    """`repr(value)`, with the middle left out where it is long."""
+    return _REPR.repr(value)
+
+
+_REPR = reprlib.Repr()
+
+
+_REPR.maxstring = _REPR.maxother = 80

@@ -77,7 +77,7 @@ class Lattice:
 
     Arcs are parallel arrays.  `labels` index `symbols`; symbol 0 is always the epsilon `""`.  States are numbered in
     topological order (`src < dst` for every arc), state 0 is the start and `num_states - 1` the only final state; arcs
-    are sorted by `src`, and every state lies on a path from start to end (see `rescore.lattice.build_lattice`).
+    are sorted by `src`, and every state lies on a path from start to end (see `rescore.lattices.build.build_lattice`).
 
     Attributes:
       src, dst: int32 `(arcs,)`, source and destination state.

@@ -17,30 +17,31 @@ import numpy as np
 import pytest
 import torch
 
-from asr.checkpoint import load_model, read_checkpoint, save_model, write_checkpoint
-from asr.config import EncoderConfig, TransducerConfig, load_config
-from asr.kaldi_data import kaldi_cuts
-from asr.manifests import load_cuts, split_by_speaker
-from asr.transducer import Transducer
-from lm_zoo import checkpoint as lm_checkpoint
-from lm_zoo import ngram_check
-from lm_zoo.icefall import import_lm
-from lm_zoo.kaldi_nnlm import import_nnlm
+from asr.dataset.kaldi import kaldi_cuts
+from asr.dataset.manifests import load_cuts, split_by_speaker
+from asr.model.checkpoint import load_model, read_checkpoint, save_model, write_checkpoint
+from asr.model.config import EncoderConfig, TransducerConfig, load_config
+from asr.model.transducer import Transducer
+from lm_zoo.icefall.checkpoints import import_lm
+from lm_zoo.icefall.kaldi_nnlm import import_nnlm
+from lm_zoo.ngram import kenlm_check
 from lm_zoo.registry import describe, load, load_ngram, save_folder
-from lm_zoo.text import read_sentences
-from rescore.combine import load_weights
-from rescore.counts import read_counts
+from lm_zoo.text.sentences import read_sentences
+from lm_zoo.training import checkpoint as lm_checkpoint
+from rescore.cli.recipe import read_defaults
+from rescore.evaluation.counts import read_counts
 from rescore.files import read_kaldi_text
 from rescore.formats import read_lattices, read_nbest, write_lattices, write_nbest
 from rescore.formats.symbols import read_symbols
-from rescore.recipe import read_defaults
-from rescore.transcripts import KINDS, read_transcripts
 from rescore.types import Alignments, Hypothesis, Lattice, NbestList
+from rescore.weights import load_weights
+from rescore.workflows.transcripts import KINDS, read_transcripts
 from tests.asr.tiny import vocabulary
 from tests.fuzzing import Target, run
-from tests.lm_zoo import kenlm_files, test_kaldi_nnlm, zoo
+from tests.lm_zoo import kenlm_files, zoo
 from tests.lm_zoo.grammar_fst import write_lang
-from tests.lm_zoo.test_icefall import rnn_checkpoint
+from tests.lm_zoo.icefall import test_kaldi_nnlm
+from tests.lm_zoo.icefall.test_checkpoints import rnn_checkpoint
 
 MODEL_FILES = ("config.json", "model.safetensors", "words.txt")
 TRAINING_FILES = ("state.json", "model.safetensors", "optimizer.safetensors")
@@ -405,7 +406,7 @@ TARGETS = [*LIST_TARGETS, *LATTICE_TARGETS, *TEXT_TARGETS, *LM_TARGETS, *ASR_TAR
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
 def test_damaged_files(target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ngram_check, "SECONDS", 5)  # that a table without an end may be searched
+    monkeypatch.setattr(kenlm_check, "SECONDS", 5)  # that a table without an end may be searched
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         faults = run(target, tmp_path)

@@ -1,4 +1,7 @@
-"""Who may know whom: rescore -> lm_zoo; lm_zoo knows nothing of rescore; heavy packages are imported lazily."""
+"""Who may know whom: floors of rooms, no circles, packages in one direction, heavy packages imported lazily.
+
+An upper room knows those below it, never the other way, types and imports inside functions included.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,164 +17,284 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("rescore", "lm_zoo", "asr")
 
-# What the core of rescore may know of the zoo.
-ZOO_OF_RESCORE = {"base", "budget", "devices", "errors", "files", "histories", "interpolation", "ngram", "precision"}
-ZOO_OF_RESCORE |= {"coverage", "identity", "reading", "registry", "torch_file", "trie"}
-# Commands may call any of the zoo's functions, and `rescore ppl` is the measuring of LMs itself.
-ZOO_ALL = ("rescore/cli/", "rescore/perplexity.py")
-
-# Packages that are imported inside functions only, and where.
-LAZY = {
-    "k2": ("rescore/formats/k2_load.py", "rescore/k2_rescoring.py", "asr/"),
-    "kenlm": ("lm_zoo/ngram.py",),
-    "lhotse": ("asr/",),
-    "kaldiio": ("rescore/formats/", "asr/"),
-    "tensorboard": ("lm_zoo/",),
-    "transformers": ("lm_zoo/hf.py", "lm_zoo/hf_masked.py"),
-    "pocketsphinx": (),
-    "ttspico": ("asr/synthesis.py",),
-    "espeakng_loader": ("asr/synthesis.py",),
+# Floors from the top: a folder or a module; rooms on one floor do not know each other.
+FLOORS: dict[str, list[tuple[str, ...]]] = {
+    "rescore": [
+        ("cli",),
+        ("workflows",),
+        ("formats", "tuning"),
+        ("lattices",),
+        ("evaluation", "weights"),
+        ("files", "text"),
+        ("file_names", "types", "workers"),
+        ("console", "errors"),
+    ],
+    "lm_zoo": [
+        ("icefall", "training"),
+        ("identity",),
+        ("registry",),
+        ("models",),
+        ("inference",),
+        ("ngram",),
+        ("base",),
+        ("text",),
+        ("layers",),
+        ("safe_unpickle",),
+        ("weights",),
+        ("files", "reading"),
+        ("errors",),
+    ],
+    "asr": [("cli",), ("decoding", "training"), ("dataset",), ("model",), ("device",), ("errors",)],
 }
 
-WRITERS = (".write_text", ".write_bytes", "torch.save", "np.save", ".rename")
-MAY_WRITE = {
-    "lm_zoo/files.py",  # for all
-    "lm_zoo/checkpoint.py",  # two renames, of the old folder and the new one
-    "rescore/cli/door.py",  # standard output that is gone
-    "rescore/icefall_run.py",  # the folder of a set that is whole
-    "rescore/scoring.py",  # parts of a run, into one temporary file
-}
-
-
-def python_files(*packages: str) -> list[Path]:
-    return sorted(file for package in packages for file in (ROOT / package).rglob("*.py"))
-
-
-def imports(file: Path, top_level_only: bool = False) -> Iterator[tuple[str, int]]:
-    """`(module, line)` of every import; `from a import b` gives `a.b`, since `b` may be a module."""
-    tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
-    for node in top_level(tree) if top_level_only else ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}:{node.lineno}: relative import; this project writes them in full"
-            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
-
-
-def top_level(tree: ast.AST) -> Iterator[ast.AST]:
-    """All nodes that run when the module is imported: those in no function and not for the type checker alone."""
-    for node in ast.iter_child_nodes(tree):
-        checker = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        if not checker and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            yield node
-            yield from top_level(node)
-
-
-def name(file: Path) -> str:
-    return file.relative_to(ROOT).as_posix()
-
-
-def violations(files: list[Path], forbidden: tuple[str, ...]) -> list[str]:
-    return [
-        f"{name(file)}:{line} imports {module}"
-        for file in files
-        for module, line in imports(file)
-        if module.split(".")[0] in forbidden
-    ]
-
-
-def test_lm_zoo_knows_nothing_of_rescore_and_asr() -> None:
-    assert violations(python_files("lm_zoo"), ("rescore", "asr", "egs", "demo")) == []
-
-
-def test_rescore_does_not_know_asr() -> None:
-    assert violations(python_files("rescore"), ("asr", "egs", "demo")) == []
-
-
-def test_nothing_imports_recipes_or_demo() -> None:
-    assert violations(python_files(*PACKAGES), ("egs", "demo", "tests")) == []
-
-
-def test_core_of_rescore_knows_few_modules_of_the_zoo() -> None:
-    found = [
-        f"{name(file)}:{line} imports {module}"
-        for file in python_files("rescore")
-        if not name(file).startswith(ZOO_ALL)
-        for module, line in imports(file)
-        if module.split(".")[0] == "lm_zoo" and module.split(".")[1] not in ZOO_OF_RESCORE
-    ]
-    assert found == []
-
-
-def test_asr_knows_the_agreed_modules_only() -> None:
-    allowed = ("asr", "rescore.types", "rescore.formats", "rescore.errors", "rescore.console", "rescore.files")
-    allowed += (
+# What a package may know of another: rooms, or one module of a room.  What is not named knows nothing of the others.
+ZOO = (
+    "lm_zoo.identity",
+    "lm_zoo.safe_unpickle",
+    "lm_zoo.text.coverage",
+    "lm_zoo.base",
+    "lm_zoo.errors",
+    "lm_zoo.files",
+    "lm_zoo.inference",
+    "lm_zoo.ngram",
+    "lm_zoo.reading",
+)
+NEIGHBOURS: dict[str, tuple[str, ...]] = {
+    "rescore": (*ZOO, "lm_zoo.registry"),
+    "rescore.cli": ("lm_zoo",),
+    "rescore.workflows": (*ZOO, "lm_zoo.registry", "lm_zoo.text"),
+    "asr": (
+        "lm_zoo.base",
+        "lm_zoo.errors",
+        "lm_zoo.files",
+        "lm_zoo.inference.history_cache",
+        "lm_zoo.layers.dropout",
+        "lm_zoo.reading",
+        "lm_zoo.registry",
+        "lm_zoo.safe_unpickle",
+        "lm_zoo.text",
+        "lm_zoo.training",
+        "lm_zoo.weights",
+        "rescore.__version__",
         "rescore.cli.door",
-        "rescore.file_names",
         "rescore.cli.lazy",
         "rescore.cli.outputs",
         "rescore.cli.processes",
-        "rescore.wer",
+        "rescore.console",
+        "rescore.errors",
+        "rescore.evaluation",
+        "rescore.file_names",
+        "rescore.files",
+        "rescore.formats",
+        "rescore.lattices",
+        "rescore.types",
         "rescore.workers",
-        "rescore.lattice",
-        "rescore.nbest",
-        "rescore.__version__",
-    )
-    allowed += ("lm_zoo.base", "lm_zoo.errors", "lm_zoo.registry", "lm_zoo.tokenizer", "lm_zoo.optimizers")
-    allowed += ("lm_zoo.ranks", "lm_zoo.run_log", "lm_zoo.torch_file", "lm_zoo.histories", "lm_zoo.dropout")
-    allowed += ("lm_zoo.files", "lm_zoo.reading", "lm_zoo.weights")
+    ),
+}
+
+# Packages that are imported inside functions only, and where.
+LAZY = {
+    "k2": ("rescore.formats.k2_load", "rescore.lattices.k2_compose", "asr"),
+    "kenlm": ("lm_zoo.ngram.kenlm_lm",),
+    "lhotse": ("asr",),
+    "kaldiio": ("rescore.formats", "asr"),
+    "tensorboard": ("lm_zoo",),
+    "transformers": ("lm_zoo.models.hf_causal", "lm_zoo.models.hf_masked"),
+    "pocketsphinx": (),
+    "ttspico": ("asr.dataset.synthesis",),
+    "espeakng_loader": ("asr.dataset.synthesis",),
+}
+
+
+# Calls by which a file is written; and the modules that do so themselves, not by `lm_zoo.files`.
+WRITERS = (".write_text", ".write_bytes", "torch.save", "np.save", ".rename")
+WRITING = {
+    "lm_zoo.files",  # for all
+    "lm_zoo.training.checkpoint",  # two renames, of the old folder and the new one
+    "rescore.cli.door",  # standard output that is gone
+    "rescore.workflows.icefall_decode",  # the folder of a set that is whole
+    "rescore.workflows.scoring",  # parts of a run, into one temporary file
+}
+
+
+def module_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+@cache
+def files() -> dict[str, Path]:
+    """Module -> file, of all packages."""
+    return {module_of(file): file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))}
+
+
+@cache
+def tree_of(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"), str(file))
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """`(module, line)` of every import; `from a import b` gives `a.b`, since `b` may be a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: relative import; this project writes them in full"
+            yield from ((f"{node.module}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def at_import(tree: ast.AST) -> Iterator[ast.stmt]:
+    """The statements that run when the module is imported: those in no function and not for the type checker alone."""
+    for node in ast.iter_child_nodes(tree):
+        checker = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        if isinstance(node, ast.stmt) and not checker and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node
+            yield from at_import(node)
+
+
+def eager(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """As `imports`, of those that run when the module is imported."""
+    for node in at_import(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from imports(node)
+
+
+@cache
+def known() -> dict[str, dict[str, int]]:
+    """Module -> modules of the packages that it imports anywhere, with a line."""
+    graph: dict[str, dict[str, int]] = {}
+    for module, file in files().items():
+        found = graph.setdefault(module, {})
+        for name, line in imports(tree_of(file)):
+            while name and name not in files():
+                name = name.rpartition(".")[0]
+            if name and name != module:
+                found.setdefault(name, line)
+    return graph
+
+
+def within(module: str, rooms: tuple[str, ...]) -> bool:
+    return any(module == room or module.startswith(f"{room}.") for room in rooms)
+
+
+def room_of(module: str) -> tuple[str, str]:
+    package, _, rest = module.partition(".")
+    return package, rest.split(".")[0]
+
+
+def test_every_module_is_in_a_room_of_the_plan() -> None:
+    planned = {(package, room) for package, floors in FLOORS.items() for floor in floors for room in floor}
+    assert {room_of(module) for module in files()} - {(package, "") for package in PACKAGES} == planned
+
+
+def test_upper_rooms_know_lower_ones_and_never_the_other_way() -> None:
+    floor_of = {
+        (package, room): floor
+        for package, floors in FLOORS.items()
+        for floor, rooms in enumerate(floors)
+        for room in rooms
+    }
     found = [
-        f"{name(file)}:{line} imports {module}"
-        for file in python_files("asr")
-        for module, line in imports(file)
-        if module.split(".")[0] in PACKAGES and not module.startswith(allowed)
+        f"{module}:{line} imports {other}"
+        for module, others in known().items()
+        for other, line in others.items()
+        if room_of(module) in floor_of and room_of(other) in floor_of and room_of(module)[0] == room_of(other)[0]
+        if room_of(module) != room_of(other) and floor_of[room_of(module)] >= floor_of[room_of(other)]
     ]
     assert found == []
+
+
+def test_packages_know_the_agreed_rooms_of_others() -> None:
+    found = []
+    for module, file in files().items():
+        package, room = room_of(module)
+        allowed = NEIGHBOURS.get(f"{package}.{room}", NEIGHBOURS.get(package, ()))
+        for name, line in imports(tree_of(file)):
+            other = name.split(".")[0]
+            if other in {*PACKAGES, "egs", "demo", "tests"} - {package} and not within(name, allowed):
+                found.append(f"{module}:{line} imports {name}")
+    assert found == []
+
+
+def test_there_is_no_circle() -> None:
+    """Modules that know none that is left, or that none that is left knows, are taken away; circles are what stays."""
+    left = {module: set(others) for module, others in known().items()}
+    while True:
+        wanted = set().union(*left.values())
+        kept = {module for module, others in left.items() if others & left.keys() and module in wanted}
+        if len(kept) == len(left):
+            break
+        left = {module: left[module] & kept for module in kept}
+    assert left == {}
+
+
+def test_names_are_imported_from_where_they_are_defined() -> None:
+    defined = {module: set(_defined(tree_of(file))) for module, file in files().items()}
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno} imports {alias.name} from {node.module}, which has it from elsewhere"
+        for folder in (*PACKAGES, "tests", "benchmarks", "demo")
+        for file in (ROOT / folder).rglob("*.py")
+        for node in ast.walk(tree_of(file))
+        if isinstance(node, ast.ImportFrom) and node.module in defined
+        for alias in node.names
+        if f"{node.module}.{alias.name}" not in files() and alias.name not in defined[node.module]
+    ]
+    assert found == []
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
 
 
 @pytest.mark.parametrize("package", LAZY)
 def test_optional_packages_are_imported_in_their_place_and_lazily(package: str) -> None:
     found = []
-    for file in python_files(*PACKAGES):
-        top = {line for module, line in imports(file, top_level_only=True) if module.split(".")[0] == package}
-        for module, line in imports(file):
-            if module.split(".")[0] == package and (line in top or not name(file).startswith(LAZY[package])):
-                found.append(f"{name(file)}:{line} imports {module}")
+    for module, file in files().items():
+        top = {line for name, line in eager(tree_of(file)) if name.split(".")[0] == package}
+        for name, line in imports(tree_of(file)):
+            if name.split(".")[0] == package and (line in top or not within(module, LAZY[package])):
+                found.append(f"{module}:{line} imports {name}")
     assert found == []
 
 
-def writes(file: Path) -> Iterator[int]:
-    """The lines on which a file is opened for writing, written or renamed without the help of `lm_zoo.files`."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+def writes(tree: ast.AST) -> bool:
+    """Whether a file is opened for writing, written or renamed without the help of `lm_zoo.files`."""
+    for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         called, constants = ast.unparse(node.func), [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
         opened = called == "open" and len(node.args) > 1 and str(constants[-1:]).strip("[]'")[:1] in ("w", "a", "x")
         if opened or called.endswith(WRITERS) or called in ("os.replace", "os.rename", "soundfile.write", "save_file"):
-            yield node.lineno
+            return True
+    return False
 
 
 def test_one_module_writes() -> None:
-    found = {name(file): list(writes(file)) for file in python_files(*PACKAGES)}
-    assert {file for file, lines in found.items() if lines} == MAY_WRITE
+    assert {module for module, file in files().items() if writes(tree_of(file))} == WRITING
 
 
 def test_packed_files_are_opened_in_one_place() -> None:
-    """`lm_zoo.reading` bounds what they become; `lm_zoo.files` writes them, `lm_zoo.torch_file` reads zips."""
-    found = {
-        (module, name(file))
-        for file in python_files(*PACKAGES)
-        for module, _ in imports(file)
-        if module in ("gzip", "lzma", "bz2", "zipfile")
-    }
-    assert {file for _, file in found} == {"lm_zoo/reading.py", "lm_zoo/files.py", "lm_zoo/torch_file.py"}
+    """`lm_zoo.reading` bounds what they become; `lm_zoo.files` writes them, `lm_zoo.safe_unpickle` reads zips."""
+    packed = ("gzip", "lzma", "bz2", "zipfile")
+    found = {module for module, file in files().items() if any(name in packed for name, _ in imports(tree_of(file)))}
+    assert found == {"lm_zoo.reading", "lm_zoo.files", "lm_zoo.safe_unpickle"}
 
 
-def test_a_lazy_import_is_told_from_an_eager_one(tmp_path: Path) -> None:
-    file = tmp_path / "module.py"
-    file.write_text("import k2\nif True:\n    import lhotse\ndef f():\n    from kenlm import Model\n")
-    assert [module for module, _ in imports(file, top_level_only=True)] == ["k2", "lhotse"]
-    assert [module for module, _ in imports(file)] == ["k2", "lhotse", "kenlm.Model"]
+def test_a_lazy_import_is_told_from_an_eager_one() -> None:
+    tree = ast.parse("import k2\nif True:\n    import lhotse\ndef f():\n    from kenlm import Model\n")
+    assert [module for module, _ in eager(tree)] == ["k2", "lhotse"]
+    assert [module for module, _ in imports(tree)] == ["k2", "lhotse", "kenlm.Model"]
+
+
+def test_every_room_says_what_lives_there() -> None:
+    """The `__init__.py` of a folder is a docstring: what lives there, and what it may know."""
+    for module, file in files().items():
+        if file.name == "__init__.py":
+            lines = (ast.get_docstring(tree_of(file)) or "").splitlines()
+            assert lines and lines[0].endswith("."), f"{module}: no line that says what lives there"
 
 
 def test_the_command_line_loads_no_heavy_package() -> None:

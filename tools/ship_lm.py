@@ -9,9 +9,9 @@ import argparse
 import json
 from pathlib import Path
 
-from lm_zoo.perplexity import score_text
+from lm_zoo.inference.perplexity import score_text
 from lm_zoo.registry import CONFIG, load, read_config, save_folder, state_tensors
-from lm_zoo.text import read_sentences
+from lm_zoo.text.sentences import read_sentences
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""The command `asr`."""
+"""The commands of `asr`, one file each: parse, call one function, write.  Knows all rooms, loaded when it runs."""

@@ -34,7 +34,7 @@ def command(
     \b
     Example: asr average --exp-dir exp --epoch 30 --avg 9 --use-averaged-model true
     """
-    from asr.average import average
+    from asr.model.average import average
     from rescore.console import remark
 
     average(exp_dir, out, epoch, iteration, avg, use_averaged_model, half, remark)

@@ -103,8 +103,8 @@ def command(context: click.Context, **values: Any) -> None:
                --lm transfornn --lm-scale 0.4 --ilme-scale 0.2 data/cuts_test.jsonl.gz
     Example: asr decode --model asr/pretrained/small --lattices k2 --out exp/test cuts_test.jsonl.gz
     """
-    from asr.decode import DecodeOptions
-    from asr.decode_run import DecodeRun, run
+    from asr.decoding.options import DecodeOptions
+    from asr.decoding.run import DecodeRun, run
 
     values = one_model(context, values)
     search = {item.name: values.pop(item.name) for item in fields(DecodeOptions) if item.name != "lattices"}

@@ -14,7 +14,7 @@ def command(name: str) -> None:
     Example: asr info paper-com
     Example: asr info exp/small/model
     """
-    from asr.info import count, lines, read_config
+    from asr.model.parameter_count import count, lines, read_config
 
     config = read_config(name)
     encoder = config.encoder

@@ -13,7 +13,7 @@ from rescore.cli.outputs import Output
 if TYPE_CHECKING:
     from lhotse import MonoCut
 
-    from lm_zoo.base import PieceVocabulary
+    from lm_zoo.text.vocabulary import PieceVocabulary
 
 PATH = click.Path(path_type=Path)
 TRAIN = "train"  # in the names of parts whose speed is perturbed; icefall does not perturb the others either
@@ -82,7 +82,7 @@ def command(
     vocab = _tokens(out_dir, bpe_text, None if characters else vocab_size) if bpe_text else None
     for (kind, part), found in sets.items():
         if characters:
-            from asr.lang import with_characters
+            from asr.dataset.lang import with_characters
 
             found = with_characters(found)
         if fbank and not (kind == "kaldi" and kaldi_feats):
@@ -101,7 +101,7 @@ def _check_training_part(parts: list[str]) -> None:
 
 def _tokens(out_dir: Path, text: tuple[Path, ...], vocab_size: int | None) -> PieceVocabulary:
     """The vocabulary of a text: characters if `vocab_size` is None; written to its folder, unless it is there."""
-    from asr.lang import write_lang
+    from asr.dataset.lang import write_lang
 
     lang = out_dir / (f"lang_bpe_{vocab_size}" if vocab_size else "lang_char")
     vocab = write_lang(lang, text, vocab_size)
@@ -110,7 +110,7 @@ def _tokens(out_dir: Path, text: tuple[Path, ...], vocab_size: int | None) -> Pi
 
 
 def _check_spelling(part: str, cuts: list[MonoCut], vocab: PieceVocabulary) -> None:
-    from asr.lang import unspellable
+    from asr.dataset.lang import unspellable
     from rescore.console import remark
 
     names = unspellable(cuts, vocab)
@@ -130,7 +130,8 @@ def _read(
     allow_pipes: bool,
 ) -> dict[tuple[str, str], list[MonoCut]]:
     """The cuts of every corpus, by kind and part."""
-    from asr import kaldi_data, manifests
+    from asr.dataset import kaldi as kaldi_data
+    from asr.dataset import manifests
 
     sets: dict[tuple[str, str], list[MonoCut]] = {}
     if librispeech:
@@ -153,7 +154,7 @@ def _read(
 
 def _named_cuts(paths: tuple[Path, ...], allow_pipes: bool) -> dict[tuple[str, str], list[MonoCut]]:
     """The cuts of files `KIND_cuts_PART.jsonl.gz`, or of any others and of folders, which are kind `speech`."""
-    from asr.manifests import load_cuts
+    from asr.dataset.manifests import load_cuts
 
     sets: dict[tuple[str, str], list[MonoCut]] = {}
     for path in paths:
@@ -167,7 +168,7 @@ def _named_cuts(paths: tuple[Path, ...], allow_pipes: bool) -> dict[tuple[str, s
 
 
 def _with_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str, perturb_speed: bool) -> list[MonoCut]:
-    from asr.manifests import store_fbank
+    from asr.dataset.manifests import store_fbank
 
     if perturb_speed:
         cuts = [*cuts, *(cut.perturb_speed(speed) for speed in (0.9, 1.1) for cut in cuts)]
@@ -175,7 +176,7 @@ def _with_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str, pert
 
 
 def _write(out_dir: Path, kind: str, part: str, cuts: list[MonoCut]) -> None:
-    from asr.manifests import save_cuts
+    from asr.dataset.manifests import save_cuts
 
     path = save_cuts(out_dir, kind, part, cuts)
     hours = sum(cut.duration for cut in cuts) / 3600

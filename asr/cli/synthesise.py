@@ -48,7 +48,7 @@ def command(
 
     Example: asr synthesise books.txt.xz data/synthetic --count 20000 --seed 1
     """
-    from asr.synthetic_set import SetOptions, synthesise
+    from asr.dataset.synthetic_set import SetOptions, synthesise
     from rescore.console import remark
 
     if snr[0] > snr[1] or words[0] > words[1]:

@@ -14,7 +14,7 @@ from rescore.cli.processes import process_options
 _PATH = click.Path(path_type=Path)
 _POSITIVE = click.FloatRange(0, min_open=True)
 
-# Options that are settings of asr.train.TrainConfig: name -> type, help.  Left out, they have the default there.
+# Options that are settings of asr.training.config.TrainConfig: name -> type, help; left out, they have its defaults.
 SETTINGS: dict[str, tuple[Any, str]] = {
     "num_epochs": (int, "Epochs, where no budget is given [30]."),
     "max_steps": (int, "Budget of batches: the learning rate falls to zero at its end."),
@@ -88,8 +88,8 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
                --valid-cuts data/dev.jsonl.gz --exp-dir exp --use-bf16 true --max-minutes 60
     """
     from asr.errors import ConfigError
-    from asr.recipe import Recipe, run
-    from asr.train import TrainConfig
+    from asr.training.config import TrainConfig
+    from asr.training.run import Recipe, run
 
     given = {name: value for name in SETTINGS if (value := values.pop(name)) is not None}
     if {"max_steps", "max_minutes"} & given.keys() and {"lr_batches", "lr_epochs", "num_epochs"} & given.keys():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from asr.transcribe import Partial
+    from asr.decoding.transcribe import Partial
 
 SHOWN = 30  # words of a partial result
 
@@ -36,10 +36,10 @@ def command(
     Example: asr transcribe speech.wav
     Example: asr transcribe --streaming --chunk-ms 160 speech.flac
     """
-    from asr.checkpoint import load_model
+    from asr.decoding.prefixes import Pieces
+    from asr.decoding.transcribe import Transcriber, find_model, finished, read_audio, report
     from asr.errors import DataError
-    from asr.search import Pieces
-    from asr.transcribe import Transcriber, find_model, finished, read_audio, report
+    from asr.model.checkpoint import load_model
     from rescore.console import remark
 
     network, vocab = load_model(find_model(model))

@@ -28,10 +28,11 @@ def command(scores: Path, weights_file: Path | None, scales: tuple[str, ...], mb
     Example: rescore combine --scores exp/test --scale am=1 --scale lm=8 --scale words=10 --out exp/test/best
     Example: rescore combine --scores exp/test --weights exp/weights.json --mbr 0.1 --out exp/test/mbr
     """
-    from rescore.combine import load_weights, parse_scales, read_scores, write_combined
     from rescore.console import progress, remark
     from rescore.errors import UsageError
     from rescore.types import Weights
+    from rescore.weights import load_weights, parse_scales
+    from rescore.workflows.combine import read_scores, write_combined
 
     if bool(weights_file) == bool(scales):
         raise UsageError("give either --weights FILE or --scale NAME=VALUE (one or more), not both and not neither")

@@ -41,8 +41,10 @@ def command(
     \b
     Example: rescore compare --ref data/test/text first=exp/first.txt rescored=exp/test/best --against first
     """
-    from rescore.files import read_kaldi_text
-    from rescore.report import (
+    from rescore.evaluation.tail import load_tail
+    from rescore.evaluation.wer import characters
+    from rescore.files import file_identity, read_kaldi_text
+    from rescore.workflows.compare import (
         compare_systems,
         parse_system,
         print_table,
@@ -50,9 +52,6 @@ def command(
         to_markdown,
         write_json,
     )
-    from rescore.tail import load_tail
-    from rescore.tune import file_identity
-    from rescore.wer import characters
 
     refs = read_kaldi_text(ref)
     if cer:

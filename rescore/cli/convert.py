@@ -54,23 +54,23 @@ def command(
     Example: rescore convert lattices/ lists.jsonl.gz -n 100 --ngram 4gram.bin --scale ngram=8 --scale words=-10
     Example: rescore convert kaldi:exp/decode?words=words.txt slf:exp/htk
     """
-    from rescore.combine import parse_scales
-    from rescore.convert import convert_lattices, convert_nbest, report
     from rescore.errors import UsageError
     from rescore.formats import is_lattice
     from rescore.text import TextNormalizer
+    from rescore.weights import parse_scales
+    from rescore.workflows.convert import convert_lattices, convert_nbest, report
 
     normalizer = TextNormalizer(case, delete, split, pieces)
     if pieces and is_lattice(source):
         raise UsageError(f"--pieces is for N-best lists; make them of {source} first: rescore lattice nbest")
     if is_lattice(source) and is_lattice(target):
-        from rescore.convert import copy_or_normalize
+        from rescore.workflows.convert import copy_or_normalize
 
         if n or ngram or scales or beam or jobs:
             raise UsageError(f"-n, --ngram, --scale, --beam and --jobs are for N-best lists; {target} holds lattices")
         counts = copy_or_normalize(source, target, normalizer)
     elif is_lattice(source):
-        from rescore.lattice_source import LatticeToNbest
+        from rescore.workflows.lattice_nbest import LatticeToNbest
 
         if beam is not None and ngram is None:
             raise UsageError("--beam prunes the n-gram pass, so it needs --ngram FILE")

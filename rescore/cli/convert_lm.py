@@ -25,7 +25,7 @@ def command(kind: str, source: str, out: Path, settings: tuple[str, ...]) -> Non
     \b
     Example: rescore convert-lm bayesian exp/transformer --set uncertain=feedforward --set blocks=1 --out exp/bayesian
     """
-    from lm_zoo.transfer import convert
+    from lm_zoo.training.transfer import convert
     from rescore.cli.train_lm import parse_settings
     from rescore.console import remark
 

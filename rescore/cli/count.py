@@ -28,9 +28,9 @@ def command(texts: tuple[str, ...], order: int, characters: bool, out: Path) -> 
     """
     from itertools import chain
 
-    from lm_zoo.text import read_sentences
+    from lm_zoo.text.sentences import read_sentences
     from rescore.console import remark
-    from rescore.counts import count_ngrams, write_counts
+    from rescore.evaluation.counts import count_ngrams, write_counts
 
     sentences = chain.from_iterable(read_sentences(text, remark) for text in texts)
     counts = count_ngrams((list("".join(words)) for words in sentences) if characters else sentences, order)

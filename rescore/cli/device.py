@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lm_zoo.coverage import MOST_UNKNOWN
+from lm_zoo.text.coverage import MOST_UNKNOWN
 
 device_option = click.option(
     "--device",

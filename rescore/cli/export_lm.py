@@ -20,7 +20,7 @@ def command(name: str, out: Path) -> None:
     \b
     Example: rescore export-lm exp/lstm --out exp/epoch-1.pt
     """
-    from lm_zoo.icefall import export_lm
+    from lm_zoo.icefall.checkpoints import export_lm
     from rescore.console import remark
 
     options = export_lm(name, out)

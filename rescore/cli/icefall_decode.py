@@ -25,11 +25,11 @@ def command(zoo_lm: bool, lattices: Path | None, script: Path, arguments: tuple[
     Example: rescore icefall-decode --zoo-lm zipformer/decode.py --epoch 30 --avg 15 --exp-dir zipformer/exp \\
                --decoding-method modified_beam_search_lm_shallow_fusion --lm-exp-dir exp/transfornn --lm-scale 0.3
     """
-    from rescore.icefall_run import run_script
+    from rescore.workflows.icefall_decode import run_script
 
     scorer: type | None = None
     if zoo_lm:
-        from lm_zoo.icefall_scorer import LmScorer
+        from lm_zoo.icefall.lm_scorer import LmScorer
 
         scorer = LmScorer
     run_script(script, list(arguments), scorer, lattices)

@@ -30,8 +30,8 @@ def command(
     Example: rescore import-lm exp/epoch-30.pt --bpe data/lang_bpe_500/bpe.model --out exp/icefall-lm
     Example: rescore import-lm exp/pytorch_transformer/model.pt --words data/pytorchnn/words.txt --heads 8 --out exp/lm
     """
-    from lm_zoo.icefall import import_lm
-    from lm_zoo.kaldi_nnlm import import_nnlm
+    from lm_zoo.icefall.checkpoints import import_lm
+    from lm_zoo.icefall.kaldi_nnlm import import_nnlm
     from rescore.console import remark
     from rescore.errors import UsageError
 

@@ -57,6 +57,6 @@ def command(
     \b
     Example: rescore nbest --nbest dev.jsonl.gz --lm transfornn --ngram 4gram.arpa --out exp/dev
     """
-    from rescore.rescoring import rescore_nbest
+    from rescore.workflows.nbest import rescore_nbest
 
     rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, dtype, device, max_unknown)

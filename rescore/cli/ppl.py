@@ -68,7 +68,7 @@ def command(
                --mixture ngram,lstm --mixture ngram,transfornn
     Example: rescore ppl --lm transfornn --text test.txt --tail counts.txt.gz
     """
-    from rescore.perplexity import measure, print_rows
+    from rescore.workflows.perplexity import measure, print_rows
 
     windows = (window, position)
     rows = measure(lms, ngram, text, tune_mix, mix, save_mix, windows, tail, mixtures, device, max_unknown)

@@ -90,9 +90,9 @@ def command(
     Example: rescore train-lm transfornn --text books.txt.xz --valid valid.txt --vocab-size 3000 \\
                --set dim=320 --train steps=5000 --train dtype=bfloat16 --out exp/transfornn
     """
-    from lm_zoo.devices import find_device
-    from lm_zoo.recipe import TextRecipe, run
+    from lm_zoo.inference.devices import find_device
     from lm_zoo.registry import settings_of
+    from lm_zoo.training.run import TextRecipe, run
     from rescore.console import remark
 
     recipe = TextRecipe(list(texts), valid, tokens, vocab_size, vocab, init, longest)

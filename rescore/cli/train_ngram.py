@@ -41,10 +41,10 @@ def command(
     """
     from itertools import chain
 
-    from lm_zoo.arpa import write_arpa
     from lm_zoo.files import is_in_place
-    from lm_zoo.kneser_ney import FALLBACK_DISCOUNTS, check_thresholds, estimate
-    from lm_zoo.text import read_sentences
+    from lm_zoo.ngram.arpa import write_arpa
+    from lm_zoo.ngram.kneser_ney import FALLBACK_DISCOUNTS, check_thresholds, estimate
+    from lm_zoo.text.sentences import read_sentences
     from rescore.console import remark
 
     thresholds = check_thresholds(_thresholds(prune, more_prune), order)

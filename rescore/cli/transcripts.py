@@ -27,7 +27,7 @@ def command(kind: str, sources: tuple[Path, ...], files: str | None, case: str |
     from rescore.errors import UsageError
     from rescore.files import atomic_text
     from rescore.text import TextNormalizer
-    from rescore.transcripts import read_transcripts
+    from rescore.workflows.transcripts import read_transcripts
 
     normalizer, sentences, count = TextNormalizer(case), 0, 0
     with atomic_text(out) as stream:

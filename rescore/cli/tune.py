@@ -41,11 +41,11 @@ def command(
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json
     Example: rescore tune --lattices kaldi:exp/dev?words=words.txt --ref data/dev/text --out exp/weights.json
     """
-    from rescore.combine import parse_scales, save_weights
     from rescore.console import progress
     from rescore.errors import UsageError
     from rescore.formats import parse_spec, read_lattices, source_identity
-    from rescore.tune import summary, tune_folder, tune_lattices
+    from rescore.weights import parse_scales, save_weights
+    from rescore.workflows.tune import summary, tune_folder, tune_lattices
 
     if bool(scores) == bool(lattices):
         raise UsageError("give either --scores DIR or --lattices [FORMAT:]PATH")

@@ -37,9 +37,10 @@ def command(ref: Path, hyp: str, cer: bool, details: Path | None, tail: Path | N
     Example: rescore wer --ref data/test/text --hyp exp/test/1best.txt --tail counts.txt.gz
     """
     from rescore.console import remark
+    from rescore.evaluation.icefall_errs import write_errs
+    from rescore.evaluation.wer import characters, corpus_errors, kaldi_lines
     from rescore.files import read_kaldi_text
-    from rescore.report import read_hypotheses
-    from rescore.wer import characters, corpus_errors, kaldi_lines, write_errs
+    from rescore.workflows.compare import read_hypotheses
 
     refs, hyps = read_kaldi_text(ref), read_hypotheses(hyp)
     if cer:
@@ -56,7 +57,7 @@ def command(ref: Path, hyp: str, cer: bool, details: Path | None, tail: Path | N
 
 def _print_tail(refs: dict[str, Words], hyps: dict[str, Words], path: Path, name: str) -> None:
     from rescore.console import remark
-    from rescore.tail import corpus_tail_errors, load_tail, tail_lines
+    from rescore.evaluation.tail import corpus_tail_errors, load_tail, tail_lines
 
     tail = load_tail(path)
     if name == "CER":

@@ -68,7 +68,7 @@ _TABLE = (
     Format(
         name="kaldi",
         kind="nbest",
-        module="rescore.formats.kaldi",
+        module="rescore.formats.kaldi_nbest",
         description="folder with archives.JOB of Kaldi's N-best rescoring (words_text, acwt, lmwt.*), or one of these",
         contents=("words_text*", "archives.*/words_text*"),
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import reprlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError
 from rescore.files import read_lines
+from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
 
 SCORE = "score"  # the name of a recogniser's one combined score
@@ -56,14 +56,7 @@ class Place:
         return f"utterance '{self.utt_id}': " if self.utt_id is not None else ""
 
 
-def short(value: object) -> str:
-    """`repr(value)`, with the middle left out where it is long."""
-    return _REPR.repr(value)
-
-
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # and lone surrogates, which UTF-8 cannot write
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = 80
 
 
 def named_columns(path: Path, options: Mapping[str, str]) -> tuple[str, ...]:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from rescore.errors import FormatError
-from rescore.formats.common import SCORE, Place, UniqueIds, finite_score, make_list, short, utterance_id
+from rescore.formats.common import SCORE, Place, UniqueIds, finite_score, make_list, utterance_id
 from rescore.formats.mlm import JsonReader, members
+from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
 
 MARKS = ("<eos>", "<sos>")

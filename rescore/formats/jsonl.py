@@ -19,7 +19,8 @@ from lm_zoo.reading import parse_json
 from rescore.console import remark
 from rescore.errors import FormatError
 from rescore.files import atomic_text, read_lines
-from rescore.formats.common import SCORE, Place, UniqueIds, finite_score, join_words, make_list, short, utterance_id
+from rescore.formats.common import SCORE, Place, UniqueIds, finite_score, join_words, make_list, utterance_id
+from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
 
 _LIST_KEYS = ("hyps", "nbest")

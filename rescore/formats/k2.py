@@ -22,7 +22,7 @@ from rescore.errors import FormatError, RescoreError
 from rescore.formats.common import OnError, Place, fail
 from rescore.formats.k2_load import SPLITS, VALUES, check_ragged, check_states, offsets
 from rescore.formats.symbols import SymbolTable
-from rescore.lattice import EPSILON, build_lattice, split_arcs
+from rescore.lattices.build import EPSILON, build_lattice, split_arcs
 from rescore.types import Alignments, Lattice
 
 if TYPE_CHECKING:

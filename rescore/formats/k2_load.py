@@ -36,7 +36,7 @@ def load(path: Path) -> dict[str, Any]:
     import torch
 
     from lm_zoo.errors import ModelError
-    from lm_zoo.torch_file import read_torch_file
+    from lm_zoo.safe_unpickle import read_torch_file
 
     if not path.is_file():
         raise FormatError(path, "no such file, expected an Fsa or FsaVec: torch.save(fsa.as_dict(), PATH)")

@@ -10,15 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from rescore.combine import load_weights
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError, WeightsError
 from rescore.formats.common import OnError, Place, fail
 from rescore.formats.kaldi_archive import read_all, write_records
 from rescore.formats.kaldi_fst import COMPACT, RawLattice
 from rescore.formats.symbols import SymbolTable, table_for, table_of
-from rescore.lattice import EPSILON, build_lattice, total_scores
+from rescore.lattices.build import EPSILON, build_lattice
+from rescore.lattices.paths import total_scores
 from rescore.types import Alignments, Lattice
+from rescore.weights import load_weights
 
 OLD_LM = "old-ngram"  # the score of the LM in `graph` that another one replaces (`rescore lattice rescore`)
 WORDS = "words"  # the number of words, a score of every lattice

@@ -24,10 +24,10 @@ from rescore.formats.common import (
     finite_score,
     join_words,
     make_list,
-    short,
     single_score,
     utterance_id,
 )
+from rescore.text import short
 from rescore.types import Hypothesis, NbestList
 
 MAX_ENTRY = 1 << 26  # characters; an utterance that is longer is taken for a syntax error

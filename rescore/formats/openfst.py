@@ -19,7 +19,7 @@ from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import atomic_text, read_lines
 from rescore.formats.common import SCORE, OnError, Place, UniqueIds, fail
 from rescore.formats.symbols import IDS, SymbolTable, is_id, read_symbols, table_for
-from rescore.lattice import EPSILON, build_lattice
+from rescore.lattices.build import EPSILON, build_lattice
 from rescore.types import Alignments, Lattice
 
 EPSILONS = frozenset(("<eps>", "<epsilon>", "-"))  # and 0 where words are numbers

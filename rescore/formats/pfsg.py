@@ -25,7 +25,7 @@ import numpy as np
 from rescore.errors import FormatError, RescoreError
 from rescore.files import read_lines
 from rescore.formats.common import SCORE, OnError, Place, fail, utterance_id
-from rescore.lattice import EPSILON, build_lattice
+from rescore.lattices.build import EPSILON, build_lattice
 from rescore.types import Lattice
 
 SUFFIXES = (".pfsg", ".pfsg.gz", ".pfsg.xz")

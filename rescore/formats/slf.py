@@ -19,18 +19,18 @@ import numpy as np
 
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import read_lines
+from rescore.formats import slf_write
 from rescore.formats.common import OnError, Place, UniqueIds, fail
 from rescore.formats.common import utterance_id as checked_id
-from rescore.lattice import EPSILON, build_lattice
+from rescore.formats.slf_write import NULL_WORDS, WORDS_COMMENT
+from rescore.lattices.build import EPSILON, build_lattice
 from rescore.types import Lattice
 
 SUFFIXES = (".slf", ".lat", ".slf.gz", ".lat.gz", ".slf.xz", ".lat.xz")
-NULL_WORDS = frozenset(("", "!NULL", "!SENT_START", "!SENT_END", "!ENTER", "!EXIT", "<s>", "</s>", "<sil>", "<eps>"))
 SCORE_NAMES = {"a": "am", "l": "lm", "r": "pron", "n": "n", "i": "i"} | {
     f"x{digit}": f"x{digit}" for digit in range(1, 10)
 }
 NO_SCORES = frozenset(("J", "S", "E", "W", "v", "d", "p"))  # fields of links that are read elsewhere, or say nothing
-WORDS_COMMENT = "# rescore-words "  # of our writer: NULL_WORDS that are words in this file
 POSTERIOR_FLOOR = -100.0  # stands for the log of a posterior that is printed as 0; all others lie above it
 
 _SHORT_NAMES = {
@@ -102,8 +102,6 @@ def read_lattices(
 
 def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str, str]) -> int:
     """Writes a folder of files UTT.slf.gz; see `rescore.formats.slf_write`."""
-    from rescore.formats import slf_write
-
     return slf_write.write_lattices(path, lattices)
 
 

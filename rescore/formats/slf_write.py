@@ -15,9 +15,9 @@ import numpy as np
 from rescore.errors import FormatError
 from rescore.file_names import is_file_name
 from rescore.files import atomic_folder, atomic_text
-from rescore.formats.common import Place, short
-from rescore.formats.slf import NULL_WORDS, WORDS_COMMENT
-from rescore.lattice import EPSILON
+from rescore.formats.common import Place
+from rescore.lattices.build import EPSILON
+from rescore.text import short
 from rescore.types import Lattice
 
 NULL = "!NULL"
@@ -100,3 +100,9 @@ def _quote(word: str) -> str:
         return word
     escaped = word.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+NULL_WORDS = frozenset(("", "!NULL", "!SENT_START", "!SENT_END", "!ENTER", "!EXIT", "<s>", "</s>", "<sil>", "<eps>"))
+
+
+WORDS_COMMENT = "# rescore-words "  # of our writer: NULL_WORDS that are words in this file

@@ -14,13 +14,13 @@ import torch
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file, save_file
 
-from asr.checkpoint import load_model, read_checkpoint, write_checkpoint
 from asr.cli.main import cli, main
-from asr.decode import Decoded
-from asr.results import Spool, empty_lattice, empty_nbest
+from asr.decoding.decode import Decoded
+from asr.decoding.results import Spool, empty_lattice, empty_nbest
+from asr.model.checkpoint import load_model, read_checkpoint, write_checkpoint
 from lm_zoo.errors import LMError
 from rescore.errors import RescoreError
-from tests.asr.test_cli_transcribe import noise, small_model
+from tests.asr.cli.test_cli_transcribe import noise, small_model
 from tests.asr.tiny import vocabulary
 
 lhotse = pytest.importorskip("lhotse")
@@ -234,8 +234,9 @@ def test_weights_that_are_no_numbers(here: Path, tmp_path: Path) -> None:
 
 
 def test_an_utterance_that_the_encoder_cannot_take_is_given_up(here: Path, tmp_path: Path) -> None:
-    from asr.decode import DecodeOptions, Decoder, Outputs, decode_set
-    from asr.search import Pieces
+    from asr.decoding.decode import Decoder, Outputs, decode_set
+    from asr.decoding.options import DecodeOptions
+    from asr.decoding.prefixes import Pieces
 
     model, vocab = load_model("model")
     encode = model.encoder.forward
@@ -255,7 +256,7 @@ def test_an_utterance_that_the_encoder_cannot_take_is_given_up(here: Path, tmp_p
 
 
 def test_stored_features_that_cannot_be_used(here: Path, tmp_path: Path) -> None:
-    from asr.manifests import load_cuts, with_features
+    from asr.dataset.manifests import load_cuts, with_features
 
     cuts = list(load_cuts("good.jsonl"))
     made: list[np.ndarray] = [np.random.default_rng(index).standard_normal((50, 80)) for index in range(4)]

@@ -13,7 +13,7 @@ import soundfile
 
 from asr.cli.main import main
 from lm_zoo.files import locked
-from tests.asr.test_cli_transcribe import noise, small_model
+from tests.asr.cli.test_cli_transcribe import noise, small_model
 from tests.asr.tiny import TEXT, vocabulary
 from tests.commands import run_line
 from tests.full_disk import full_disk

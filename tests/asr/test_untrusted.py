@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner
 
 from asr.cli.main import cli
+from asr.dataset.kaldi_places import read_place
+from asr.dataset.manifests import load_cuts, read_recording, with_features
+from asr.dataset.pipes import command_of, shell_reads
 from asr.errors import DataError
-from asr.kaldi_read import read_place
-from asr.manifests import load_cuts, read_recording, with_features
-from asr.pipes import command_of, shell_reads
 from rescore.errors import FormatError
-from tests.asr.test_cli_prepare import prepare, write_audio
+from tests.asr.cli.test_cli_prepare import prepare, write_audio
 
 kaldiio = pytest.importorskip("kaldiio")
 pytest.importorskip("lhotse")
@@ -201,7 +201,7 @@ def test_ids_of_utterances_make_no_paths(folder: Path, tmp_path: Path) -> None:
 
 
 def test_synthesised_audio_stays_in_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from asr import synthetic_set
+    from asr.dataset import synthetic_set
 
     class Speaker:
         def speak(self, text: str, setting: Any) -> np.ndarray:

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from asr.search import Pieces, SearchHypothesis
-from lm_zoo.base import PieceVocabulary
-from lm_zoo.tokenizer import build_pieces
+from asr.decoding.prefixes import Pieces, SearchHypothesis
+from lm_zoo.text.tokenizer import build_pieces
+from lm_zoo.text.vocabulary import PieceVocabulary
 
 TEXT = "THE CAT SAT ON THE MAT AND THE HAT SAT ON A CAT THAT ATE"
 

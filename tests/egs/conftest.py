@@ -53,8 +53,8 @@ class Recipes:
 
 def write_lms(folder: Path, words: Iterable[str]) -> tuple[Path, Path]:
     """An LSTM of these words in a folder `tiny`; an n-gram: a tenth for each of them, a hundredth for all others."""
-    from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
     from lm_zoo.registry import build, save_folder
+    from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 
     words = sorted(set(words))
     unigrams = ["-2.0\t<unk>\t0", "-99\t<s>\t0", "-1.0\t</s>", *(f"-1.0\t{word}\t0" for word in words)]

@@ -36,8 +36,20 @@ HEAVY = (  # what takes seconds to import; optimisers import torch._dynamo when 
         "sentencepiece",
         "rich.table",
     ),
-    *("kaldi_native_fbank", "asr.recipe", "asr.decode_run", "asr.train", "asr.transducer", "lm_zoo.recipe"),
-    *("rescore.lattice_rescoring", "rescore.lattice_line_search", "rescore.tune", "rescore.report"),
+    *(
+        "kaldi_native_fbank",
+        "asr.training.run",
+        "asr.decoding.run",
+        "asr.training.train",
+        "asr.model.transducer",
+        "lm_zoo.training.run",
+    ),
+    *(
+        "rescore.workflows.lattice_rescore",
+        "rescore.tuning.lattice_line_search",
+        "rescore.tuning.tune",
+        "rescore.workflows.compare",
+    ),
 )
 NO_ANSWER = 70
 KILLED = "EGS_KILLED"

@@ -15,9 +15,9 @@ import click
 import pytest
 import yaml
 
-from asr.config import load_config
+from asr.model.config import load_config
+from rescore.cli.recipe import read_defaults
 from rescore.errors import UsageError
-from rescore.recipe import read_defaults
 from tests.egs.conftest import ROOT
 
 EGS = ROOT / "egs"
@@ -61,7 +61,7 @@ def entry(path: Path) -> Entry | None:
     """What a Python entry runs, and its settings; None for another program."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "main"]
-    if not any(isinstance(node, ast.ImportFrom) and node.module == "rescore.recipe" for node in tree.body):
+    if not any(isinstance(node, ast.ImportFrom) and node.module == "rescore.cli.recipe" for node in tree.body):
         return None
     conf = calls[0].args[1]
     assert isinstance(conf, ast.Constant), f"{label(path)}: expected main(command, 'conf/FILE.yaml')"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lm_zoo.train import train
+from lm_zoo.training.train import train
 from rescore.errors import UsageError
 from tests.egs.conftest import ROOT
-from tests.lm_zoo.test_train import VOCAB, config, text
+from tests.lm_zoo.training.test_train import VOCAB, config, text
 
 
 def curves() -> Any:

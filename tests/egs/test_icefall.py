@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lm_zoo.registry import build, save_folder
-from lm_zoo.tokenizer import build_pieces
+from lm_zoo.text.tokenizer import build_pieces
 from tests.egs.conftest import ROOT, Recipes, write_lms
 
 PIECES = [

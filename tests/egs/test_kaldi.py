@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lm_zoo.grammar import GrammarLM
+from lm_zoo.ngram.grammar_fst import GrammarLM
 from lm_zoo.registry import load, save_folder
 from rescore.formats import read_lattices
 from rescore.formats.symbols import read_symbols
-from rescore.lattice import best_path
+from rescore.lattices.paths import best_path
 from tests.egs.conftest import Recipes
 from tests.lm_zoo.grammar_fst import write_lang
 from tests.lm_zoo.zoo import ARPA, neural
@@ -135,7 +135,7 @@ def test_lattice_drop_in(recipes: Recipes, work: Path) -> None:
 
 def restricted(lattice, words):  # type: ignore[no-untyped-def]
     """The path of the lattice with these words."""
-    from rescore.nbest import exact_nbest
+    from rescore.lattices.nbest import exact_nbest
 
     return next(hyp for hyp in exact_nbest(lattice, {"graph": 1.0, "am": 0.1}, 9).hyps if hyp.words == words)
 

@@ -12,14 +12,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lm_zoo import ngram_check
 from lm_zoo.errors import LMError, ModelError, VocabError
-from lm_zoo.ngram import NgramLM
-from lm_zoo.perplexity import score_text
+from lm_zoo.inference.perplexity import score_text
+from lm_zoo.ngram import kenlm_check
+from lm_zoo.ngram.kenlm_lm import NgramLM
 from lm_zoo.reading import parse_json
 from lm_zoo.registry import build, load, save_folder
 from tests.lm_zoo import kenlm_files, zoo
-from tests.lm_zoo.test_icefall import rnn_checkpoint
+from tests.lm_zoo.icefall.test_checkpoints import rnn_checkpoint
 
 WEIGHTS = "model.safetensors"
 
@@ -104,7 +104,7 @@ def test_words_that_are_not_utf8(tmp_path: Path) -> None:
 
 
 def test_checkpoints_of_others_with_nan(tmp_path: Path) -> None:
-    from lm_zoo.icefall import import_lm
+    from lm_zoo.icefall.checkpoints import import_lm
     from tests.asr.tiny import vocabulary
 
     tensors = rnn_checkpoint()
@@ -160,7 +160,7 @@ def test_damaged_headers_of_kenlm_end_no_process(
     at: int, form: str, value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number of words, the share of empty places in its tables, the order."""
-    monkeypatch.setattr(ngram_check, "SECONDS", 2)
+    monkeypatch.setattr(kenlm_check, "SECONDS", 2)
     path = tmp_path / "a.bin"
     data = bytearray(kenlm_files.PROBING)
     struct.pack_into(form, data, at, value)

@@ -18,7 +18,7 @@ import pytest
 from lm_zoo import files
 from lm_zoo.errors import WriteError
 from lm_zoo.files import append_line, atomic_folder, atomic_path, explain, locked, write_bytes, write_text
-from lm_zoo.run_log import append_record, cut_records
+from lm_zoo.training.run_log import append_record, cut_records
 from tests.full_disk import full_disk
 
 LONG = "".join(f"{number * 7919 % 100003}\n" for number in range(3000))
@@ -219,7 +219,7 @@ def test_records_behind_a_checkpoint_and_one_that_is_cut_off_are_dropped(tmp_pat
 
 def test_a_process_of_a_training_says_that_the_disk_is_full() -> None:
     code = """
-from lm_zoo.ranks import _process
+from lm_zoo.training.distributed import _process
 def work():
     raise OSError(28, "No space left on device", "out/model.pt")
 _process(1, work, (), 2, 12354, ())

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from lm_zoo.base import PieceVocabulary, WordVocabulary
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.registry import KINDS, build, describe, find, load, model_class, save_folder
-from lm_zoo.tokenizer import build_pieces, build_words, count_words
+from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
+from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
 from tests.lm_zoo.zoo import NEURAL, WORDS, neural
 
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from lm_zoo import base
-from lm_zoo.trie import build_trie, score_trie, score_words, sequence_scores
+from lm_zoo.inference.trie import build_trie, score_by_steps, score_trie, sequence_scores
+from lm_zoo.text.vocabulary import SOS_EOS
 from tests.lm_zoo import zoo
 
 
@@ -100,8 +101,8 @@ def test_word_scores_agree(lm: Any) -> None:
     """Running text, N-best lists and the padded reference give the same words the same scores."""
     rng = np.random.default_rng(5)
     sentences = [tuple(rng.choice(["A", "B", "C", "ZZZ"], rng.integers(0, 6))) for _ in range(30)]
-    expected = base.score_words(lm, sentences)
-    ways = [lm.score_words(sentences), score_words(lm, sentences)]
+    expected = base.score_in_batches(lm, sentences)
+    ways = [lm.score_words(sentences), score_by_steps(lm, sentences)]
     if hasattr(lm, "score_hypotheses"):
         ways.append(lm.score_hypotheses(sentences))
     for way in ways:
@@ -116,7 +117,7 @@ def test_knows(lm: Any) -> None:
         assert not lm.knows("ZZZ")
 
 
-@pytest.mark.parametrize("mark", ["<s>", "</s>", base.SOS_EOS])
+@pytest.mark.parametrize("mark", ["<s>", "</s>", SOS_EOS])
 def test_marks_of_the_sentence_are_no_words(lm: Any, mark: str) -> None:
     if hasattr(lm, "knows"):
         assert not lm.knows(mark)

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from lm_zoo.base import SOS_EOS, UNK, WordVocabulary
-from lm_zoo.bayesian import BayesianAverage
-from lm_zoo.interpolation import InterpolatedLM
+from lm_zoo.inference.interpolation import InterpolatedLM
+from lm_zoo.models.bayesian import BayesianAverage
 from lm_zoo.registry import build, load
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from tests.lm_zoo import hugging_face
 
 WORDS = [SOS_EOS, UNK, *["A", "B", "C", "D", "E", "F", "G", "H"]]
@@ -76,7 +76,7 @@ def neural(name: str) -> Any:
 def make(name: str, folder: Path) -> Any:
     """Any LM of `ALL`."""
     if name == "ngram":
-        from lm_zoo.ngram import NgramLM
+        from lm_zoo.ngram.kenlm_lm import NgramLM
 
         path = folder / "tiny.arpa"
         path.write_text(ARPA)

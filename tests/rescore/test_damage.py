@@ -14,15 +14,15 @@ import pytest
 
 from lm_zoo import reading
 from lm_zoo.errors import TextError
-from lm_zoo.text import read_sentences
-from rescore.combine import load_weights
-from rescore.counts import read_counts
+from lm_zoo.text.sentences import read_sentences
+from rescore.cli.recipe import read_defaults
 from rescore.errors import FormatError, RescoreError, UsageError, WeightsError
+from rescore.evaluation.counts import read_counts
 from rescore.files import read_kaldi_text, read_lines
 from rescore.formats import read_lattices, read_nbest
 from rescore.formats.symbols import read_symbols
-from rescore.recipe import read_defaults
-from rescore.transcripts import read_transcripts
+from rescore.weights import load_weights
+from rescore.workflows.transcripts import read_transcripts
 
 LIST = '{"utt_id": "a", "hyps": [{"words": "A", "scores": {"am": 1.0}}]}\n'
 SLF = "VERSION=1.0\nN=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W=A a=1.0\n"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rescore.errors import FormatError
 from rescore.file_names import file_name, is_file_name
 from rescore.formats import write_lattices
-from tests.rescore.test_lattice_words import chain
+from tests.rescore.lattices.test_words import chain
 
 IDS = ["../../../x", "/etc/x", "..", ".", "a/b", "a\x00b", "a\nb", "", "ü" * 300, "x" * 300, "\udcff", "%2F", ".hidden"]
 

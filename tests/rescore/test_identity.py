@@ -16,10 +16,10 @@ from click.testing import CliRunner
 from lm_zoo.errors import ModelError
 from lm_zoo.identity import content, lm_identity
 from lm_zoo.registry import save_folder
-from rescore import scoring
 from rescore.cli.main import cli
-from rescore.combine import read_scores
 from rescore.formats import source_identity
+from rescore.workflows import scoring
+from rescore.workflows.combine import read_scores
 from tests.lm_zoo.zoo import ARPA, neural
 
 

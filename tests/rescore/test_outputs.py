@@ -16,14 +16,14 @@ import pytest
 
 from lm_zoo.files import locked, write_text
 from lm_zoo.registry import build, save_folder
-from lm_zoo.tokenizer import build_pieces
+from lm_zoo.text.tokenizer import build_pieces
 from rescore.cli import lattice
 from rescore.cli.main import COMMANDS, main
 from rescore.cli.outputs import Output, OutputSpec
 from tests.commands import run_line
 from tests.full_disk import full_disk
 from tests.lm_zoo.zoo import neural
-from tests.rescore.test_slf import HTK_NODES
+from tests.rescore.formats.test_slf import HTK_NODES
 
 SENTENCES = ["THE CAT SAT ON THE MAT", "A CAT", "THE HAT WAS ON THE CAT", "A MAT SAT"]
 TRAIN = "train-lm lstm --text text --valid text --tokens word --set dim=8 --train steps=2 --train save_every=1"

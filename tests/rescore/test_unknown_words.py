@@ -14,7 +14,7 @@ from lm_zoo.errors import VocabError
 from lm_zoo.registry import save_folder
 from rescore.cli.main import cli
 from tests.lm_zoo.zoo import ARPA, neural
-from tests.rescore.test_kaldi_lattice import TEXT
+from tests.rescore.formats.test_kaldi_lattice import TEXT
 
 WORDS = {
     "right": "<eps> 0\nA 1\nB 2\nC 3\nD 4\n",

@@ -12,7 +12,7 @@ from rescore.cli.main import cli
 from rescore.errors import UsageError
 from rescore.files import read_kaldi_text
 from rescore.formats import read_lattices, write_lattices
-from tests.rescore.test_kaldi_lattice import TEXT, WORDS
+from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
 
 OTHER = WORDS.replace("A 1", "X 1")
 BEST = {"utt-a": ("A", "C"), "utt-b": ("B",)}

@@ -12,13 +12,13 @@ import pytest
 
 from rescore.errors import RescoreError
 from rescore.workers import worker_pool
-from tests.rescore.test_slf import HTK_NODES
+from tests.rescore.formats.test_slf import HTK_NODES
 
 # A parent whose two workers say that they are there, and sleep; their standard output is its own.
 FORKED = """
 import sys
 from tests.rescore.slow_worker import work
-from rescore.lattice_source import LatticeToNbest, nbest_of_lattices
+from rescore.workflows.lattice_nbest import LatticeToNbest, nbest_of_lattices
 class Slow(LatticeToNbest):
     def __call__(self, source):
         work()

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Train an LM (rescore train-lm) with the settings of conf/tuned.yaml, or --conf FILE."""
 
+from rescore.cli.recipe import main
 from rescore.cli.train_lm import command
-from rescore.recipe import main
 
 if __name__ == "__main__":
     main(command, "conf/tuned.yaml")

@@ -2,7 +2,7 @@
 """Decode a set (asr decode) with the settings of conf/decode.yaml, or --conf FILE."""
 
 from asr.cli.decode import command
-from rescore.recipe import main
+from rescore.cli.recipe import main
 
 if __name__ == "__main__":
     main(command, "conf/decode.yaml")

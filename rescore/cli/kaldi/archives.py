@@ -43,7 +43,7 @@ def command(
     from rescore.console import remark
     from rescore.formats import read_lattices
     from rescore.formats.symbols import read_symbols
-    from rescore.kaldi_nbest import write_archives
+    from rescore.workflows.kaldi_nbest import write_archives
 
     lattices = read_lattices(f"kaldi:{source}?words={words}")
     old_lm = load_grammar(Path(old_ngram), phi=True) if phi else load_ngram(old_ngram)

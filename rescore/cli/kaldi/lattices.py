@@ -19,7 +19,7 @@ def command(out: Path, job: int, costs: str) -> None:
     """
     from lm_zoo.files import locked
     from rescore.console import remark
-    from rescore.kaldi_nbest import write_rescored
+    from rescore.workflows.kaldi_nbest import write_rescored
 
     with locked(out / f"lat.{job}.gz"):  # other jobs write into OUT at the same time
         remark(f"{write_rescored(out, job, costs)} lattices written to {out}/lat.{job}.gz")

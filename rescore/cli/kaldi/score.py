@@ -33,13 +33,13 @@ def command(
     Example: rescore kaldi score exp/decode_nn/archives.1 --lm exp/lstm --weight 0.8
     """
     from rescore.errors import UsageError
-    from rescore.kaldi_nbest import write_interpolated, write_lm_costs
     from rescore.text import TextNormalizer
+    from rescore.workflows.kaldi_nbest import write_interpolated, write_lm_costs
 
     if name is None and weight is None:
         raise UsageError("give --lm NAME|DIR, --weight W, or both")
     if name is not None:
-        from rescore.scoring import open_scorers
+        from rescore.workflows.scoring import open_scorers
 
         write_lm_costs(
             folder, open_scorers([f"nn={name}"], None)[0].lm, TextNormalizer(case, delete, split), max_unknown

@@ -42,11 +42,11 @@ def command(
     Example: rescore lattice best-path k2:exp/test/lattices --weights exp/weights.json --ref text
     """
     from rescore.cli.lattice.source import policy, read
-    from rescore.combine import load_weights
     from rescore.errors import UsageError
+    from rescore.evaluation.wer import kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
-    from rescore.lattice_best import best_words, present_errors, weighted_words
-    from rescore.wer import kaldi_lines
+    from rescore.lattices.best_path import best_words, weighted_words
+    from rescore.weights import load_weights
 
     if weights_file and (lmwt is not None or wip is not None):
         raise UsageError("give either --weights FILE or --lmwt and --wip, not both")

@@ -26,10 +26,10 @@ def command(
     Example: rescore lattice convert kaldi:lat.1.gz kaldi:lat.txt?text=yes
     """
     from rescore.cli.lattice.source import policy, report_skipped
-    from rescore.convert import copy_or_normalize, report
     from rescore.errors import UsageError
     from rescore.formats import has_option, with_option
     from rescore.text import TextNormalizer
+    from rescore.workflows.convert import copy_or_normalize, report
 
     takers = [spec for spec in (source, target) if has_option(spec, "words")]
     if words is not None and not takers:

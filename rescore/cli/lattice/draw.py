@@ -20,8 +20,8 @@ def command(utt: str | None, max_arcs: int, **given: Any) -> None:
     Example: rescore lattice draw lattices/utt1.slf --scale am=1 --scale lm=12 | dot -Tsvg > utt1.svg
     """
     from rescore.cli.lattice.options import scaled_lattices
-    from rescore.draw import lattice_dot
     from rescore.errors import UsageError
+    from rescore.lattices.draw import lattice_dot
 
     for lattice, scales in scaled_lattices(**given):
         if utt is None or lattice.utt_id == utt:

@@ -22,7 +22,7 @@ def command(source: str, words: str | None, on_error: str, ref: Path | None) -> 
     """
     from rescore.cli.lattice.source import policy, read
     from rescore.files import read_kaldi_text
-    from rescore.lattice_info import lattice_info
+    from rescore.lattices.info import lattice_info
 
     refs = read_kaldi_text(ref) if ref is not None else None
     for line in lattice_info(read(source, words, policy(on_error)), refs).lines():

@@ -27,10 +27,9 @@ def command(ref: Path | None, out: Path | None, ctm: Path | None, network: Path 
     Example: rescore lattice mbr lattices/ --scale am=1 --scale lm=12 --posterior-scale 0.08 --ctm mbr.ctm
     """
     from rescore.cli.lattice.options import scaled_lattices
+    from rescore.evaluation.wer import kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
-    from rescore.lattice_best import present_errors
-    from rescore.mbr import decode_all
-    from rescore.wer import kaldi_lines
+    from rescore.lattices.mbr import decode_all
 
     refs = read_kaldi_text(ref) if ref else None
     hyps = decode_all(scaled_lattices(**given), ctm, network)

@@ -26,10 +26,10 @@ def command(
     Example: rescore lattice nbest kaldi:exp/tri1/decode lists.jsonl.gz --words words.txt -n 100 --scale graph=12
     """
     from rescore.cli.lattice.source import policy, report_skipped
-    from rescore.combine import parse_scales
-    from rescore.convert import convert_lattices, report
     from rescore.formats import with_option
-    from rescore.lattice_source import LatticeToNbest
+    from rescore.weights import parse_scales
+    from rescore.workflows.convert import convert_lattices, report
+    from rescore.workflows.lattice_nbest import LatticeToNbest
 
     on_bad = policy(on_error)
     work = LatticeToNbest(n, parse_scales(scales))

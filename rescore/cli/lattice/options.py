@@ -56,7 +56,7 @@ def normalized_lattices(
 ) -> Iterator[Lattice]:
     """The lattices of `source` with normalised words."""
     from rescore.cli.lattice.source import policy, read
-    from rescore.lattice import normalize_words
+    from rescore.lattices.build import normalize_words
     from rescore.text import TextNormalizer
 
     normalizer = TextNormalizer(case, delete, split)
@@ -68,9 +68,9 @@ def scaled_lattices(
     scales: tuple[str, ...], weights_file: Path | None, factor: float = 1.0, **source: Any
 ) -> Iterator[tuple[Lattice, dict[str, float]]]:
     """Each lattice with the scales of its scores times `factor`; `source`: arguments of `normalized_lattices`."""
-    from rescore.combine import load_weights, parse_scales
     from rescore.errors import UsageError
-    from rescore.lattice_source import LatticeToNbest
+    from rescore.weights import load_weights, parse_scales
+    from rescore.workflows.lattice_nbest import LatticeToNbest
 
     if weights_file and scales:
         raise UsageError("give either --weights FILE or --scale NAME=VALUE (one or more), not both")

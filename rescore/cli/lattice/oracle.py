@@ -24,10 +24,9 @@ def command(ref: Path, out: Path | None, **source: Any) -> None:
     Example: rescore lattice oracle kaldi:exp/tri1/decode --words words.txt --ref text --out oracle.txt
     """
     from rescore.cli.lattice.options import normalized_lattices
+    from rescore.evaluation.wer import kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
-    from rescore.lattice_best import present_errors
-    from rescore.lattice_oracle import oracle
-    from rescore.wer import kaldi_lines
+    from rescore.lattices.oracle import oracle
 
     refs = read_kaldi_text(ref)
     hyps = {

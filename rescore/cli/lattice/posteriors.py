@@ -26,7 +26,7 @@ def command(threshold: float, out: Path | None, **given: Any) -> None:
     """
     from rescore.cli.lattice.options import scaled_lattices
     from rescore.files import atomic_text
-    from rescore.lattice_posteriors import posterior_lines
+    from rescore.lattices.posteriors import posterior_lines
 
     found = (
         line for lattice, scales in scaled_lattices(**given) for line in posterior_lines(lattice, scales, threshold)

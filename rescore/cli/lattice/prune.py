@@ -43,7 +43,7 @@ def command(
     from rescore.console import remark
     from rescore.errors import UsageError
     from rescore.formats import has_option, with_option, write_lattices
-    from rescore.lattice_posteriors import Limits
+    from rescore.lattices.prune import Limits
 
     if beam is posterior is arcs_per_second is arcs_per_word is None:
         raise UsageError("give a limit: --beam, --posterior, --arcs-per-second or --arcs-per-word")

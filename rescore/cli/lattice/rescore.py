@@ -85,8 +85,8 @@ def command(
     """
     from rescore.cli.lattice.source import policy, read
     from rescore.formats import has_option, with_option
-    from rescore.lattice_rescoring import rescore_lattices
     from rescore.text import TextNormalizer
+    from rescore.workflows.lattice_rescore import rescore_lattices
 
     if not n and has_option(target, "words"):
         target = with_option(target, "words", words)

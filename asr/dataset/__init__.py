@@ -1,0 +1,1 @@
+"""lhotse manifests, features, augmentation, synthetic speech.  Knows lhotse and the model, nothing of searches."""

@@ -1,0 +1,185 @@
+"""Cuts of Kaldi data folders: `wav.scp`, `segments`, `text`, `utt2spk`, `feats.scp`.
+
+Audio files are read where they lie; archives (`raw.ark:123`) are read once and kept as FLAC, and so is the output of
+pipes (`sph2pipe ... |`), which are run only where that is allowed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from asr.dataset.flac import read_origin, save_flac
+from asr.dataset.kaldi_places import read_place
+from asr.dataset.manifests import SHIFT_SECONDS, Missing, feature_writer, make_cut, read_recording, with_features
+from asr.dataset.pipes import ADVICE, is_pipe
+from asr.errors import DataError
+from rescore.console import progress
+from rescore.errors import FormatError
+from rescore.file_names import file_name
+from rescore.files import read_kaldi_text, read_lines, require_folder
+
+if TYPE_CHECKING:
+    from lhotse import MonoCut, Recording
+
+
+def kaldi_cuts(folder: str | Path, out: Path, allow_pipes: bool = False) -> list[MonoCut]:
+    """Cuts with audio of a data folder.
+
+    Args:
+      out: audio that comes from pipes and archives is written to `out/audio/NAME`.
+      allow_pipes: run the commands in `wav.scp`.
+    Raises:
+      DataError:   no utterance is left.
+      FormatError: `wav.scp` or another file is missing or malformed, or has a command that is not to be run.
+    """
+    folder, missing = require_folder(folder), Missing()
+    texts, speakers = _texts(folder), _speakers(folder)
+    recordings: dict[str, Recording | None] = {}
+    wavs = dict(read_scp(folder / "wav.scp", allow_pipes))
+    cuts = []
+    for utt_id, recording_id, start, end in progress(list(_segments(folder, wavs)), folder.name):
+        if recording_id not in wavs:
+            missing.add("its recording is not in wav.scp", utt_id)
+            continue
+        if recording_id not in recordings:
+            target = out / "audio" / folder.name / f"{file_name(recording_id)}.flac"
+            recordings[recording_id] = _recording(wavs[recording_id], recording_id, folder, target)
+        recording = recordings[recording_id]
+        if recording is None:
+            missing.add("audio missing, unreadable or empty", utt_id)
+        elif texts is not None and utt_id not in texts:
+            missing.add("not in text", utt_id)
+        elif start >= recording.duration or (end is not None and end <= start):
+            missing.add("its segment is empty or behind the recording's end", utt_id)
+        else:
+            text = texts[utt_id] if texts is not None else ""
+            cuts.append(make_cut(recording, utt_id, text, speakers.get(utt_id), start, end))
+    for utt_id in sorted(
+        (texts or {}).keys() - {cut.id for cut in cuts} - {i for ids in missing.ids.values() for i in ids}
+    ):
+        missing.add("in text, but not in segments or wav.scp", utt_id)
+    missing.tell(folder)
+    if not cuts:
+        raise DataError(f"{folder}: no utterance with audio and text is left")
+    return cuts
+
+
+def kaldi_feature_cuts(
+    folder: str | Path, out: Path, storage: str = "lilcom", allow_pipes: bool = False
+) -> list[MonoCut]:
+    """Cuts with the features of `feats.scp`, copied to `out/feats/NAME`; no audio.
+
+    The values stay what they are: Kaldi's log energies are 20.79 (2 ln 32768) above those of `asr.dataset.features`.
+
+    Raises:
+      DataError: no utterance is left, or features that are no matrix.
+      FormatError: `feats.scp` is missing or malformed, or has a command that is not to be run (`allow_pipes`).
+    """
+    from lhotse import MonoCut, SupervisionSegment
+
+    from asr.dataset.loader import check_features
+
+    folder, missing, cuts = require_folder(folder), Missing(), []
+    texts, speakers = _texts(folder), _speakers(folder)
+    with feature_writer(out / "feats", folder.name, storage) as writer:
+        for utt_id, place in progress(list(read_scp(folder / "feats.scp", allow_pipes)), folder.name):
+            if texts is not None and utt_id not in texts:
+                missing.add("not in text", utt_id)
+                continue
+            try:
+                features = np.asarray(read_place(place), dtype=np.float32)
+            except (DataError, ValueError, TypeError) as error:
+                raise DataError(f"{folder / 'feats.scp'}: {utt_id}: cannot be read from {place} ({error})") from None
+            try:
+                check_features(features)
+            except DataError as error:
+                missing.add(re.sub(r"^\d+ of \d+ ", "", str(error)), utt_id)
+                continue
+            duration = len(features) * SHIFT_SECONDS
+            text = texts[utt_id] if texts is not None else ""
+            segment = SupervisionSegment(utt_id, utt_id, 0.0, duration, 0, text, speaker=speakers.get(utt_id))
+            cuts.append(with_features(MonoCut(utt_id, 0.0, duration, 0, [segment]), features, writer))
+    missing.tell(folder)
+    if not cuts:
+        raise DataError(f"{folder}: no utterance with features and text is left")
+    return cuts
+
+
+def read_scp(path: Path, allow_pipes: bool = False) -> Iterator[tuple[str, str]]:
+    """`(key, rest of the line)` of a Kaldi script file.
+
+    Raises:
+      FormatError: a line without place, or with a command, unless `allow_pipes`.
+    """
+    for number, line in read_lines(path):
+        key, _, place = line.strip().partition(" ")
+        if not place.strip():
+            raise FormatError(path, f"found '{line}', expected 'key file' or 'key command |'", line=number)
+        if is_pipe(place) and not allow_pipes:
+            raise FormatError(path, f"'{key}' is the output of a command ('{place.strip()[:80]}'), {ADVICE}", number)
+        yield key, place.strip()
+
+
+def _texts(folder: Path) -> dict[str, str] | None:
+    path = folder / "text"
+    return {utt: " ".join(words) for utt, words in read_kaldi_text(path).items()} if path.exists() else None
+
+
+def _speakers(folder: Path) -> dict[str, str]:
+    path = folder / "utt2spk"
+    return {utt: " ".join(names) for utt, names in read_kaldi_text(path).items()} if path.exists() else {}
+
+
+def _segments(folder: Path, wavs: dict[str, str]) -> Iterator[tuple[str, str, float, float | None]]:
+    """`(utterance, recording, start, end)` in seconds; end None (or -1 in the file): that of the recording."""
+    path = folder / "segments"
+    if not path.exists():
+        yield from ((name, name, 0.0, None) for name in wavs)
+        return
+    for number, line in read_lines(path):
+        try:
+            utt_id, recording_id, start, end = line.split()
+            limits = float(start), float(end)
+        except ValueError:
+            text = f"found '{line}', expected 'utterance recording start end'"
+            raise FormatError(path, text, line=number) from None
+        yield utt_id, recording_id, limits[0], None if limits[1] == -1 else limits[1]
+
+
+def _recording(place: str, recording_id: str, folder: Path, target: Path) -> Recording | None:
+    """A file as it is; what a pipe or an archive gives as the FLAC `target`.  None if there is no audio to read."""
+    if not place.endswith("|") and not re.search(r"\.ark:\d+$", place):
+        path = Path(place) if os.path.exists(place) else folder / place
+        return read_recording(path, recording_id) if os.path.exists(path) else None
+    origin = _origin(place)
+    if read_origin(target) != origin and not _extract(place, target, origin):
+        return None
+    return read_recording(target, recording_id)
+
+
+def _origin(place: str) -> str:
+    """What audio of a pipe or an archive depends on: its line, and size and time of the files that the line names."""
+    digest = hashlib.blake2b(place.encode(), digest_size=8)
+    for word in place.split():
+        if os.path.isfile(path := re.sub(r":\d+$", "", word)):
+            digest.update(f" {os.stat(path).st_size} {os.stat(path).st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def _extract(place: str, target: Path, origin: str) -> bool:
+    try:
+        found = read_place(place)
+    except DataError:
+        return False
+    if not isinstance(found, tuple):  # a matrix
+        return False
+    rate, samples = found
+    save_flac(target, samples, rate, origin)
+    return True

@@ -1,0 +1,333 @@
+"""lhotse manifests: read and written, made of LibriSpeech-like folders or of audio and text, features stored."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asr.dataset.pipes import ADVICE, command_of, shell_reads
+from asr.errors import DataError
+from lm_zoo.reading import parse_json, read_json
+from rescore.console import progress, remark
+from rescore.errors import FormatError
+from rescore.file_names import file_name
+from rescore.files import atomic_text, read_kaldi_text, read_lines, require_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from lhotse import CutSet, Recording
+    from lhotse.cut import Cut, MonoCut
+
+AUDIO = (".flac", ".wav", ".mp3", ".ogg", ".opus", ".sph", ".aiff")
+SHIFT_SECONDS = 0.01  # between frames of features
+STORAGES = ("lilcom", "numpy")  # lossy, as icefall has it; exact, a file an utterance
+NAMED = 5
+
+
+@dataclass
+class Missing:
+    """Utterances that could not be taken, by reason; told once all are there."""
+
+    ids: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, reason: str, utt_id: str) -> None:
+        self.ids.setdefault(reason, []).append(utt_id)
+
+    def tell(self, where: object) -> None:
+        for reason, ids in self.ids.items():
+            names = ", ".join(ids[:NAMED]) + (", ..." if len(ids) > NAMED else "")
+            remark(f"{where}: {len(ids)} utterances left out, {reason} ({names})")
+
+
+def load_cuts(*paths: str | Path, allow_pipes: bool = False) -> CutSet:
+    """The cuts of `.jsonl` or `.jsonl.gz` files or folders with `cuts.jsonl.gz`, or of one lhotse Shar folder (lazy).
+
+    Paths of audio and features that are relative and lie beside the manifest are taken from there, others from the
+    current folder.
+
+    Args:
+      allow_pipes: take cuts whose audio or features are the output of a command (see `asr.dataset.pipes`).
+    Raises:
+      DataError, FormatError: no such file, a line that is no cut, or one that runs a command.
+    """
+    from lhotse import CutSet
+
+    files = [_cuts_file(Path(path)) for path in paths]
+    if len(files) == 1 and files[0].is_dir():
+        cuts = CutSet.from_shar(in_dir=str(files[0]))
+        return cuts if allow_pipes else cuts.map(partial(_without_commands, folder=files[0]))
+    return CutSet.from_cuts(cut for file in files for cut in _read_cuts(file, allow_pipes))
+
+
+def _without_commands(cut: Cut, folder: Path) -> Cut:
+    if command := command_of(cut):
+        raise FormatError(folder, f"cut '{cut.id}' is loaded by a command ('{command[:80]}'), {ADVICE}")
+    return cut
+
+
+def _cuts_file(path: Path) -> Path:
+    """A file of cuts, or the folder itself if it is lhotse's Shar."""
+    if not path.is_dir() or list(path.glob("cuts.*.jsonl*")):
+        return path
+    for name in ("cuts.jsonl.gz", "cuts.jsonl"):
+        if (path / name).exists():
+            return path / name
+    raise DataError(f"{path}: no cuts.jsonl.gz and no Shar files in it; give a manifest of cuts")
+
+
+def _read_cuts(path: Path, allow_pipes: bool) -> Iterator[Cut]:
+    from lhotse.serialization import deserialize_item
+
+    count = 0
+    for number, line in read_lines(path):
+        try:
+            value = parse_json(line)
+            if "Cut" not in value.get("type", ""):
+                raise ValueError("it has no 'type' of a cut; recordings and supervisions are not enough")
+            if not allow_pipes and (command := command_of(value)):
+                problem = f"cut '{value.get('id')}' is loaded by a command ('{command[:80]}'), {ADVICE}"
+                raise FormatError(path, problem, line=number)
+            _resolve(value, path.parent)
+            cut = deserialize_item(value)
+            if not math.isfinite(cut.duration):
+                raise ValueError(f"its duration is {cut.duration}, expected seconds")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            reason = str(error) if type(error) is ValueError else repr(error)
+            raise FormatError(path, f"not a lhotse cut ({reason})", line=number) from None
+        count += 1
+        yield cut
+    if not count:
+        raise FormatError(path, "empty file, expected lhotse cuts, one a line")
+
+
+def _resolve(cut: dict[str, Any], folder: Path) -> None:
+    """Makes the relative paths of a cut's audio and features absolute, where such files lie in `folder`."""
+    for track in cut.get("tracks", []):
+        _resolve(track["cut"], folder)
+    sources = [(source, "source") for source in cut.get("recording", {}).get("sources", [])]
+    if "features" in cut:
+        sources.append((cut["features"], "storage_path"))
+    for holder, name in sources:
+        place = holder[name]
+        if isinstance(place, str) and not place.startswith("/") and (folder / place).exists():
+            holder[name] = str((folder / place).absolute())
+
+
+def save_cuts(folder: Path, prefix: str, part: str, cuts: Iterable[Cut]) -> Path:
+    """Writes `PREFIX_{cuts,recordings,supervisions}_PART.jsonl.gz` and, for `rescore --ref`, the texts in Kaldi form as
+    `PREFIX_text_PART`; returns the path of the cuts."""
+    names = [folder / f"{prefix}_{kind}_{part}.jsonl.gz" for kind in ("cuts", "recordings", "supervisions")]
+    names.append(folder / f"{prefix}_text_{part}")
+    seen: set[str] = set()
+    with ExitStack() as stack:
+        whole, recordings, supervisions, texts = (stack.enter_context(atomic_text(name)) for name in names)
+        for cut in cuts:
+            texts.write(
+                " ".join([cut.id, *(word for part in cut.supervisions for word in (part.text or "").split())]) + "\n"
+            )
+            whole.write(json.dumps(cut.to_dict(), ensure_ascii=False) + "\n")
+            if cut.has_recording and cut.recording.id not in seen:
+                seen.add(cut.recording.id)
+                recordings.write(json.dumps(cut.recording.to_dict(), ensure_ascii=False) + "\n")
+            for segment in cut.supervisions:
+                moved = segment.with_offset(cut.start)  # the times of a supervision alone are those of the recording
+                supervisions.write(json.dumps(moved.to_dict(), ensure_ascii=False) + "\n")
+    return names[0]
+
+
+def read_recording(path: Path, recording_id: str) -> Recording | None:
+    """The recording of an audio file, its length as libsndfile decodes it; None if it is damaged or empty.
+
+    Raises:
+      DataError: a `.sph` file of a name that a shell would take for more.
+    """
+    import soundfile
+    from lhotse import Recording
+    from lhotse.audio import AudioSource
+
+    if shell_reads(str(path.resolve())):
+        raise DataError(f"{path.resolve()}: names of .sph files go to a shell; rename it, without blanks and quotes")
+    try:
+        info = soundfile.info(str(path))
+    except (soundfile.LibsndfileError, OSError):
+        return None
+    if not info.frames or is_truncated(info.extra_info):
+        return None
+    source = AudioSource("file", list(range(info.channels)), str(path.resolve()))
+    return Recording(recording_id, [source], info.samplerate, info.frames, info.frames / info.samplerate)
+
+
+def is_truncated(info: str) -> bool:
+    """Whether libsndfile's `extra_info` of a WAV says that samples are missing at its end.
+
+    Programs that write into a pipe leave the length open (0, or about 2^31 or 2^32 bytes): that is no damage.
+    """
+    found = re.search(r"^data : (\d+) \(should be (\d+)\)", info, re.MULTILINE)
+    return found is not None and int(found[2]) < int(found[1]) < 0x7FFF0000
+
+
+def make_cut(
+    recording: Recording, utt_id: str, text: str, speaker: str | None, start: float = 0.0, end: float | None = None
+) -> MonoCut:
+    """The utterance from `start` to `end` (seconds; None: all) of a recording's first channel."""
+    from lhotse import MonoCut, SupervisionSegment
+
+    duration = (recording.duration if end is None else min(end, recording.duration)) - start
+    segment = SupervisionSegment(utt_id, recording.id, 0.0, duration, 0, text, speaker=speaker)
+    return MonoCut(utt_id, start, duration, 0, supervisions=[segment], recording=recording)
+
+
+def librispeech(folder: str | Path) -> dict[str, list[MonoCut]]:
+    """Cuts by part (`dev-clean`, ...) of a folder PART/SPEAKER/CHAPTER with `.trans.txt`; audio of any kind.
+
+    Raises:
+      DataError: no part is there, or no utterance has audio that can be read.
+    """
+    root = require_folder(folder)
+    root = root / "LibriSpeech" if (root / "LibriSpeech").is_dir() else root
+    parts: dict[str, list[MonoCut]] = {}
+    for part in sorted(path for path in root.iterdir() if path.is_dir()):
+        transcripts = sorted(part.glob("*/*/*.trans.txt"))
+        if transcripts:
+            parts[part.name] = list(_utterances(part, transcripts))
+    if not parts:
+        raise DataError(f"{root}: no PART/SPEAKER/CHAPTER/*.trans.txt in it; give LibriSpeech's own folder")
+    empty = [name for name, cuts in parts.items() if not cuts]
+    if empty:
+        raise DataError(f"{root / empty[0]}: no utterance of its transcripts has audio ({', '.join(AUDIO)})")
+    return parts
+
+
+def _utterances(part: Path, transcripts: list[Path]) -> Iterator[MonoCut]:
+    missing = Missing()
+    for file in progress(transcripts, part.name):
+        audio = {path.stem: path for path in file.parent.iterdir() if path.suffix.lower() in AUDIO}
+        for utt_id, words in read_kaldi_text(file).items():
+            recording = read_recording(audio[utt_id], utt_id) if utt_id in audio else None
+            if recording is None:
+                missing.add("no audio" if utt_id not in audio else "audio unreadable or empty", utt_id)
+                continue
+            yield make_cut(recording, utt_id, " ".join(words), file.parent.parent.name)
+    missing.tell(part)
+
+
+def audio_and_text(folder: str | Path, text: str | Path | None) -> list[MonoCut]:
+    """Cuts of all audio files under a folder; their names without suffix are the ids of the Kaldi `text`.
+
+    Raises:
+      DataError: two files of one name, or nothing that can be read.
+    """
+    root, missing = require_folder(folder), Missing()
+    files: dict[str, Path] = {}
+    for path in sorted(path for path in root.rglob("*") if path.suffix.lower() in AUDIO):
+        if path.stem in files:
+            raise DataError(f"{path}: a second file named {path.stem} (the first: {files[path.stem]}); ids must differ")
+        files[path.stem] = path
+    texts = read_kaldi_text(text) if text is not None else dict.fromkeys(files, ())
+    cuts = []
+    for utt_id in progress(sorted(files.keys() | texts.keys()), "audio"):
+        reason = "no audio" if utt_id not in files else "no text" if utt_id not in texts else None
+        recording = None if reason else read_recording(files[utt_id], utt_id)
+        if recording is None:
+            missing.add(reason or "audio unreadable or empty", utt_id)
+            continue
+        cuts.append(make_cut(recording, utt_id, " ".join(texts[utt_id]), None))
+    missing.tell(root)
+    if not cuts:
+        raise DataError(f"{root}: no audio in it that can be read and is in the text ({', '.join(AUDIO)})")
+    return cuts
+
+
+def split_by_speaker(parts: dict[str, list[MonoCut]], path: str | Path) -> dict[str, list[MonoCut]]:
+    """Parts that hold a speaker of the JSON `{"train": ["1462", ...], ...}` become `PART-train`, ...; others stay.
+
+    Raises:
+      DataError: not such a JSON, a speaker named twice, or a speaker of a split part that is in none.
+    """
+    try:
+        named = read_json(path)
+        pairs = [(str(speaker), name) for name, speakers in named.items() for speaker in speakers]
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise DataError(f"{path}: expected JSON such as {{'train': ['1462'], 'test': ['84']}} ({error})") from None
+    groups = dict(pairs)
+    if len(groups) < len(pairs):
+        raise DataError(f"{path}: a speaker is named twice")
+    made: dict[str, list[MonoCut]] = {}
+    for part, cuts in parts.items():
+        speakers = {cut.supervisions[0].speaker for cut in cuts}
+        if not speakers & groups.keys():
+            made[part] = cuts
+            continue
+        if speakers - groups.keys():
+            raise DataError(f"{path}: speaker {sorted(speakers - groups.keys())[0]} of {part} is in no set of it")
+        for name in named:
+            chosen = [cut for cut in cuts if groups[cut.supervisions[0].speaker] == name]
+            if chosen:
+                made[f"{part}-{name}"] = chosen
+    return made
+
+
+def store_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str = "lilcom") -> list[MonoCut]:
+    """The cuts with stored filterbanks; those whose audio cannot be loaded are told and left out.
+
+    Raises:
+      DataError: none is left.
+    """
+    from asr.dataset.features import fbank
+    from asr.dataset.loader import check_features, load_errors, load_samples
+
+    missing, made = Missing(), []
+    with feature_writer(folder, name, storage) as writer:
+        for cut in progress(cuts, f"fbank {name}"):
+            try:
+                samples = load_samples(cut)
+            except load_errors():
+                missing.add("audio cannot be loaded", cut.id)
+                continue
+            try:
+                check_features(features := fbank(samples))
+            except DataError as error:
+                missing.add(re.sub(r"^\d+ of \d+ ", "", str(error)), cut.id)
+                continue
+            made.append(with_features(cut, features, writer))
+    missing.tell(folder / name)
+    if not made:
+        raise DataError(f"{folder / name}: no utterance is left whose features could be computed")
+    return made
+
+
+def feature_writer(folder: Path, name: str, storage: str) -> Any:
+    """lhotse's writer of features under `folder/NAME`."""
+    from lhotse import LilcomChunkyWriter, NumpyFilesWriter
+
+    folder.mkdir(parents=True, exist_ok=True)
+    return {"lilcom": LilcomChunkyWriter, "numpy": NumpyFilesWriter}[storage](str(folder.resolve() / name))
+
+
+def with_features(cut: MonoCut, features: np.ndarray, writer: Any) -> MonoCut:
+    """The cut with features (T, F), which the writer stores."""
+    from lhotse import Features
+    from lhotse.utils import fastcopy
+
+    stored = Features(
+        type="fbank",
+        num_frames=len(features),
+        num_features=features.shape[1],
+        frame_shift=SHIFT_SECONDS,
+        sampling_rate=int(cut.sampling_rate) if cut.has_recording else 16000,
+        start=cut.start,
+        duration=cut.duration,
+        storage_type=writer.name,
+        storage_path=str(writer.storage_path),
+        storage_key=writer.write(file_name(cut.id), features),
+        recording_id=cut.recording_id if cut.has_recording else cut.id,
+        channels=cut.channel,
+    )
+    return fastcopy(cut, features=stored)

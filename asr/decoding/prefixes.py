@@ -1,0 +1,179 @@
+"""What all searches of the transducer share: prefixes, states of the decoder, words of pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from asr.errors import DataError
+from lm_zoo.text.vocabulary import SOS_EOS, PieceVocabulary
+from rescore.types import Words
+
+BLANK = 0
+
+
+FRAME_SECONDS = 0.04  # of an encoded frame: four of 10 ms
+
+
+_WORD_START = "\u2581"  # sentencepiece's mark of a blank in the text
+
+
+@dataclass
+class SearchHypothesis:
+    """Tokens that a search found.
+
+    Attributes:
+      tokens: without blanks.
+      frames: the encoded frame (25 a second) of each token, on the best alignment that the search saw.
+      scores: natural logs by name, unscaled: `am`, `alignments` of searches that sum, and one for each LM.
+      am_after: `am` of that alignment after each token, and of all of it.
+    """
+
+    tokens: tuple[int, ...]
+    frames: tuple[int, ...]
+    scores: dict[str, float] = field(default_factory=dict)
+    am_after: tuple[float, ...] = ()
+
+
+class Pieces:
+    """The recogniser's tokens as parts of words.
+
+    Attributes:
+      names:  the piece of each token; "" for the blank.  `<unk>` is a word of its own.
+      starts: whether a word begins with the token.
+    """
+
+    def __init__(self, vocab: PieceVocabulary) -> None:
+        piece = vocab.processor.id_to_piece
+        self.vocab = vocab
+        self.names = ["", *(piece(token) for token in range(1, len(vocab)))]
+        self.names[vocab.unk] = _WORD_START + self.names[vocab.unk]
+        self.starts = [name.startswith(_WORD_START) for name in self.names]
+        self._silent = {BLANK, *(token for token, name in enumerate(self.names) if name == SOS_EOS)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def words(self, tokens: Sequence[int]) -> Words:
+        """The words that the tokens spell."""
+        text = "".join(self.names[token] for token in tokens if token not in self._silent)
+        return tuple(text.replace(_WORD_START, " ").split())
+
+    def check(self, model: Any) -> None:
+        """Raises DataError if the model has another number of tokens."""
+        size = model.config.vocab_size
+        if size != len(self):
+            raise DataError(
+                f"the model has {size} tokens, but its bpe.model (or tokens.txt) has {len(self)}; "
+                "give the one that it was trained with"
+            )
+
+
+@dataclass
+class Predicted:
+    """Outputs of the decoder for a number of prefixes.
+
+    Attributes:
+      state:  the decoder's, after the last token of each.
+      output: float `(prefixes, joiner_dim)`, what the joiner adds to the encoder's.
+    """
+
+    state: Any
+    output: Tensor
+
+
+class Predictor:
+    """Runs the decoder (prediction network) on prefixes that grow by one token each."""
+
+    def __init__(self, model: Any, device: torch.device) -> None:
+        self.decoder, self.joiner, self.device = model.decoder, model.joiner, device
+        self.places = _batch_places(self.decoder.initial(2, device), self.decoder.initial(3, device))
+
+    def start(self, count: int = 1) -> Predicted:
+        """`count` prefixes without a token."""
+        tokens = torch.full((count,), BLANK, dtype=torch.long, device=self.device)
+        output, state = self.decoder.step(tokens, self.decoder.initial(count, self.device))
+        return Predicted(state, self.joiner.project_decoder(output))
+
+    def advance(self, old: Predicted, rows: Tensor, tokens: Tensor) -> Predicted:
+        """Prefixes that extend those of `rows`, int64 `(new,)`, by `tokens` int64 `(new,)`; a blank leaves them."""
+        rows, tokens = rows.to(self.device), tokens.to(self.device)
+        longer = (tokens != BLANK).nonzero().squeeze(1)
+        if not len(longer):
+            return Predicted(self.decoder.select(old.state, rows), old.output[rows])
+        output, state = self.decoder.step(tokens[longer], self.decoder.select(old.state, rows[longer]))
+        rows = rows.clone()
+        rows[longer] = len(old.output) + torch.arange(len(longer), device=self.device)
+        state = self.decoder.select(_join(old.state, state, self.places), rows)
+        return Predicted(state, torch.cat([old.output, self.joiner.project_decoder(output)])[rows])
+
+    def log_probs(self, frames: Tensor, predicted: Tensor) -> Tensor:
+        """float32 `(rows, vocab)`: log-probabilities of all symbols.
+
+        Args:
+          frames: float `(rows, joiner_dim)`, projected frames of the encoder.
+          predicted: float `(rows, joiner_dim)`.
+        """
+        return self.joiner(frames, predicted).float().log_softmax(dim=-1)  # type: ignore[no-any-return]
+
+
+def _batch_places(two: Any, three: Any) -> Any:
+    """Which dimension of each tensor of a state counts the prefixes, found from states of two and of three."""
+    if isinstance(two, Tensor):
+        return next(place for place, (a, b) in enumerate(zip(two.shape, three.shape, strict=True)) if a != b)
+    return tuple(_batch_places(a, b) for a, b in zip(two, three, strict=True))
+
+
+def _join(first: Any, second: Any, places: Any) -> Any:
+    """One state with the prefixes of two."""
+    if isinstance(first, Tensor):
+        return torch.cat([first, second], dim=places)
+    joined = [_join(a, b, place) for a, b, place in zip(first, second, places, strict=True)]
+    return joined if isinstance(first, list) else tuple(joined)
+
+
+class Prefixes:
+    """A tree of token sequences; node 0 is the empty one.  Equal sequences are the same node."""
+
+    def __init__(self) -> None:
+        self.parent, self.token = [-1], [BLANK]
+        self._children: dict[tuple[int, int], int] = {}
+
+    def child(self, node: int, token: int) -> int:
+        """The node one token longer, or the same for a blank."""
+        if token == BLANK:
+            return node
+        found = self._children.setdefault((node, token), len(self.parent))
+        if found == len(self.parent):
+            self.parent.append(node)
+            self.token.append(token)
+        return found
+
+    def tokens(self, node: int) -> tuple[int, ...]:
+        found = []
+        while node:
+            found.append(self.token[node])
+            node = self.parent[node]
+        return tuple(reversed(found))
+
+
+def check_encoded(encoded: Tensor, lengths: Tensor) -> list[int]:
+    """The lengths as numbers.
+
+    Raises:
+      DataError: they do not fit `encoded`, or an encoded value is NaN or infinite.
+    """
+    found = [int(length) for length in lengths]
+    if encoded.ndim != 3 or len(found) != len(encoded) or not all(0 <= n <= encoded.shape[1] for n in found):
+        raise DataError(
+            f"encoded frames of shape {tuple(encoded.shape)} with lengths {found}: expected (batch, frames, dim) and "
+            "one length for each, at most the frames"
+        )
+    for row, length in enumerate(found):
+        if not bool(torch.isfinite(encoded[row, :length]).all()):
+            raise DataError(f"the encoder gave NaN or infinite values for utterance {row + 1} of the batch")
+    return found

@@ -1,0 +1,130 @@
+"""What a decoding run leaves: icefall's recogs, errs and wer-summary files, N-best lists and lattices of `rescore`."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from asr.decoding.prefixes import Pieces, SearchHypothesis
+from asr.errors import DataError
+from rescore.evaluation.icefall_errs import write_errs
+from rescore.evaluation.wer import ErrorCounts, corpus_errors
+from rescore.files import atomic_text
+from rescore.formats import write_lattices, write_nbest
+from rescore.types import Hypothesis, Lattice, NbestList, Words
+
+LATTICE_FORMATS = ("slf", "k2", "kaldi-lat")
+
+
+class Spool:
+    """Objects that wait in a temporary file until all are there and can be given in the order of their names.
+
+    The file has no name and goes when the Spool does; in memory is one number for each name.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """`folder`: where the temporary file lies, for the room on its disk."""
+        self._stream = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._places: dict[str, int] = {}
+
+    def add(self, name: str, item: Any) -> None:
+        """Raises DataError if the name was there before."""
+        if name in self._places:
+            raise DataError(f"utterance '{name}' occurs a second time; the ids of cuts must differ")
+        self._places[name] = self._stream.seek(0, os.SEEK_END)
+        pickle.dump(item, self._stream, pickle.HIGHEST_PROTOCOL)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[Any]:
+        """All of them, sorted by name."""
+        for name in sorted(self._places):
+            self._stream.seek(self._places[name])
+            yield pickle.load(self._stream)
+
+
+def write_recogs(path: Path, refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> None:
+    """Two lines an utterance, sorted by id, as icefall's `store_transcripts`: `ID:\\tref=[...]`, `ID:\\thyp=[...]`."""
+    with atomic_text(path) as stream:
+        for utt_id in sorted(hyps):
+            print(f"{utt_id}:\tref={list(refs[utt_id])}", file=stream)
+            print(f"{utt_id}:\thyp={list(hyps[utt_id])}", file=stream)
+
+
+def write_icefall(
+    folder: Path, name: str, suffix: str, setting: str, refs: Mapping[str, Words], hyps: Mapping[str, Words]
+) -> ErrorCounts:
+    """Writes `recogs-NAME-SUFFIX.txt`, `errs-NAME-SUFFIX.txt` and `wer-summary-NAME-SUFFIX.txt`.
+
+    Args:
+      setting: what stands before the WER in the summary, such as `beam_size_4`.
+    Raises:
+      ReferenceError: references and hypotheses differ in their letter case, or there is no reference word.
+    """
+    write_recogs(folder / f"recogs-{name}-{suffix}.txt", refs, hyps)
+    counts = corpus_errors(refs, hyps)
+    write_errs(folder / f"errs-{name}-{suffix}.txt", dict(sorted(refs.items())), hyps)
+    with atomic_text(folder / f"wer-summary-{name}-{suffix}.txt") as stream:
+        print("settings\tWER", file=stream)
+        print(f"{setting}\t{counts.wer:.2f}", file=stream)
+    return counts
+
+
+def nbest_list(utt_id: str, hyps: Sequence[SearchHypothesis], pieces: Pieces, ref: Words | None = None) -> NbestList:
+    """Hypotheses of a search as words, best first; of those that spell the same words the first stays.
+
+    Every score keeps its name; `words` is the number of words.
+    """
+    found: dict[Words, Hypothesis] = {}
+    for hyp in hyps:
+        words = pieces.words(hyp.tokens)
+        found.setdefault(words, Hypothesis(words, {**hyp.scores, "words": float(len(words))}))
+    return NbestList(utt_id, list(found.values()), ref)
+
+
+def empty_nbest(utt_id: str, names: Iterable[str], ref: Words | None = None) -> NbestList:
+    """Stands for an utterance that could not be decoded: no words, all scores 0."""
+    return NbestList(utt_id, [Hypothesis((), dict.fromkeys(names, 0.0))], ref)
+
+
+def empty_lattice(utt_id: str) -> Lattice:
+    """As `empty_nbest`: one arc without a word."""
+    src, dst, labels = (np.array([value], dtype=np.int32) for value in (0, 1, 0))
+    return Lattice(utt_id, 2, src, dst, labels, {"am": np.zeros(1)}, [""], np.zeros(2))
+
+
+def save_nbest(path: Path, lists: Iterable[NbestList]) -> None:
+    """Writes N-best lists as they come, as JSON lines (`.jsonl`, `.jsonl.gz`)."""
+    write_nbest(f"jsonl:{path}", lists)
+
+
+def save_lattices(kind: str, path: Path, lattices: Iterable[Lattice], words: Iterable[str]) -> str:
+    """Writes word lattices that `rescore` reads, as they come (k2's file holds all of them: they are in memory then).
+
+    Args:
+      kind: `slf` (a folder), `k2` (one `.pt`) or `kaldi-lat` (one `.ark`); the latter two get a `PATH.words.txt`.
+      path: without a suffix.
+      words: all that are in the lattices.
+    Returns:
+      the name by which `rescore` reads them: `FORMAT:PATH?words=...`.
+    """
+    if kind == "slf":
+        spec = f"slf:{path}"
+        if path.is_dir():  # of an earlier decoding, like the other files of this name
+            shutil.rmtree(path)
+    else:
+        file = path.with_name(path.name + (".pt" if kind == "k2" else ".ark"))
+        table = path.with_name(f"{path.name}.words.txt")
+        with atomic_text(table) as stream:
+            stream.writelines(f"{word} {number}\n" for number, word in enumerate(["<eps>", *sorted(words)]))
+        spec = f"{kind}:{file}?words={table}"
+    write_lattices(spec, lattices)
+    return spec

@@ -1,0 +1,213 @@
+"""Model folders, and the checkpoints of a training run.
+
+A model folder holds `model.safetensors`, `config.json` (the configuration and what is known of the training),
+`bpe.model` and `tokens.txt`.  A training run writes icefall's files: `epoch-N.pt` and `checkpoint-BATCH.pt`, dicts with
+`model`, `model_avg`, `optimizer`, `scheduler`, `grad_scaler`, `sampler` and the run's parameters beside them; they
+hold tensors and plain values only, so that `torch.load(..., weights_only=True)` of torch 2 reads them (torch 1.13's
+takes no numbers).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from asr.errors import CheckpointError
+from asr.model.config import TransducerConfig
+from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.files import save_tensors, save_torch, write_text
+from lm_zoo.reading import read_json
+from lm_zoo.safe_unpickle import read_torch_file
+from lm_zoo.text.vocabulary import PieceVocabulary
+from lm_zoo.weights import Allowance
+from lm_zoo.weights import read_weights as weights_of_file
+
+SHOWN = 8  # checkpoints that an error names
+CONFIG, WEIGHTS, PIECES, TOKENS = "config.json", "model.safetensors", "bpe.model", "tokens.txt"
+
+
+def save_model(folder: Path, model: Any, vocab: PieceVocabulary, info: dict[str, Any], half: bool = False) -> None:
+    """Writes a model folder; each file is replaced atomically, `config.json` last.
+
+    Args:
+      model: a Transducer (its `config` is kept).
+      info: what else belongs into `config.json` (steps, validation loss, data, licence).
+      half: store the weights as float16.
+    """
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        small = half and tensor.is_floating_point()
+        weights[name] = (tensor.half() if small else tensor).detach().cpu().clone().contiguous()
+    save_tensors(folder / WEIGHTS, weights)
+    vocab.save(folder)
+    pieces = (f"{vocab.processor.id_to_piece(index)} {index}\n" for index in range(len(vocab)))
+    write_text(folder / TOKENS, "".join(pieces))
+    config = {"kind": "transducer", "case": vocab.case, "config": model.config.to_dict(), **info}
+    write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+
+
+def read_info(folder: Path) -> dict[str, Any]:
+    """`config.json` of a model folder.
+
+    Raises:
+      CheckpointError: missing, not JSON, or not that of a recogniser.
+    """
+    path = folder / CONFIG
+    try:
+        info = read_json(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise CheckpointError(
+            f"{folder}: not a model folder, it has no {CONFIG}; such folders are written by: asr train, asr average"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not JSON ({error})") from None
+    if not isinstance(info, dict) or info.get("kind") != "transducer" or not isinstance(info.get("config"), dict):
+        raise CheckpointError(f"{path}: not a recogniser's; expected an object with the kind 'transducer' and a config")
+    return info
+
+
+def read_vocabulary(folder: Path, case: str = "mixed") -> PieceVocabulary:
+    """`bpe.model` of a model folder or of icefall's lang folder.
+
+    Raises:
+      CheckpointError: it is missing or damaged.
+    """
+    return read_pieces(folder / PIECES, case)
+
+
+def read_pieces(path: Path, case: str = "mixed") -> PieceVocabulary:
+    """A sentencepiece model with the blank 0, `<sos/eos>` 1 and `<unk>` 2.
+
+    Raises:
+      CheckpointError: it is missing, damaged, or its first piece is not the blank.
+    """
+    try:
+        vocab = PieceVocabulary.read(path, case)
+    except VocabError as error:
+        raise CheckpointError(str(error)) from None
+    if (first := vocab.processor.id_to_piece(0)) != "<blk>":
+        raise CheckpointError(
+            f"{path}: piece 0 is '{first}', expected the blank '<blk>', as icefall's bpe.model has it"
+        )
+    return vocab
+
+
+def load_model(folder: str | Path) -> tuple[Any, PieceVocabulary]:
+    """The Transducer of a model folder, in evaluation mode on the CPU, and its tokens.
+
+    Raises:
+      CheckpointError: a file is missing or damaged, or config, weights and tokens disagree.
+    """
+    from asr.model.transducer import Transducer
+
+    folder = Path(folder)
+    info = read_info(folder)
+    config = TransducerConfig.from_dict(info["config"], folder / CONFIG)
+    vocab = read_vocabulary(folder, info.get("case", "mixed"))
+    check_tokens(folder, vocab, config)
+    weights = read_weights(folder)
+    try:
+        with Allowance(folder / WEIGHTS):
+            model = Transducer(config)
+    except (ValueError, RuntimeError, TypeError) as error:
+        raise CheckpointError(f"{folder / CONFIG}: {error}") from None
+    load_weights(model, weights, folder / WEIGHTS)
+    return model.eval(), vocab
+
+
+def check_tokens(where: object, vocab: PieceVocabulary, config: TransducerConfig) -> None:
+    """Raises CheckpointError where the tokens are not as many as the configuration says."""
+    if len(vocab) != config.vocab_size:
+        raise CheckpointError(
+            f"{where}: {PIECES} has {len(vocab)} tokens, but the model is for {config.vocab_size}; "
+            f"give the {PIECES} that the model was trained with"
+        )
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights of a model folder, in float32.
+
+    Raises:
+      CheckpointError: missing or damaged, or a value that is NaN or infinite.
+    """
+    try:
+        weights = weights_of_file(folder / WEIGHTS)
+    except ModelError as error:
+        raise CheckpointError(str(error)) from None
+    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
+
+
+def load_weights(model: nn.Module, weights: dict[str, Tensor], where: object) -> None:
+    """Puts weights in place.
+
+    Raises:
+      CheckpointError: names or shapes are not the model's, or a weight is no number; names the first such.
+    """
+    expected = model.state_dict()
+    for name in sorted(expected.keys() | weights.keys()):
+        if name not in weights:
+            raise CheckpointError(f"{where}: lacks '{name}', which the model's configuration calls for")
+        if name not in expected:
+            raise CheckpointError(f"{where}: has '{name}', which the model's configuration does not call for")
+        if expected[name].shape != weights[name].shape:
+            found, wanted = tuple(weights[name].shape), tuple(expected[name].shape)
+            raise CheckpointError(f"{where}: '{name}' has the shape {found}, the configuration calls for {wanted}")
+        if not bool(weights[name].isfinite().all()):
+            raise CheckpointError(f"{where}: '{name}' holds NaN or infinite values; take an earlier checkpoint")
+    model.load_state_dict(weights)
+
+
+def write_checkpoint(path: Path, contents: dict[str, Any]) -> None:
+    """`torch.save`, whole or not at all."""
+    save_torch(path, contents)
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """A checkpoint of ours or of icefall, read without running any code that it may hold.
+
+    Raises:
+      CheckpointError: missing, damaged, without `model`, or with something else than tensors in it.
+    """
+    if not path.is_file():
+        found = [file.name for kind in ("epoch", "checkpoint") for file in find_checkpoints(path.parent, kind)]
+        there = ", ".join([*found[:SHOWN], *(["..."] if found[SHOWN:] else [])]) or "none"
+        where = f"in {path.parent} there are: {there}" if path.parent.is_dir() else f"there is no folder {path.parent}"
+        raise CheckpointError(f"{path}: no such checkpoint; {where}")
+    try:
+        contents = read_torch_file(path)
+    except ModelError as error:
+        raise CheckpointError(str(error)) from None
+    if not isinstance(contents, dict) or "model" not in contents:
+        raise CheckpointError(f"{path}: expected a dict with the key 'model', as icefall writes it")
+    for key in ("model", "model_avg"):
+        weights = contents.get(key, {})
+        if not _is_state_dict(weights) and not (weights is None and key == "model_avg"):
+            raise CheckpointError(f"{path}: '{key}' is no state dict, expected names and tensors, as icefall writes")
+    weights = contents["model"]
+    if weights and all(name.startswith("module.") for name in weights):  # saved from within DDP
+        contents["model"] = {name.removeprefix("module."): tensor for name, tensor in weights.items()}
+    return contents
+
+
+def _is_state_dict(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(k, str) and isinstance(v, Tensor) for k, v in value.items())
+
+
+def find_checkpoints(folder: Path, kind: str = "checkpoint") -> list[Path]:
+    """`KIND-NUMBER.pt` of a run, highest number first; KIND is `checkpoint` (numbers of batches) or `epoch`."""
+    numbered = []
+    for path in folder.glob(f"{kind}-*.pt"):
+        if match := re.fullmatch(rf"{kind}-(\d+)\.pt", path.name):
+            numbered.append((int(match[1]), path))
+    return [path for _, path in sorted(numbered, reverse=True)]
+
+
+def remove_checkpoints(folder: Path, keep: int) -> None:
+    """Keeps the newest `keep` of `checkpoint-*.pt` and the newest `keep` of `epoch-*.pt`."""
+    for kind in ("checkpoint", "epoch"):
+        for path in find_checkpoints(folder, kind)[keep:]:
+            path.unlink()

@@ -1,0 +1,1 @@
+"""Training of the recogniser: loop, step, learning rates, averages of checkpoints.  Knows data and model."""

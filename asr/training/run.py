@@ -1,0 +1,216 @@
+"""`asr train`: from files to a training run, in one process or in several."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from asr.dataset.features import BINS
+from asr.device import check_device
+from asr.errors import ConfigError
+from asr.model.checkpoint import check_tokens, load_weights, read_info, read_pieces, read_vocabulary, read_weights
+from asr.model.config import TransducerConfig, load_config
+from asr.model.rnnt_loss import check_backend
+from asr.training.config import TrainConfig
+from asr.training.train import train
+from lm_zoo.errors import LMError
+from lm_zoo.text.vocabulary import PieceVocabulary, text_case
+from lm_zoo.training import distributed as ranks
+from rescore.console import remark
+from rescore.errors import RescoreError
+
+if TYPE_CHECKING:
+    from asr.dataset.loader import Loader
+
+SPEEDS = (0.9, 1.0, 1.1)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a run is made of, beside the settings of the training itself.
+
+    Attributes:
+      config:       name or JSON file of the model's configuration; None with `init`.
+      init:         model folder whose configuration, tokens and weights the run starts from.
+      bpe_model:    sentencepiece model; None with `init`.
+      context_size: tokens that the stateless decoder sees, in place of the configuration's.
+      max_duration: seconds of audio in a batch (of each process).
+      on_the_fly:   compute the features from the audio; else take those stored.
+      start_epoch, start_batch: continue from `epoch-(N-1).pt` (1: start anew) or `checkpoint-N.pt`; None, None: from
+                    the newest checkpoint of the run, if there is one.
+      allow_pipes:  run the commands that the manifests name.
+    """
+
+    exp_dir: Path
+    train_cuts: tuple[Path, ...]
+    valid_cuts: tuple[Path, ...] = ()
+    config: str | None = None
+    init: Path | None = None
+    bpe_model: Path | None = None
+    context_size: int | None = None
+    max_duration: float = 200.0
+    bucketing_sampler: bool = True
+    num_workers: int = 0
+    spec_aug: bool = True
+    musan_cuts: Path | None = None
+    speed_perturb: bool = False
+    on_the_fly: bool = True
+    start_epoch: int | None = None
+    start_batch: int | None = None
+    world_size: int = 1
+    master_port: int = ranks.PORT
+    device: str | None = None
+    allow_pipes: bool = False
+
+
+def run(recipe: Recipe, settings: TrainConfig) -> None:
+    """Trains, in this process, or as one of torchrun's, or in `world_size` processes started here.
+
+    Raises:
+      RescoreError, LMError: whatever the user can mend.
+    """
+    processes = ranks.to_start(recipe.world_size)
+    if recipe.exp_dir.exists() and not recipe.exp_dir.is_dir():
+        raise ConfigError(f"{recipe.exp_dir}: is a file, expected the folder of the run")
+    device = recipe.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    check_device(device)
+    check_backend(settings.loss_backend, device)
+    recipe = replace(recipe, device=device)
+    if not processes:
+        run_here(recipe, settings)
+        return
+    make_model(recipe)  # mistakes are told once, not by each process
+    work = (run_here, (recipe, settings), recipe.world_size, recipe.master_port)
+    ranks.start(*work, (RescoreError, LMError))
+
+
+def run_here(recipe: Recipe, settings: TrainConfig) -> None:
+    """The run of this process."""
+    torch.manual_seed(settings.seed)
+    model, vocab = make_model(recipe)
+    device = recipe.device or "cpu"
+    first = int(os.environ.get("RANK", "0")) == 0
+    if first:
+        count = sum(p.numel() for p in model.parameters())
+        remark(f"{recipe.exp_dir}: {count / 1e6:.2f} M parameters, {len(vocab)} tokens, on {device}")
+    batches, valid_batches = make_batches(recipe, settings)
+    train(
+        model,
+        vocab,
+        batches,
+        valid_batches,
+        recipe.exp_dir,
+        settings,
+        info={"data": [path.name for path in recipe.train_cuts], "init": recipe.init and recipe.init.name},
+        report=print_record if first else lambda record: None,
+        remark=remark,
+        device=device,
+        start=start_from(recipe),
+        anew=recipe.start_epoch == 1,
+    )
+    if first and batches.left_out.counts():
+        remark(f"training cuts left out: {batches.left_out.summary()}")
+
+
+def make_model(recipe: Recipe) -> tuple[Any, PieceVocabulary]:
+    """A Transducer for the tokens: new, or with the weights of `init`.
+
+    Raises:
+      ConfigError: the options do not fit each other.
+      CheckpointError: tokens or weights cannot be read, or do not fit the configuration.
+    """
+    from asr.model.transducer import Transducer
+
+    if recipe.init is not None:
+        if recipe.config is not None or recipe.context_size is not None:
+            raise ConfigError("--init brings its own configuration; leave out --config and --context-size")
+        info = read_info(recipe.init)
+        config = TransducerConfig.from_dict(info["config"], recipe.init / "config.json")
+        vocab = read_vocabulary(recipe.init, info.get("case", "mixed"))
+        if recipe.bpe_model is not None and read_pieces(recipe.bpe_model).model != vocab.model:
+            raise ConfigError(f"{recipe.bpe_model}: not the tokens of {recipe.init}; leave out --bpe-model")
+        check_tokens(recipe.init, vocab, config)
+        check_bins(config, recipe.init)
+        model = Transducer(config)
+        load_weights(model, read_weights(recipe.init), recipe.init)
+        return model, vocab
+    if recipe.config is None or recipe.bpe_model is None:
+        raise ConfigError("a new model needs --config and --bpe-model; or give --init MODEL_FOLDER")
+    vocab = read_pieces(recipe.bpe_model)
+    vocab.case = text_case(map(vocab.processor.id_to_piece, range(len(vocab))))
+    config = replace(load_config(recipe.config), vocab_size=len(vocab))
+    check_bins(config, recipe.config)
+    if recipe.context_size is not None:
+        if config.decoder != "stateless":
+            raise ConfigError(
+                f"--context-size is for the stateless decoder; {recipe.config} has the '{config.decoder}'"
+            )
+        config = replace(config, context_size=recipe.context_size)
+    return Transducer(config), vocab
+
+
+def check_bins(config: TransducerConfig, where: object) -> None:
+    """Raises ConfigError where the encoder takes other features than the filterbanks that there are."""
+    if config.encoder.features != BINS:
+        raise ConfigError(f"{where}: found an encoder of {config.encoder.features} features, expected {BINS}")
+
+
+def start_from(recipe: Recipe) -> Path | None:
+    """The checkpoint that the options ask for; None: the newest, if there is one."""
+    if recipe.start_batch is not None:
+        return recipe.exp_dir / f"checkpoint-{recipe.start_batch}.pt"
+    if recipe.start_epoch is not None and recipe.start_epoch > 1:
+        return recipe.exp_dir / f"epoch-{recipe.start_epoch - 1}.pt"
+    return None
+
+
+def make_batches(recipe: Recipe, settings: TrainConfig) -> tuple[Loader, Loader | None]:
+    """Loaders of the training data (this rank's share) and of the validation data (all of it)."""
+    from asr.dataset.augment import SpecAugment
+    from asr.dataset.loader import LoaderOptions, make_loader
+    from asr.dataset.manifests import load_cuts
+
+    load = partial(load_cuts, allow_pipes=recipe.allow_pipes)
+    options = LoaderOptions(
+        max_duration=recipe.max_duration,
+        buckets=20 if recipe.bucketing_sampler else 1,
+        seed=settings.seed,
+        stored=not recipe.on_the_fly,
+        num_workers=recipe.num_workers,
+    )
+    training = replace(
+        options,
+        speeds=SPEEDS if recipe.speed_perturb else (1.0,),
+        spec_augment=SpecAugment() if recipe.spec_aug else None,
+        rank=int(os.environ.get("RANK", "0")),
+        world_size=int(os.environ.get("WORLD_SIZE", "1")),
+    )
+    noise = load(recipe.musan_cuts) if recipe.musan_cuts else None
+    batches = make_loader(load(*recipe.train_cuts), training, noise)
+    if not recipe.valid_cuts:
+        return batches, None
+    return batches, make_loader(load(*recipe.valid_cuts), replace(options, shuffle=False))
+
+
+def print_record(record: dict[str, Any]) -> None:
+    """A log record as a line."""
+    where = f"epoch {record['epoch']}  batch {record['step']}"
+    if "valid_loss" in record:
+        parts = {name.removeprefix("valid_"): value for name, value in record.items() if name.startswith("valid_")}
+        remark(f"{where}  validation {_losses(parts)}")
+    else:
+        parts = {name: record[name] for name in ("loss", "simple", "pruned", "ctc") if name in record}
+        remark(
+            f"{where}  {_losses(parts)}  lr {record['lr']:.2e}  {record['frames_per_s']:.0f} frames/s, "
+            f"{record['audio_per_s']:.1f} s of audio a second"
+        )
+
+
+def _losses(parts: dict[str, float]) -> str:
+    rest = ", ".join(f"{name} {value:.4f}" for name, value in parts.items() if name != "loss")
+    return f"loss {parts['loss']:.4f} ({rest})"

@@ -1,0 +1,91 @@
+"""Learning rates and optimisers of a training run: icefall's Eden, or a rate that ends at zero with a budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from asr.errors import ConfigError
+from lm_zoo.training.optimizers import adamw, muon
+
+if TYPE_CHECKING:
+    from asr.training.config import Progress, TrainConfig
+
+OPTIMIZERS = ("adamw", "muon")
+WARM_SHARE = 0.1  # of a budget, at most, goes into the warm-up
+
+
+def make_optimizers(model: Any, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """The optimisers of a run; each parameter group keeps its highest learning rate as `base_lr`.
+
+    "adamw" with weight decay on matrices only, or "muon": Muon (Jordan et al. 2024) for the matrices of the layers,
+    AdamW for embeddings, convolutions, the S4, the layers that give tokens, and vectors.
+
+    Raises:
+      ConfigError: an unknown name.
+      ModelError: Muon, and this torch has none.
+    """
+    if config.optimizer not in OPTIMIZERS:
+        raise ConfigError(f"no optimizer is called '{config.optimizer}'; there are: {', '.join(OPTIMIZERS)}")
+    inner = inner_matrices(model) if config.optimizer == "muon" else []
+    taken = {id(p) for p in inner}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    outer = [p for p in trained if p.dim() > 1 and id(p) not in taken]
+    vectors = [p for p in trained if p.dim() <= 1]
+    optimizers = [adamw(outer, vectors, config.base_lr, config.weight_decay), *muon(inner, config.muon_lr)]
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["base_lr"] = group["lr"]
+    return optimizers
+
+
+def inner_matrices(model: Any) -> list[nn.Parameter]:
+    """The weights of linear layers and LSTMs that map hidden vectors to hidden vectors, in the model's order."""
+    vocab_size = model.config.vocab_size
+    found: list[nn.Parameter] = []
+    for module in model.modules():
+        if isinstance(module, nn.Linear) and module.out_features != vocab_size:
+            found += [p for name, p in module.named_parameters() if name == "weight"]
+        elif isinstance(module, nn.LSTM):
+            found += [p for p in module.parameters() if p.dim() == 2]
+    return [p for p in found if p.requires_grad]
+
+
+def budget_used(config: TrainConfig, progress: Progress) -> float | None:
+    """The share of the budget (steps or minutes, whichever is nearer its end) that is used; None: no budget."""
+    shares = []
+    if config.max_steps is not None:
+        shares.append(progress.step / config.max_steps)
+    if config.max_minutes is not None:
+        shares.append(progress.seconds / (60.0 * config.max_minutes))
+    return min(1.0, max(shares)) if shares else None
+
+
+def warm_share(config: TrainConfig, progress: Progress) -> float:
+    """How much of the warm-up is over: `warm_step` steps, or a tenth of a budget, whichever ends first."""
+    warm = (progress.step + 1) / config.warm_step if config.warm_step else 1.0
+    return min(1.0, max(warm, (budget_used(config, progress) or 0.0) / WARM_SHARE))
+
+
+def rate_factor(config: TrainConfig, progress: Progress) -> float:
+    """The share of its highest value that a learning rate has at the next step.
+
+    After a linear warm-up.  With a budget: linearly to zero.  Without: icefall's Eden,
+    `((n^2 + b^2) / b^2)^-0.25 * ((e^2 + c^2) / c^2)^-0.25` for n steps, e epochs, b = `lr_batches`, c = `lr_epochs`.
+    """
+    used, warm = budget_used(config, progress), warm_share(config, progress)
+    if used is not None:
+        return warm * (1.0 - used)
+    batches = (progress.step / config.lr_batches) ** 2 + 1.0
+    epochs = ((progress.epoch - 1) / config.lr_epochs) ** 2 + 1.0
+    return warm * batches**-0.25 * epochs**-0.25
+
+
+def set_learning_rates(optimizers: list[torch.optim.Optimizer], config: TrainConfig, progress: Progress) -> None:
+    """Gives every group the learning rate of the next step."""
+    factor = rate_factor(config, progress)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["base_lr"] * factor

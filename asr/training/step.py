@@ -1,0 +1,175 @@
+"""What one training step needs: usable utterances of a batch as tensors, the loss summed, noise on the weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from asr.errors import ConfigError
+from asr.model.subsampling import subsampled
+from lm_zoo.text.vocabulary import PieceVocabulary
+
+if TYPE_CHECKING:
+    from asr.training.config import TrainConfig
+
+Batch = dict[str, Any]
+DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+NAMED = 10  # utterances of a kind of trouble that are named; the others are counted
+
+
+@dataclass
+class Inputs:
+    """The usable utterances of a batch.
+
+    Attributes:
+      features: (B, T, F) float32;  lengths: (B,) frames;  tokens: B lists;  ids: B names.
+      frames:   of the encoder's output (40 ms), of all utterances: what the loss is divided by.
+    """
+
+    features: Tensor
+    lengths: Tensor
+    tokens: list[list[int]]
+    ids: list[str]
+    frames: int
+
+
+class Skipped:
+    """Counts the utterances that could not be used, by reason, and names the first of them."""
+
+    def __init__(self, remark: Callable[[str], None]) -> None:
+        self.counts: Counter[str] = Counter()  # of every epoch
+        self.named: dict[str, set[str]] = {}
+        self.remark = remark
+
+    def summary(self) -> str:
+        """Such as `3 x no words, 1 x too short`; an utterance counts in each epoch."""
+        return ", ".join(f"{count} x {why}" for why, count in self.counts.items())
+
+    def add_problems(self, inputs: Inputs, problems: dict[int, str]) -> None:
+        """Those of a `TransducerLoss`."""
+        for index, problem in problems.items():
+            reason, _, detail = problem.partition(": ")
+            self.add(inputs.ids[index], reason, detail)
+
+    def add(self, utterance: str, reason: str, detail: str = "") -> None:
+        self.counts[reason] += 1
+        named = self.named.setdefault(reason, set())
+        if len(named) < NAMED and utterance not in named:
+            named.add(utterance)
+            more = f"; further ones ({reason}) are counted only" if len(named) == NAMED else ""
+            self.remark(f"utterance {utterance} not used: {reason}{detail and f' ({detail})'}{more}")
+
+
+def prepare(batch: Batch, vocab: PieceVocabulary, skipped: Skipped, device: torch.device) -> Inputs | None:
+    """The utterances of a batch that can be trained on; None if there are none.
+
+    Left out are those without words, and those whose transcript holds symbols that the tokens cannot spell.
+    """
+    kept, tokens = [], []
+    for index, (name, text) in enumerate(zip(batch["ids"], batch["texts"], strict=True)):
+        ids = [token for word in text.split() for token in vocab.encode_word(word)]
+        if not ids:
+            skipped.add(name, "no words")
+        elif vocab.unk in ids:
+            word = next(word for word in text.split() if vocab.unk in vocab.encode_word(word))
+            skipped.add(name, "unknown symbols", f"in '{word}'")
+        else:
+            kept.append(index)
+            tokens.append(ids)
+    if not kept:
+        return None
+    features, lengths = batch["features"], batch["lengths"]
+    if len(kept) < len(lengths):
+        lengths = lengths[kept]
+        features = features[kept, : int(lengths.max())]
+    names = [batch["ids"][index] for index in kept]
+    frames = int(subsampled(lengths).sum())
+    return Inputs(features.to(device), lengths.to(device), tokens, names, frames)
+
+
+class LossModule(nn.Module):
+    """`Transducer.loss` as a forward, which is what DistributedDataParallel wraps."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model: Any = model
+
+    def forward(
+        self, features: Tensor, lengths: Tensor, tokens: list[list[int]], options: Any
+    ) -> tuple[dict[str, Tensor], dict[int, str]]:
+        """The parts of the loss, each (B,), zero where an utterance cannot be used, and why not, by its index."""
+        loss = self.model.loss(features, lengths, tokens, options)
+        parts = {"simple": loss.simple, "pruned": loss.pruned}
+        return (parts if loss.ctc is None else {**parts, "ctc": loss.ctc}), loss.problems
+
+
+def total_loss(parts: dict[str, Tensor], scales: dict[str, float]) -> tuple[Tensor, dict[str, float]]:
+    """The scaled loss summed over the utterances, and the sum of each part."""
+    sums = {name: parts[name].sum() for name in scales}
+    total = torch.stack([scale * sums[name] for name, scale in scales.items()]).sum()
+    return total, {name: value.item() for name, value in sums.items()}
+
+
+def autocast(config: TrainConfig, device: torch.device) -> Any:
+    """The autocast context of the run's dtype; nothing for float32.
+
+    Raises:
+      ConfigError: an unknown dtype, or float16 on a CPU.
+    """
+    if config.dtype not in DTYPES:
+        raise ConfigError(f"training runs in {', '.join(DTYPES)}, found the dtype '{config.dtype}'")
+    dtype = DTYPES[config.dtype]
+    if dtype is torch.float16 and device.type == "cpu":
+        raise ConfigError("training in float16 needs a GPU; use bfloat16 (--use-bf16) on the CPU")
+    return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
+
+
+@contextmanager
+def noisy(parameters: list[nn.Parameter], deviation: float) -> Iterator[None]:
+    """Adds Gaussian noise to weights for the time of a forward and backward pass (Graves, 2012)."""
+    if not deviation:
+        yield
+        return
+    clean = [p.detach().clone() for p in parameters]
+    with torch.no_grad():
+        for p in parameters:
+            p.add_(torch.randn_like(p), alpha=deviation)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for p, before in zip(parameters, clean, strict=True):
+                p.copy_(before)
+
+
+def loss_options(config: TrainConfig) -> Any:
+    """The loss's options among the settings of a run."""
+    from asr.model.transducer import LossOptions
+
+    names = {item.name for item in fields(LossOptions)} & {item.name for item in fields(config)}
+    return LossOptions(backend=config.loss_backend, **{name: getattr(config, name) for name in names})
+
+
+@torch.no_grad()
+def update_average(average: nn.Module, model: nn.Module, weight: float) -> None:
+    """`average = (1 - weight) * average + weight * model`, integers copied: with weight period/step, icefall's
+    running average of the models since the start, in float64."""
+    current = model.state_dict()
+    for name, tensor in average.state_dict().items():
+        if tensor.is_floating_point():
+            tensor.mul_(1.0 - weight).add_(current[name].to(tensor), alpha=weight)
+        else:
+            tensor.copy_(current[name])
+
+
+def grad_scaler(enabled: bool) -> Any:
+    """float16's loss scaling; passes everything through if not enabled."""
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler("cuda", enabled=enabled)
+    return torch.cuda.amp.GradScaler(enabled=enabled)

@@ -1,0 +1,387 @@
+"""The training loop of the recogniser: pruned RNN-T (and CTC), AdamW or Muon, Eden or a budget, bf16/fp16, DDP.
+
+A run lives in one folder, with icefall's names: `epoch-N.pt`, `checkpoint-BATCH.pt`, `best-{train,valid}-loss.pt`,
+`tensorboard/`; beside them `log.jsonl`, `bpe.model`, `last-checkpoint` (the name of the newest, from which a killed run
+continues in mid-epoch) and `model/`, the best model so far as a model folder.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from asr.errors import AsrError, CheckpointError, DataError
+from asr.model import checkpoint
+from asr.training.config import Progress, TrainConfig
+from asr.training.schedule import budget_used, make_optimizers, rate_factor, set_learning_rates, warm_share
+from asr.training.step import (
+    Batch,
+    Inputs,
+    LossModule,
+    Skipped,
+    autocast,
+    grad_scaler,
+    loss_options,
+    noisy,
+    prepare,
+    total_loss,
+    update_average,
+)
+from lm_zoo.files import atomic_path, write_text
+from lm_zoo.text.vocabulary import PieceVocabulary
+from lm_zoo.training.distributed import Ranks
+from lm_zoo.training.run_log import append_record, cut_records, summary_writer
+
+# (epoch from 1, batches of this rank to leave out) -> the other batches of this rank in that epoch
+Batches = Callable[[int, int], Iterable[Batch]]
+Reporter = Callable[[dict[str, Any]], None]
+PATIENCE = 20  # batches on end that may give nothing before the run stops
+LAST = "last-checkpoint"
+
+
+def train(
+    model: Any,
+    vocab: PieceVocabulary,
+    train_batches: Batches,
+    valid_batches: Batches | None,
+    out: Path,
+    config: TrainConfig,
+    info: dict[str, Any] | None = None,
+    report: Reporter = lambda record: None,
+    remark: Callable[[str], None] = lambda line: None,
+    device: str = "cpu",
+    start: Path | None = None,
+    anew: bool = False,
+) -> Progress:
+    """Trains a Transducer, or continues the run that `out` holds.  Under torchrun every rank calls this.
+
+    Args:
+      model: a Transducer, with the weights that a new run starts from.
+      valid_batches: called with (1, 0), by every rank: it must give each the whole data.
+      info: kept in the `config.json` of `out/model` (names of the data, licence).
+      report: gets every log record; losses are natural logs, a frame of 40 ms.
+      remark: gets lines for the user (utterances not used).
+      start: checkpoint to continue from; None: the newest of the run, if there is one.
+      anew:  do not continue, whatever `out` holds.
+    Returns:
+      where the run stands at its end.
+    Raises:
+      CheckpointError: the checkpoint is damaged or that of another model.
+      DataError, AsrError: there is nothing to train on, or the losses are no numbers.
+    """
+    ranks = Ranks.start(device)
+    run = _Run(model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark)
+    try:
+        run.restore(start, anew)
+        run.open()
+        return run.loop(train_batches, valid_batches)
+    finally:
+        run.close()
+
+
+class _Run:
+    def __init__(
+        self,
+        model: Any,
+        vocab: PieceVocabulary,
+        config: TrainConfig,
+        out: Path,
+        info: dict[str, Any],
+        ranks: Ranks,
+        report: Reporter,
+        remark: Callable[[str], None],
+    ) -> None:
+        self.model, self.vocab, self.config, self.out, self.info, self.ranks = model, vocab, config, out, info, ranks
+        self.report, self.remark, self.skipped = report, remark, Skipped(remark)
+        self.valid_remark = remark
+        self.progress = Progress()
+        self.options = loss_options(config)
+        autocast(config, ranks.device)  # a wrong dtype is told at once
+        if not config.ctc_scale and hasattr(model, "ctc"):
+            model.ctc.requires_grad_(False)  # DDP wants a gradient for the others
+        self.optimizers = make_optimizers(model, config)
+        self.scaler = grad_scaler(config.dtype == "float16")
+        self.average = copy.deepcopy(model).double() if ranks.rank == 0 else None
+        self.module: Any = LossModule(model)
+        if ranks.size > 1:
+            self.module = nn.parallel.DistributedDataParallel(self.module)
+        self.noise = list(model.decoder.parameters())
+        self.failures, self.clock = 0, time.monotonic()
+        self.usable = False  # whether any batch of this epoch was
+        self.writer: Any = None
+
+    def open(self) -> None:
+        """Makes the folder ready; what it held before was read by then and found to fit."""
+        if self.ranks.rank == 0:
+            cut_records(self.out, self.progress.step)
+            self.vocab.save(self.out)
+            self.writer = summary_writer(self.out / "tensorboard", self.remark)
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+    # -- checkpoints -------------------------------------------------------------------------------------------
+
+    def restore(self, start: Path | None, anew: bool) -> None:
+        """Continues from `start`, or, unless `anew`, from the newest checkpoint of the folder if there is one."""
+        marker = self.out / LAST
+        if start is None and marker.exists() and not anew:
+            start = self.out / marker.read_text(encoding="utf-8").strip()
+        if start is None:
+            torch.manual_seed(self.config.seed + self.ranks.rank)
+            return
+        contents = checkpoint.read_checkpoint(start)
+        if "progress" not in contents or contents.get("model_config") != self.model.config.to_dict():
+            raise CheckpointError(
+                f"{start}: not of a run with this configuration; choose another --exp-dir, or the run's own --config"
+            )
+        tokens = self.out / checkpoint.PIECES
+        if tokens.exists() and tokens.read_bytes() != self.vocab.model:
+            raise CheckpointError(
+                f"{tokens}: the run has other tokens than those given; choose another --exp-dir, or its own --bpe-model"
+            )
+        checkpoint.load_weights(self.model, contents["model"], start)
+        states = contents["optimizer"]
+        if len(states) != len(self.optimizers):
+            raise CheckpointError(f"{start}: the run has another optimizer than {self.config.optimizer}")
+        for optimizer, state in zip(self.optimizers, states, strict=True):
+            optimizer.load_state_dict(state)
+        self.scaler.load_state_dict(contents["grad_scaler"])
+        if self.average is not None:
+            self.average.load_state_dict(contents["model_avg"])
+        self.progress = Progress(**contents["progress"])
+        self.skipped.counts.update(contents["skipped"])
+        if self.ranks.size == 1:
+            torch.set_rng_state(contents["rng"])
+        else:
+            torch.manual_seed(self.config.seed + self.ranks.rank + 1000 * self.progress.step)
+        self.remark(f"continuing from {start}, epoch {self.progress.epoch}, batch {self.progress.step}")
+
+    def save(self, name: str, newest: bool = True) -> None:
+        """Writes the checkpoint `name`; a killed run continues from the `newest`."""
+        if self.ranks.rank or self.average is None:
+            return
+        progress = self.progress
+        contents = {
+            "model": self.model.state_dict(),
+            "model_avg": self.average.state_dict(),
+            "optimizer": [optimizer.state_dict() for optimizer in self.optimizers],
+            "scheduler": {"epoch": progress.epoch, "batch": progress.step, "seconds": progress.seconds},
+            "grad_scaler": self.scaler.state_dict(),
+            "sampler": {"epoch": progress.epoch, "batch": progress.batch},
+            "rng": torch.get_rng_state(),
+            "progress": asdict(progress),
+            "model_config": self.model.config.to_dict(),
+            "case": self.vocab.case,
+            "skipped": dict(self.skipped.counts),
+            **{name: value for name, value in asdict(self.config).items() if name != "optimizer"},
+            "cur_epoch": progress.epoch,
+            "batch_idx_train": progress.step,
+            "best_train_loss": progress.best_train_loss,
+            "best_valid_loss": progress.best_valid_loss,
+        }
+        checkpoint.write_checkpoint(self.out / name, contents)
+        if newest:
+            write_text(self.out / LAST, name + "\n")
+            checkpoint.remove_checkpoints(self.out, self.config.keep_last_k)
+
+    def log(self, **record: Any) -> None:
+        if self.ranks.rank:
+            return
+        record = {"epoch": self.progress.epoch, "step": self.progress.step, **record}
+        append_record(self.out, record)
+        if self.writer is not None:
+            for name, value in record.items():
+                if name not in ("epoch", "step"):
+                    self.writer.add_scalar(name, value, self.progress.step)
+        self.report(record)
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    def loop(self, train_batches: Batches, valid_batches: Batches | None) -> Progress:
+        progress, config = self.progress, self.config
+        budget = budget_used(config, progress) is not None
+        self.clock = time.monotonic()
+        while not progress.finished:
+            if not budget and progress.epoch > config.num_epochs:
+                break
+            self._epoch(train_batches(progress.epoch, progress.batch), valid_batches)
+            if not (self.usable or progress.epoch_frames) and progress.batch:
+                raise DataError(
+                    f"no utterance of the training data could be used in epoch {progress.epoch} "
+                    f"({self.skipped.summary() or 'see the cuts left out'})"
+                )
+            if progress.finished:
+                break
+            if progress.batch == 0:
+                raise DataError(
+                    f"the training data gave no batch in epoch {progress.epoch}; see the utterances left out"
+                )
+            self._end_epoch(None if budget else valid_batches)
+        if not progress.finished or progress.last_valid_step != progress.step:
+            progress.finished = True
+            self._validate(valid_batches)
+            self.save(f"checkpoint-{progress.step}.pt")
+        if self.skipped.counts:
+            self.remark(f"not used: {self.skipped.summary()}")
+        return progress
+
+    def _end_epoch(self, valid_batches: Batches | None) -> None:
+        progress = self.progress
+        if valid_batches is not None:
+            self._validate(valid_batches)
+        loss = progress.epoch_loss / max(progress.epoch_frames, 1.0)
+        best = loss < progress.best_train_loss
+        progress.best_train_loss = min(loss, progress.best_train_loss)
+        name = f"epoch-{progress.epoch}.pt"
+        progress.epoch, progress.batch, progress.epoch_loss, progress.epoch_frames = progress.epoch + 1, 0, 0.0, 0.0
+        self.save(name)
+        if best and self.ranks.rank == 0:
+            with atomic_path(self.out / "best-train-loss.pt") as fresh:
+                shutil.copyfile(self.out / name, fresh)
+
+    def _epoch(self, batches: Iterable[Batch], valid_batches: Batches | None) -> None:
+        progress, config, ranks = self.progress, self.config, self.ranks
+        clock, source = time.monotonic(), iter(batches)
+        self.usable = False
+        while not progress.finished:
+            batch = next(source, None)
+            inputs = prepare(batch, self.vocab, self.skipped, ranks.device) if batch is not None else None
+            frames = float(inputs.frames) if inputs else 0.0
+            elapsed, self.clock = time.monotonic() - self.clock, time.monotonic()
+            short, empty, frames, elapsed = ranks.sum(batch is None, inputs is None, frames, elapsed / ranks.size)
+            progress.seconds += elapsed
+            if short:
+                return  # ranks must take the same number of steps
+            self.usable = self.usable or not empty
+            self._step(inputs if not empty else None, frames)
+            if progress.step % config.log_every == 0:
+                self._log_step(time.monotonic() - clock)
+                clock = time.monotonic()
+            progress.finished = (budget_used(config, progress) or 0.0) >= 1.0
+            if progress.step % config.valid_every == 0 and not progress.finished:
+                self._validate(valid_batches)
+                clock = time.monotonic()
+            if progress.step % config.save_every_n == 0 and not progress.finished:
+                self.save(f"checkpoint-{progress.step}.pt")
+
+    def _step(self, inputs: Inputs | None, frames: float) -> None:
+        """One step of the optimisers on this rank's utterances; `frames` are those of all ranks."""
+        progress, config = self.progress, self.config
+        set_learning_rates(self.optimizers, config, progress)
+        scales = self._scales(warm_share(config, progress))
+        good = False
+        if inputs is not None:
+            self.model.train()
+            deviation = config.variational_noise if progress.step >= config.warm_step else 0.0
+            with noisy(self.noise, deviation):
+                with autocast(config, self.ranks.device):
+                    parts, problems = self.module(inputs.features, inputs.lengths, inputs.tokens, self.options)
+                self.skipped.add_problems(inputs, problems)
+                loss, sums = total_loss(parts, scales)
+                self.scaler.scale(loss * (self.ranks.size / frames)).backward()  # DDP averages over ranks
+            good = self._update()
+            if good:
+                self._count(sums, loss.item(), inputs)
+        progress.batch, progress.step = progress.batch + 1, progress.step + 1
+        self.failures = 0 if good else self.failures + 1
+        if self.failures >= PATIENCE:
+            counts = self.skipped.summary() or "none"
+            raise AsrError(
+                f"training stopped at batch {progress.step}: the last {PATIENCE} batches gave no usable gradient "
+                f"(utterances left out: {counts}); lower --base-lr, leave out --use-fp16, or look at the data"
+            )
+        if self.average is not None and progress.step % config.average_period == 0:
+            update_average(self.average, self.model, config.average_period / progress.step)
+
+    def _update(self) -> bool:
+        """Clips and applies the gradients; False (and nothing applied) if they are infinite or no numbers."""
+        for optimizer in self.optimizers:
+            self.scaler.unscale_(optimizer)
+        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip))
+        good = math.isfinite(norm) and norm > 0.0
+        for optimizer in self.optimizers:
+            if good or self.scaler.is_enabled():
+                self.scaler.step(optimizer)
+            optimizer.zero_grad(set_to_none=True)
+        self.scaler.update()
+        if not good:
+            self.skipped.counts["batches without a usable gradient"] += 1
+        return good
+
+    def _count(self, sums: dict[str, float], loss: float, inputs: Inputs) -> None:
+        progress = self.progress
+        values = {**sums, "loss": loss, "frames": float(inputs.frames), "input_frames": float(inputs.lengths.sum())}
+        for name, value in values.items():
+            progress.sums[name] = progress.sums.get(name, 0.0) + value
+        progress.epoch_loss += sums["pruned"]
+        progress.epoch_frames += inputs.frames
+
+    def _log_step(self, seconds: float) -> None:
+        """One record of the losses a frame and of the speed since the last."""
+        names = ["loss", *self._scales(), "frames", "input_frames"]
+        totals = dict(zip(names, self.ranks.sum(*(self.progress.sums.get(name, 0.0) for name in names)), strict=True))
+        frames, speed = max(totals.pop("frames"), 1.0), totals.pop("input_frames") / seconds
+        losses = {name: value / frames for name, value in totals.items()}
+        rate = self.config.base_lr * rate_factor(self.config, self.progress)
+        self.log(**losses, lr=rate, frames_per_s=speed, audio_per_s=speed / 100.0, seconds=self.progress.seconds)
+        self.progress.sums = {}
+
+    def _scales(self, warm: float = 1.0) -> dict[str, float]:
+        """The weight of each part of the loss, after this share of the warm-up."""
+        scales = dict(zip(("simple", "pruned"), self.options.weights(warm), strict=True))
+        return {**scales, "ctc": self.config.ctc_scale} if self.config.ctc_scale else scales
+
+    def _validate(self, batches: Batches | None) -> None:
+        """Validation loss (every rank computes it whole); keeps the best model, or the last where there is no data."""
+        progress = self.progress
+        progress.last_valid_step = progress.step
+        loss = None
+        if batches is not None:
+            losses = self.evaluate(batches)
+            loss = losses["loss"]
+            self.log(**{f"valid_{name}": value for name, value in losses.items()})
+            if not loss < progress.best_valid_loss:
+                return
+            progress.best_valid_loss = loss
+            self.save("best-valid-loss.pt", newest=False)
+        if self.ranks.rank == 0:
+            made: dict[str, Any] = {
+                "steps": progress.step,
+                "epochs": progress.epoch,
+                "minutes": round(progress.seconds / 60.0, 1),
+            }
+            made |= {"valid_loss": loss, "seed": self.config.seed}
+            checkpoint.save_model(self.out / "model", self.model, self.vocab, {**self.info, "trained": made})
+
+    @torch.no_grad()
+    def evaluate(self, batches: Batches) -> dict[str, float]:
+        """The losses a frame, with the scales of after the warm-up."""
+        self.model.eval()
+        scales = self._scales()
+        skipped, self.valid_remark = Skipped(self.valid_remark), lambda line: None  # named at the first validation
+        totals, frames = dict.fromkeys(["loss", *scales], 0.0), 0
+        for batch in batches(1, 0):
+            inputs = prepare(batch, self.vocab, skipped, self.ranks.device)
+            if inputs is None:
+                continue
+            with autocast(self.config, self.ranks.device):
+                parts, problems = LossModule(self.model)(inputs.features, inputs.lengths, inputs.tokens, self.options)
+            skipped.add_problems(inputs, problems)
+            loss, sums = total_loss(parts, scales)
+            frames += inputs.frames
+            for name, value in {**sums, "loss": loss.item()}.items():
+                totals[name] += value
+        if not frames:
+            raise DataError("the validation data has no usable utterance; see the utterances left out")
+        return {name: value / frames for name, value in totals.items()}

@@ -1,0 +1,158 @@
+"""Linear interpolation of LMs: `p(w) = sum_k weight_k p_k(w)`, weights by EM on development text.
+
+Jelinek and Mercer, "Interpolated estimation of Markov source parameters from sparse data", 1980.
+
+LMs of different kinds meet at the level of words: the tokens of a word are summed first.  A word that an LM does not
+know counts with what that LM gives it (a word-level LM: the probability of `<unk>`; pieces spell it), and is not left
+out.  An LM that gives a word no probability at all (minus infinity) adds nothing there; the word is impossible only
+if it is so for every LM whose weight is not 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lm_zoo.errors import LMError, VocabError
+from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
+from lm_zoo.text.vocabulary import PieceVocabulary, Vocabulary, WordVocabulary
+
+Sentences = Sequence[Sequence[str]]
+
+
+def interpolate(log_probs: np.ndarray, weights: Sequence[float] | np.ndarray) -> np.ndarray:
+    """`log sum_k weight_k exp(log_probs_k)`.
+
+    Args:
+      log_probs: float `(lms, words)`, natural logs, minus infinity allowed.
+      weights: `(lms,)`, not negative, sum 1; a weight of 0 leaves an LM out.
+    Returns:
+      float64 `(words,)`.
+    Raises:
+      LMError: weights that are no distribution or do not fit the LMs, or a log-probability that is NaN or infinite.
+    """
+    log_probs = _checked(log_probs)
+    weights = check_weights(weights, len(log_probs))
+    used = weights > 0
+    return np.logaddexp.reduce(log_probs[used] + np.log(weights[used])[:, None], axis=0)
+
+
+def em_weights(log_probs: np.ndarray, tolerance: float = 1e-10, max_iterations: int = 10_000) -> np.ndarray:
+    """The weights that maximise the likelihood of a text, by EM from equal weights; the likelihood never falls.
+
+    Args:
+      log_probs: float `(lms, words)`, natural logs; words impossible for all LMs say nothing and are left out.
+      tolerance: stop when an iteration gains less than this, natural logs a word.
+    Returns:
+      float64 `(lms,)`, sum 1.
+    Raises:
+      LMError: no word that any LM finds possible, or a log-probability that is NaN or infinite.
+    """
+    log_probs = _checked(log_probs)
+    best = log_probs.max(axis=0)
+    possible = best > -np.inf
+    if not possible.any():
+        raise LMError("interpolation weights need at least one word that an LM finds possible")
+    offset = best[possible].mean()
+    probs = np.exp(log_probs[:, possible] - best[possible])  # scaled a word: posteriors stay, nothing underflows
+    weights = np.full(len(probs), 1.0 / len(probs))
+    likelihood = -np.inf
+    for _ in range(max_iterations):
+        joint = weights[:, None] * probs
+        mixed = joint.sum(axis=0)
+        gain, likelihood = offset + np.log(mixed).mean() - likelihood, offset + np.log(mixed).mean()
+        if gain < tolerance:
+            break
+        weights = (joint / mixed).mean(axis=1)
+    return weights / weights.sum()
+
+
+def check_weights(weights: Sequence[float] | np.ndarray, lms: int) -> np.ndarray:
+    """Weights as float64 `(lms,)`, summing to 1 exactly; an LMError if they are no distribution over the LMs."""
+    values = np.asarray(weights, dtype=np.float64)
+    if values.shape != (lms,):
+        raise LMError(f"{values.size} interpolation weights for {lms} LMs: expected one an LM")
+    if not (values >= 0).all() or abs(values.sum() - 1.0) > 1e-4:
+        raise LMError(f"interpolation weights {values.tolist()}: expected numbers from 0 that sum to 1")
+    return values / values.sum()
+
+
+def _checked(log_probs: np.ndarray) -> np.ndarray:
+    log_probs = np.asarray(log_probs, dtype=np.float64)
+    if log_probs.ndim != 2 or not len(log_probs):
+        raise LMError(f"log-probabilities of shape {log_probs.shape}: expected (lms, words)")
+    if np.isnan(log_probs).any() or (log_probs == np.inf).any():
+        raise LMError("an LM gave a log-probability that is NaN or plus infinity")
+    return log_probs
+
+
+class InterpolatedLM:
+    """A linear interpolation of LMs; always over words, and over tokens too if the LMs share one vocabulary."""
+
+    def __init__(self, lms: Sequence[Any], weights: Sequence[float] | np.ndarray) -> None:
+        self.lms = list(lms)
+        self.weights = check_weights(weights, len(self.lms))
+
+    def score_words(self, sentences: Sentences, max_unknown: float | None = MOST_UNKNOWN) -> list[list[float]]:
+        """See `LanguageModel.score_words`; unknown are words that none of the LMs knows."""
+        check_text(self, sentences, max_unknown)
+        return self._mix_words([lm.score_words(sentences, None) for lm in self.lms])
+
+    def score_hypotheses(self, sentences: Sentences, max_unknown: float | None = MOST_UNKNOWN) -> list[list[float]]:
+        """As `LanguageModel.score_hypotheses`."""
+        check_text(self, sentences, max_unknown)
+        return self._mix_words([lm.score_hypotheses(sentences, None) for lm in self.lms])
+
+    def knows(self, word: str) -> bool:
+        """Whether any of the LMs knows the word."""
+        return any(lm.knows(word) for lm in self.lms)
+
+    def _mix_words(self, scores: list[list[list[float]]]) -> list[list[float]]:
+        """Mixes the word scores of all LMs; they cover the same sentences."""
+        flat = np.array([list(chain.from_iterable(sentences)) for sentences in scores])
+        ends = np.cumsum([len(sentence) for sentence in scores[0]])
+        parts = np.split(interpolate(flat, self.weights), ends[:-1]) if len(ends) else []
+        return [part.tolist() for part in parts]
+
+    @property
+    def vocab(self) -> Vocabulary:
+        """The vocabulary that all LMs share; a VocabError if they do not."""
+        first, *others = (lm.vocab for lm in self.lms)
+        if not all(_same(first, other) for other in others):
+            raise VocabError("the LMs have different vocabularies: interpolate them over words, not over tokens")
+        return first
+
+    def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """As `LanguageModel.score`, of LMs that share one vocabulary."""
+        _ = self.vocab
+        mixed = self._mix([lm.score(tokens, lengths) for lm in self.lms])
+        valid = torch.arange(mixed.shape[1], device=mixed.device) <= lengths.to(mixed.device)[:, None]
+        return torch.where(valid, mixed, torch.zeros_like(mixed))
+
+    def initial_state(self) -> tuple[Any, ...]:
+        """As `LanguageModel.initial_state`: the states of all LMs."""
+        _ = self.vocab
+        return tuple(lm.initial_state() for lm in self.lms)
+
+    def step(self, state: tuple[Any, ...], parents: Tensor, tokens: Tensor) -> tuple[tuple[Any, ...], Tensor]:
+        """As `LanguageModel.step`, of LMs that share one vocabulary."""
+        stepped = [lm.step(part, parents, tokens) for lm, part in zip(self.lms, state, strict=True)]
+        return tuple(part for part, _ in stepped), self._mix([rows for _, rows in stepped])
+
+    def _mix(self, log_probs: list[Tensor]) -> Tensor:
+        """`log sum_k weight_k exp(log_probs_k)` of tensors of one shape."""
+        used = [(weight, part) for weight, part in zip(self.weights.tolist(), log_probs, strict=True) if weight > 0]
+        return torch.logsumexp(torch.stack([part + np.log(weight) for weight, part in used]), dim=0)
+
+
+def _same(first: Vocabulary, second: Vocabulary) -> bool:
+    if isinstance(first, WordVocabulary) and isinstance(second, WordVocabulary):
+        return first.words == second.words
+    if isinstance(first, PieceVocabulary) and isinstance(second, PieceVocabulary):
+        return first.model == second.model
+    return first is second

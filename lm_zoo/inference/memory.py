@@ -1,0 +1,83 @@
+"""How many prefixes an LM evaluates at once: as many as memory has room for, fewer once it had not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from lm_zoo.errors import LMError
+from lm_zoo.inference.trie import Encoded, Trie, encode_words, sum_to_words
+
+VECTORS = 32  # of the output layer's input size, in float32, that a prefix takes at the peak, about
+SHARE = 0.5  # of the free memory that is used
+LONGEST = 1 << 15  # tokens of a sentence: with 512 dimensions 2.5 GB, and an hour on a core
+
+_FOUND: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # LM -> prefixes that there was memory for
+
+
+def found_to_fit(lm: Any) -> int | None:
+    """The prefixes that an LM evaluates at once since memory did not suffice for more; None if it always did."""
+    return _FOUND.get(lm)
+
+
+def score_in_parts(
+    lm: Any,
+    sentences: Sequence[Sequence[str]],
+    score: Callable[[Any, Trie], tuple[np.ndarray, np.ndarray]],
+    most: int,
+) -> list[list[float]]:
+    """As `lm_zoo.base.score_in_batches`, the trie of so many sentences at a time as there is memory for.
+
+    Args:
+      score: as `lm_zoo.inference.trie.score_trie`.
+      most: prefixes at once, about, at most; half as many from then on whenever memory does not suffice.
+    Raises:
+      LMError: a sentence of more than LONGEST tokens.
+    """
+    words = encode_words(lm.vocab, sentences)
+    _check_lengths(words, sentences)
+    nodes = min(_FOUND.get(lm, most), most, room(lm))
+    result: list[list[float]] = []
+    while len(result) < len(sentences):
+        part, trie = words.first(len(result), nodes)
+        try:
+            scores = score(lm, trie)
+        except RuntimeError as error:
+            if "memory" not in str(error).lower() or len(part.counts) == 1:
+                raise
+            nodes = _FOUND[lm] = max(min(nodes, trie.num_nodes) // 2, 1)
+            continue
+        result += sum_to_words(part, trie, *scores)
+    return result
+
+
+def _check_lengths(words: Encoded, sentences: Sequence[Sequence[str]]) -> None:
+    tokens = np.diff(words.bounds)
+    if tokens.max(initial=0) > LONGEST:
+        first = int(np.argmax(tokens > LONGEST))
+        raise LMError(
+            f"the sentence '{' '.join(sentences[first][:5])} ...' has {tokens[first]} tokens, more than the {LONGEST} "
+            "that an LM takes at once; split it, or leave it out"
+        )
+
+
+def room(lm: Any) -> int:
+    """The prefixes that free memory has room for, about."""
+    return max(1, int(SHARE * free_memory(lm.device) / (4 * VECTORS * lm.output.weight.shape[1])))
+
+
+def free_memory(device: torch.device) -> float:
+    """Bytes; infinite where they are not known."""
+    if device.type == "cuda":
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return float(torch.cuda.mem_get_info(device)[0] + cached)
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return float("inf")

@@ -1,0 +1,132 @@
+"""What the neural LMs of the zoo share: scoring, stepping and the training loss on top of hidden vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lm_zoo.errors import LMError
+from lm_zoo.inference import scoring
+from lm_zoo.inference.state import State
+from lm_zoo.inference.tree import Tree
+from lm_zoo.layers.linear import autocast_on
+from lm_zoo.layers.output import FusedCrossEntropy, Output
+from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
+from lm_zoo.text.vocabulary import Vocabulary
+
+
+class NeuralLM(nn.Module):
+    """Base of the neural LMs.
+
+    A subclass gives `hidden`, `tree_hidden`, `initial_state` and `step_hidden`, and sets `output`.
+    """
+
+    output: Output
+
+    def __init__(self, vocab: Vocabulary, config: Any) -> None:
+        super().__init__()
+        self.vocab = vocab
+        self.config = config
+
+    @property
+    def device(self) -> torch.device:
+        return self.output.bias.device
+
+    def hidden(self, inputs: Tensor) -> Tensor:
+        """int64 `(batch, time)`, begin of sentence first -> `(batch, time, dim)`: what predicts the next token."""
+        raise NotImplementedError
+
+    def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
+        """`hidden` of the next window of running text, int64 `(batch, time)`, behind the windows before.
+
+        The state holds what an LSTM carries on, and the keys and values of the window before; at first it is
+        `initial_state().repeat(batch)`.  Positions count on from window to window.
+        """
+        raise LMError(f"{type(self).__name__} cannot carry its state from window to window")
+
+    def tree_hidden(self, prefixes: Tree) -> Tensor:
+        """The same for every node of a tree, which may go on from earlier nodes: `(nodes, dim)`."""
+        raise NotImplementedError
+
+    def initial_state(self) -> State:
+        raise NotImplementedError
+
+    def step_hidden(self, state: State, tokens: Tensor) -> tuple[State, Tensor]:
+        """One token a node: `state` of `nodes` nodes, tokens `(nodes,)` -> new state and hidden `(nodes, dim)`."""
+        raise NotImplementedError
+
+    def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """See `LanguageModel.score`."""
+        tokens, lengths = tokens.to(self.device), lengths.to(self.device)
+        begin = torch.full((len(tokens), 1), self.vocab.bos, dtype=torch.long, device=self.device)
+        targets = torch.cat([tokens, begin], dim=1)
+        place = torch.arange(targets.shape[1], device=self.device)
+        targets = torch.where(place == lengths.unsqueeze(1), torch.full_like(targets, self.vocab.eos), targets)
+        inside = place <= lengths.unsqueeze(1)
+        hidden = self.hidden(torch.cat([begin, tokens], dim=1))[inside]
+        scores = torch.zeros(targets.shape, device=self.device)
+        scores[inside] = _target_scores(self.output, hidden, targets[inside])
+        return scores
+
+    def step(self, state: State, parents: Tensor, tokens: Tensor) -> tuple[State, Tensor]:
+        """See `LanguageModel.step`."""
+        state, hidden = self.step_hidden(state.select(parents.to(self.device)), tokens.to(self.device))
+        return state, self.output(hidden)
+
+    def score_words(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
+        """See `LanguageModel.score_words`; equal to `lm_zoo.base.score_in_batches`."""
+        check_text(self, sentences, max_unknown)
+        return scoring.score_by_tree(self, sentences)
+
+    def score_hypotheses(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
+        """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
+        return self.score_words(sentences, max_unknown)
+
+    def knows(self, word: str) -> bool:
+        """Whether no part of the word is `<unk>`."""
+        return self.vocab.unk not in self.vocab.encode_word(word)
+
+    def forward(self, inputs: Tensor, targets: Tensor, state: State | None = None) -> Any:
+        """Training loss: summed natural-log cross-entropy of `targets` (batch, time), where >= 0.
+
+        With a state, a window of running text behind it (see `hidden_after`): the loss and the new state, detached.
+        """
+        if state is None:
+            return self._loss(self.hidden(inputs), targets)
+        state, hidden = self.hidden_after(state, inputs)
+        return self._loss(hidden, targets), state.detach()
+
+    def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        dtype = torch.bfloat16 if autocast_on(self.device.type) else torch.float32
+        inside = targets >= 0
+        hidden, targets = hidden[inside], targets[inside]
+        if not torch.is_grad_enabled():
+            return -_target_scores(self.output, hidden, targets).sum()
+        return FusedCrossEntropy.apply(hidden, self.output.weight, self.output.bias, targets, dtype)
+
+    def undecayed(self) -> set[str]:
+        """Names of the matrices that weight decay leaves alone."""
+        return set()
+
+
+def rnn_after(rnn: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """LSTMs over a window x (batch, time, dim), from h and c (batch, layers, dim) -> outputs, and h and c after it."""
+    before = [cells.transpose(0, 1).to(x.dtype).contiguous() for cells in (h, c)]
+    x, (h, c) = rnn(x, (before[0], before[1]))
+    return x, (h.transpose(0, 1), c.transpose(0, 1))
+
+
+def _target_scores(output: Output, hidden: Tensor, targets: Tensor, chunk: int = 2048) -> Tensor:
+    """Log-probabilities of the targets `(rows,)` without keeping a (rows, vocab) matrix."""
+    parts = [
+        output(hidden[start : start + chunk]).gather(1, targets[start : start + chunk].unsqueeze(1)).squeeze(1)
+        for start in range(0, len(hidden), chunk)
+    ]
+    return torch.cat(parts)

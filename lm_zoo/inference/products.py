@@ -1,0 +1,108 @@
+"""Matrix products in the number format asked for: float32, bfloat16 or int8 (weights; inputs row by row)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+DTYPES = ("float32", "bfloat16", "int8")
+
+
+FEW = 8  # rows for which torch 1.13.1's oneDNN, which reorders the weights in every call, is no faster than MKL
+
+
+class Product(nn.Module):
+    """`x W^T + b` in float32: `(rows, inputs)` -> `(rows, outputs)`."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.weight, self.bias = weight, bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.weight, self.bias)
+
+
+class OneDnnProduct(Product):
+    """The same through oneDNN (CPU)."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight.detach(), None if bias is None else bias.detach())
+        self.pointwise: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # torch 2
+        if self.pointwise is None:
+            zeros = weight.new_zeros(len(weight))
+            self.packed = self.weight.to_mkldnn(), (zeros if self.bias is None else self.bias).to_mkldnn()
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        if self.pointwise is None and len(rows) <= FEW:
+            return F.linear(x, self.weight, self.bias)
+        if self.pointwise is not None:
+            y = self.pointwise(rows, self.weight, self.bias, "none", [], "")
+        else:
+            y = torch._C._nn.mkldnn_linear(rows.to_mkldnn(), *self.packed).to_dense()
+        return y.view(*x.shape[:-1], -1)
+
+
+class BFloat16Product(Product):
+    """The same of inputs and weights rounded to bfloat16; the bias is added in float32."""
+
+    between = torch.bfloat16  # of the products of attention
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight.detach().bfloat16(), None if bias is None else bias.detach())
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.linear(x.bfloat16(), self.weight).float()
+        return y if self.bias is None else y.add_(self.bias)
+
+
+class Int8Product(nn.Module):
+    """The same of weights rounded to 8 bits, a scale for each output, and inputs to 7 bits, a scale for each row.
+
+    So a row's result does not depend on the rows beside it.  torch's kernel has one scale a call: rows are brought to a
+    largest magnitude of 1, and one more row with -1 and 1 in it makes the range of every call the same.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        weight = weight.detach().float()
+        scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
+        zeros = torch.zeros(len(weight), dtype=torch.long)
+        with warnings.catch_warnings():  # torch 2.13 says that this will go; nothing is to take its place there yet
+            warnings.simplefilter("ignore", UserWarning)
+            rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+        self.packed = torch.ops.quantized.linear_prepack(rounded, None)
+        self.bias = None if bias is None else bias.detach().float()
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.shape[-1])
+        sizes = rows.abs().amax(dim=1, keepdim=True).clamp_(min=1e-30)
+        scaled = rows.new_full((len(rows) + 1, rows.shape[1]), -1.0)
+        scaled[-1, 0] = 1.0
+        torch.div(rows, sizes, out=scaled[:-1])
+        y: Tensor = torch.ops.quantized.linear_dynamic(scaled, self.packed, True)[:-1]  # 7 bits: no overflow
+        y = y.mul_(sizes) if self.bias is None else torch.addcmul(self.bias, y, sizes, out=y)
+        return y.view(*x.shape[:-1], y.shape[1])
+
+
+def product(weight: Tensor, bias: Tensor | None, dtype: str = "float32") -> nn.Module:
+    """The product of a layer.
+
+    Raises:
+      ValueError: another dtype than DTYPES, or int8 on another device than the CPU.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is '{dtype}', expected one of {', '.join(DTYPES)}")
+    on_cpu = weight.device.type == "cpu"
+    if dtype == "bfloat16":
+        return BFloat16Product(weight, bias)
+    if dtype == "int8":
+        if not on_cpu:
+            raise ValueError("int8 is for the CPU; take bfloat16 on a GPU")
+        return Int8Product(weight, bias)
+    use = on_cpu and torch.backends.mkldnn.is_available() and weight.dtype == torch.float32
+    return OneDnnProduct(weight, bias) if use else Product(weight, bias)

@@ -1,0 +1,1 @@
+"""Layers and losses that the models share.  Knows torch and errors alone."""

@@ -1,0 +1,129 @@
+"""Masked LMs of Hugging Face folders (BERT and the like), as `hf-mlm:PATH`: pseudo-log-likelihoods, for N-best only.
+
+J. Salazar, D. Liang, T. Q. Nguyen, K. Kirchhoff, "Masked Language Model Scoring" (2020), Section 2: each token of a
+sentence is masked in turn, and PLL(W) = sum_t log p(w_t | all others).  That is not the probability of the sentence:
+there is no sentence end, there are no prefixes, and it says nothing about perplexity.  Words are encoded as in
+`lm_zoo.models.hf_causal`, `?case=` too.  With `?eos=true` a full stop is put behind the last word, without a
+blank, and its score counts as the sentence end's: `--eos` of the paper's mlm-scoring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from lm_zoo.errors import LMError, VocabError
+from lm_zoo.models.hf_causal import ANCHOR, BATCH_TOKENS, HFModel
+from lm_zoo.text.coverage import MOST_UNKNOWN
+
+
+class HFMaskedLM(HFModel):
+    """See the module's description."""
+
+    pseudo_likelihood = True
+
+    def __init__(self, folder: Path, case: str = "", eos: str = "", batch_tokens: int = BATCH_TOKENS) -> None:
+        super().__init__(folder, "AutoModelForMaskedLM")
+        self.mask = self.tokenizer.mask_token_id
+        if self.mask is None:
+            raise VocabError(f"{folder}: the tokenizer has no mask token, so it is not one of a masked LM")
+        self.before, self.after = _special_tokens(self.tokenizer)
+        self.stop = _full_stop(self.tokenizer) if eos else ()
+        self.special = len(self.before) + len(self.stop) + len(self.after)
+        first, last = (part[0] if part else self.mask for part in (self.before, self.after))
+        self.set_vocabulary(first, last, case)
+        self.batch_tokens = batch_tokens
+
+    @torch.no_grad()
+    def score_hypotheses(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
+        """Pseudo-log-likelihoods: for each sentence one a word (its tokens' summed), and the sentence end's.
+
+        The last is 0.0 without `eos`.
+        """
+        self.checked(sentences, max_unknown)
+        encoded = [[*(self.vocab.encode_word(word) for word in words), self.stop] for words in sentences]
+        flat = [[token for word in words for token in word] for words in encoded]
+        scores = [[0.0] * len(tokens) for tokens in flat]
+        for batch in self._batches([len(tokens) for tokens in flat]):
+            for (sentence, place), score in zip(batch, self._masked_scores(flat, batch), strict=True):
+                scores[sentence][place] = score
+        result = []
+        for words, row in zip(encoded, scores, strict=True):
+            values = iter(row)
+            result.append([float(sum(next(values) for _ in word)) for word in words])
+        return result
+
+    def _batches(self, lengths: list[int]) -> Iterator[list[tuple[int, int]]]:
+        """(sentence, place) of every token once, long sentences first; a padded batch keeps to `batch_tokens`."""
+        order = sorted(range(len(lengths)), key=lambda sentence: -lengths[sentence])
+        batch: list[tuple[int, int]] = []
+        rows = 0
+        for sentence in order:
+            for place in range(lengths[sentence]):
+                if len(batch) == rows:
+                    if batch:
+                        yield batch
+                    batch, width = [], lengths[sentence] + len(self.before) + len(self.after)
+                    rows = max(1, self.batch_tokens // width)
+                batch.append((sentence, place))
+        if batch:
+            yield batch
+
+    def _masked_scores(self, flat: list[list[int]], batch: list[tuple[int, int]]) -> list[float]:
+        width = len(flat[batch[0][0]]) + len(self.before) + len(self.after)
+        inputs = torch.full((len(batch), width), self.mask)
+        inside = torch.zeros(len(batch), width, dtype=torch.long)
+        for row, (sentence, place) in enumerate(batch):
+            tokens = [*self.before, *flat[sentence], *self.after]
+            tokens[len(self.before) + place] = self.mask
+            inputs[row, : len(tokens)] = torch.tensor(tokens)
+            inside[row, : len(tokens)] = 1
+        places = torch.tensor([len(self.before) + place for _, place in batch])
+        targets = torch.tensor([flat[sentence][place] for sentence, place in batch])
+        rows = torch.arange(len(batch))
+        logits = self.model(input_ids=inputs, attention_mask=inside).logits[rows, places]
+        return (logits[rows, targets] - logits.logsumexp(dim=1)).double().tolist()
+
+    def _refuse(self) -> NoReturn:
+        raise LMError(
+            f"{self.folder}: a masked LM gives pseudo-log-likelihoods of whole sentences, for N-best only; lattices, "
+            "perplexity and interpolation need a causal LM (hf:PATH)"
+        )
+
+    def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """Refused with an LMError, as are `initial_state`, `step` and `score_words`."""
+        self._refuse()
+
+    def initial_state(self) -> Any:
+        self._refuse()
+
+    def step(self, state: Any, parents: Tensor, tokens: Tensor) -> tuple[Any, Tensor]:
+        self._refuse()
+
+    def score_words(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
+        self._refuse()
+
+
+def _special_tokens(tokenizer: Any) -> tuple[list[int], list[int]]:
+    """What the tokenizer puts before and after a sentence, such as [CLS] and [SEP]."""
+    bare, whole = tokenizer.encode(ANCHOR, add_special_tokens=False), tokenizer.encode(ANCHOR)
+    for start in range(len(whole) - len(bare) + 1):
+        if whole[start : start + len(bare)] == bare:
+            return whole[:start], whole[start + len(bare) :]
+    return [], []
+
+
+def _full_stop(tokenizer: Any) -> tuple[int, ...]:
+    """The tokens of a full stop right behind a word."""
+    bare, stopped = (tokenizer.encode(text, add_special_tokens=False) for text in (ANCHOR, f"{ANCHOR}."))
+    if stopped[: len(bare)] != bare or len(stopped) == len(bare):
+        raise VocabError(f"its tokenizer has no token of its own for the full stop in '{ANCHOR}.': leave eos=true out")
+    return tuple(stopped[len(bare) :])

@@ -1,0 +1,65 @@
+"""The LSTM LM: TransfoRNN with its Transformer layers unplugged (TransfoRNN paper, Table 1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lm_zoo.inference.lstm_cells import lstm
+from lm_zoo.inference.neural import NeuralLM, rnn_after
+from lm_zoo.inference.state import State
+from lm_zoo.inference.tree import Tree
+from lm_zoo.layers.dropout import Dropout
+from lm_zoo.layers.output import Output
+from lm_zoo.layers.transformer import InputEmbedding
+from lm_zoo.text.vocabulary import Vocabulary
+
+
+@dataclass
+class LSTMConfig:
+    """Defaults are those of Table 1 (two layers, d = 512); `embedding_dim` 0 means `dim`."""
+
+    dim: int = 512
+    rnn_layers: int = 2
+    embedding_dim: int = 0
+    tied: bool = True
+    dropout: float = 0.1
+
+
+class LSTM(NeuralLM):
+    """See the module's description."""
+
+    Config = LSTMConfig
+
+    def __init__(self, vocab: Vocabulary, config: LSTMConfig) -> None:
+        super().__init__(vocab, config)
+        c = config
+        width = c.embedding_dim or c.dim
+        if c.tied and width != c.dim:
+            raise ValueError(f"tied embeddings need embedding_dim {width} to be dim {c.dim}")
+        self.input = InputEmbedding(len(vocab), width, positions=False, dropout=c.dropout)
+        between = c.dropout if c.rnn_layers > 1 else 0.0
+        self.rnn = nn.LSTM(width, c.dim, c.rnn_layers, batch_first=True, dropout=between)
+        self.dropout = Dropout(c.dropout)
+        self.output = Output(len(vocab), c.dim, self.input.embedding if c.tied else None)
+
+    def hidden(self, inputs: Tensor) -> Tensor:
+        return self.dropout(self.rnn(self.input(inputs))[0])
+
+    def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
+        x, memory = rnn_after(self.rnn, self.input(inputs), *state.memory)
+        return State(state.time + inputs.shape[1], memory), self.dropout(x)
+
+    def tree_hidden(self, tree: Tree) -> Tensor:
+        return lstm(self.rnn, self.input.at(tree.inputs, tree.depths), tree)
+
+    def initial_state(self) -> State:
+        zeros = torch.zeros(1, self.config.rnn_layers, self.config.dim, device=self.device)
+        return State(0, (zeros, zeros))
+
+    def step_hidden(self, state: State, tokens: Tensor) -> tuple[State, Tensor]:
+        h, c = (tensor.transpose(0, 1).contiguous() for tensor in state.memory)
+        x, (h, c) = self.rnn(self.input(tokens.unsqueeze(1)), (h, c))
+        return State(state.time + 1, (h.transpose(0, 1), c.transpose(0, 1))), x.squeeze(1)

@@ -1,0 +1,91 @@
+"""TransfoRNN: N Transformer layers followed by M LSTM layers.
+
+T. Y. Chong, X. Wang, L. Yang, J. Wang, "TransfoRNN: Capturing the Sequential Information in Self-Attention
+Representations for Language Modeling" (2021).  Section 4: the representations z^(N) of the last Transformer layer
+(Eqs. 5-9) are read in order by a stack of LSTMs, whose outputs o^(M) go to the softmax layer.  Positional encoding
+(Eq. 6) may be left out (Table 3); input and output embedding are tied in the text of Section 5, yet apart in the
+parameter counts of Tables 1 and 2: both can be had with `tied`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lm_zoo.inference.lstm_cells import lstm
+from lm_zoo.inference.neural import NeuralLM, rnn_after
+from lm_zoo.inference.state import State
+from lm_zoo.inference.tree import Tree, transformer_layer
+from lm_zoo.layers.dropout import Dropout
+from lm_zoo.layers.output import Output
+from lm_zoo.layers.transformer import InputEmbedding, TransformerLayer
+from lm_zoo.text.vocabulary import Vocabulary
+
+
+@dataclass
+class TransfoRNNConfig:
+    """Defaults are the paper's best setting on PTB (Table 1: N = 2, M = 2, d = 512)."""
+
+    dim: int = 512
+    heads: int = 8
+    feedforward: int = 1024
+    layers: int = 2
+    rnn_layers: int = 2
+    positions: bool = True
+    tied: bool = True
+    dropout: float = 0.1
+    activation: str = "relu"  # or "gelu"
+
+
+class TransfoRNN(NeuralLM):
+    """See the module's description."""
+
+    Config = TransfoRNNConfig
+
+    def __init__(self, vocab: Vocabulary, config: TransfoRNNConfig) -> None:
+        super().__init__(vocab, config)
+        c = config
+        self.input = InputEmbedding(len(vocab), c.dim, c.positions, c.dropout)
+        self.layers = nn.ModuleList(
+            TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation) for _ in range(c.layers)
+        )
+        between = c.dropout if c.rnn_layers > 1 else 0.0
+        self.rnn = nn.LSTM(c.dim, c.dim, c.rnn_layers, batch_first=True, dropout=between)
+        self.dropout = Dropout(c.dropout)
+        self.output = Output(len(vocab), c.dim, self.input.embedding if c.tied else None)
+
+    def hidden(self, inputs: Tensor) -> Tensor:
+        x = self.input(inputs)
+        for layer in self.layers:
+            x = layer(x)
+        return self.dropout(self.rnn(x)[0])
+
+    def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
+        *caches, h, c = state.memory
+        x = self.input(inputs, start=state.time)
+        for index, layer in enumerate(self.layers):
+            x, caches[index] = layer.after(x, caches[index])
+        x, cells = rnn_after(self.rnn, x, h, c)
+        return State(state.time + inputs.shape[1], (*caches, *cells)), self.dropout(x)
+
+    def tree_hidden(self, tree: Tree) -> Tensor:
+        x = self.input.at(tree.inputs, tree.depths)
+        for layer in self.layers:
+            x = transformer_layer(layer, x, tree)
+        return lstm(self.rnn, x, tree)
+
+    def initial_state(self) -> State:
+        c, device = self.config, self.device
+        cache = torch.zeros(1, 2, c.heads, 0, c.dim // c.heads, device=device)
+        zeros = torch.zeros(1, c.rnn_layers, c.dim, device=device)
+        return State(0, (*[cache] * c.layers, zeros, zeros))
+
+    def step_hidden(self, state: State, tokens: Tensor) -> tuple[State, Tensor]:
+        *caches, h, c = state.memory
+        x = self.input(tokens.unsqueeze(1), start=state.time).squeeze(1)
+        for index, layer in enumerate(self.layers):
+            x, caches[index] = layer.step(x, caches[index])
+        x, (h, c) = self.rnn(x.unsqueeze(1), (h.transpose(0, 1).contiguous(), c.transpose(0, 1).contiguous()))
+        return State(state.time + 1, (*caches, h.transpose(0, 1), c.transpose(0, 1))), x.squeeze(1)

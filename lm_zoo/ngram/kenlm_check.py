@@ -1,0 +1,96 @@
+"""What is looked at before KenLM opens a file of others: it trusts counts and offsets, and wrong ones end the process.
+
+An ARPA file is checked by its counts.  A binary file, whose tables are mapped as they are, is loaded and asked by
+another process first; damage that its questions do not touch stays unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+from lm_zoo.errors import ModelError
+from lm_zoo.reading import DAMAGED, RATIO, open_text
+
+BINARY = b"mmap lm http://kheafield.com/code"
+HEAD = 10_000  # lines of an ARPA file among which its counts must be
+LEAST_LINE = 4  # bytes of an n-gram: a number, a tab, a letter, a newline
+SMALL = 1 << 20  # bytes that are taken for a packed file's at least
+SECONDS, BYTES_A_SECOND = 30, 10**7  # that loading may take
+WORDS = 1000  # that the other process asks for
+
+_COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)\s*")
+_LOAD = """
+import json, sys
+sys.path = json.loads(sys.argv[1])
+import kenlm
+config = kenlm.Config()
+config.show_progress = False
+try:
+    model = kenlm.Model(sys.argv[2], config)
+except Exception:
+    sys.exit(0)
+words = sys.stdin.buffer.read().decode("utf-8", "replace").split("\\0")
+for part in (words, words[::-1], words[1::2]):
+    model.score(" ".join(part))
+"""
+
+
+def check_file(path: Path) -> None:
+    """Looks whether KenLM can open a file; what it reports itself is left to it.
+
+    Raises:
+      ModelError: counts that are impossible for the size of an ARPA file; a binary file that ends, or stops, a process.
+    """
+    try:
+        with open(path, "rb") as stream:
+            binary = stream.read(len(BINARY)) == BINARY
+        if binary:
+            _try_elsewhere(path)
+        else:
+            _check_counts(path)
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path}: not an ARPA file nor a KenLM binary file (not UTF-8: {error})") from None
+    except (OSError, *DAMAGED) as error:
+        raise ModelError(f"{path}: cannot be read ({error})") from None
+
+
+def _check_counts(path: Path) -> None:
+    size = path.stat().st_size
+    most = size if path.suffix != ".gz" else max(SMALL, RATIO * size)
+    with open_text(path) as stream:
+        for line in islice(stream, HEAD):
+            found = _COUNT.fullmatch(line)
+            if found and (len(found[2]) > 15 or int(found[2]) * LEAST_LINE > most):
+                stated = f"ngram {found[1][:9]}={found[2][:20]}"
+                raise ModelError(f"{path}: says '{stated}', more than a file of its size can hold; it is damaged")
+            if line.startswith("\\1-grams:"):
+                return
+
+
+def _try_elsewhere(path: Path) -> None:
+    from lm_zoo.ngram.arpa import read_vocabulary
+
+    try:
+        words = read_vocabulary(path)
+    except ModelError:
+        words = ["a"]  # a file without its words
+    asked = words[:: max(1, len(words) // WORDS)]
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-c", _LOAD, json.dumps(sys.path), str(path)],
+            input="\0".join(asked).encode("utf-8", "replace"),
+            capture_output=True,
+            timeout=SECONDS + path.stat().st_size / BYTES_A_SECOND,
+        )
+    except subprocess.TimeoutExpired as error:
+        problem = f"loading it did not end in {error.timeout:.0f} s"
+    else:
+        if done.returncode >= 0:
+            return
+        problem = f"loading it ended in signal {-done.returncode}"
+    raise ModelError(f"{path}: a damaged KenLM binary file ({problem}); build it again")

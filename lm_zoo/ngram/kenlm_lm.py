@@ -1,0 +1,182 @@
+"""Back-off n-gram LMs: ARPA files (also `.gz`) and KenLM binary files, queried by the package `kenlm`.
+
+KenLM speaks log10; everything that leaves this file is a natural log.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lm_zoo.errors import ModelError
+from lm_zoo.ngram.arpa import read_vocabulary
+from lm_zoo.ngram.kenlm_check import check_file
+from lm_zoo.reading import read_json
+from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary, text_case
+
+LN10 = math.log(10.0)
+BOUNDARIES = ("<s>", "</s>")  # in KenLM words like any other; inside a sentence they are unknown words here
+
+
+class NgramLM:
+    """An n-gram LM over words; a word that it does not know gets the probability of `<unk>`.
+
+    States are small values that can be compared and hashed; histories that the LM cannot tell apart have equal states.
+    """
+
+    def __init__(self, path: str | Path, case: str | None = None) -> None:
+        """Loads a model file.
+
+        Args:
+          case: of the training text; None finds it out from the vocabulary.
+        Raises:
+          ModelError: `kenlm` is not installed, or the file is missing, damaged, or not a model that it reads.
+        """
+        kenlm = _import_kenlm()
+        self.path = Path(path)
+        self._case = case
+        self._state_class = kenlm.State
+        self._model = _load(kenlm, self.path)
+        self._score = self._model.BaseScore
+        self._known = _Known(self._model)
+        self.order: int = self._model.order
+
+    @classmethod
+    def load(cls, folder: str | Path) -> NgramLM:
+        """The LM of a model folder, whose `config.json` says `file` and `case`."""
+        path = Path(folder) / "config.json"
+        try:
+            config = read_json(path)
+            return cls(Path(folder) / config["file"], config.get("case"))
+        except FileNotFoundError:
+            raise ModelError(f"{folder}: not a model folder, it has no config.json") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise ModelError(f"{path}: expected JSON with 'file' and 'case' ({error!r})") from None
+
+    def start(self) -> Any:
+        """The state after the begin of sentence."""
+        state = self._state_class()
+        self._model.BeginSentenceWrite(state)
+        return state
+
+    def extend(self, state: Any, word: str) -> tuple[float, Any, bool]:
+        """`log p(word | state)`, the state after the word, and whether the LM knows the word."""
+        new_state = self._state_class()
+        known = self._known[word]
+        return self._score(state, word if known else UNK, new_state) * LN10, new_state, known
+
+    def end(self, state: Any) -> float:
+        """`log p(</s> | state)`."""
+        return self._score(state, "</s>", self._state_class()) * LN10
+
+    def knows(self, word: str) -> bool:
+        """Whether the word has a unigram of its own."""
+        return self._known[word]
+
+    def score_words(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
+        """See `LanguageModel.score_words`."""
+        check_text(self, sentences, max_unknown)
+        full_scores = self._model.full_scores
+        return [[found[0] * LN10 for found in full_scores(_text(words))] for words in sentences]
+
+    def score_hypotheses(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[list[float]]:
+        """As `LanguageModel.score_hypotheses`; KenLM is faster than a trie in Python."""
+        return self.score_words(sentences, max_unknown)
+
+    def score_sentences(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[float]:
+        """The sums of `score_words`, several times as fast; to 1e-6 of them, as KenLM adds in single precision."""
+        check_text(self, sentences, max_unknown)
+        score = self._model.score
+        return [score(_text(words)) * LN10 for words in sentences]
+
+    @cached_property
+    def vocab(self) -> WordVocabulary:
+        """The words that the LM knows, in the file's order, after `<sos/eos>` (for `<s>` and `</s>`) and `<unk>`."""
+        special = ("<s>", "</s>", "<unk>")
+        words = [word for word in read_vocabulary(self.path) if word not in special]
+        return WordVocabulary([SOS_EOS, UNK, *words], self._case or text_case(words))
+
+    def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """As `LanguageModel.score`."""
+        words = self.vocab.words
+        result = torch.zeros(len(tokens), tokens.shape[1] + 1)
+        for row, (sentence, length) in enumerate(zip(tokens.tolist(), lengths.tolist(), strict=True)):
+            scores = self.score_words([[words[token] for token in sentence[:length]]], None)[0]
+            result[row, : length + 1] = torch.tensor(scores)
+        return result
+
+    def initial_state(self) -> list[Any]:
+        """As `LanguageModel.initial_state`; a state is one KenLM state a node, None before the begin of sentence."""
+        return [None]
+
+    def step(self, state: list[Any], parents: Tensor, tokens: Tensor) -> tuple[list[Any], Tensor]:
+        """As `LanguageModel.step`; asks KenLM for every word of the vocabulary, so it is slow."""
+        words = self.vocab.words
+        new_state = []
+        for parent, token in zip(parents.tolist(), tokens.tolist(), strict=True):
+            old = state[parent]
+            new_state.append(self.start() if old is None else self.extend(old, words[token])[1])
+        scratch, score = self._state_class(), self._score
+        targets = ["</s>" if word == SOS_EOS else word for word in words]
+        rows = [[score(node, word, scratch) for word in targets] for node in new_state]
+        return new_state, torch.tensor(rows, dtype=torch.float32).view(len(rows), len(words)) * LN10
+
+
+class _Known(dict[str, bool]):
+    """Whether a model has a unigram of a word, by words that were asked for."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def __missing__(self, word: str) -> bool:
+        known = self[word] = word not in BOUNDARIES and word in self.model
+        return known
+
+
+def _text(words: Sequence[str]) -> str:
+    """A sentence as KenLM takes it."""
+    text = " ".join(words)
+    if any(mark in text for mark in BOUNDARIES):
+        return " ".join(UNK if word in BOUNDARIES else word for word in words)
+    return text
+
+
+def _import_kenlm() -> ModuleType:
+    try:
+        import kenlm
+    except ImportError as error:
+        raise ModelError(
+            f"n-gram LMs need the package kenlm, which cannot be imported ({error}); "
+            "install it with: pip install kenlm==0.3.0 (needs a C++ compiler and cmake)"
+        ) from None
+    return kenlm
+
+
+def _load(kenlm: ModuleType, path: Path) -> Any:
+    if not path.is_file():
+        raise ModelError(f"{path}: no such file, expected an ARPA file or a KenLM binary file")
+    check_file(path)
+    config = kenlm.Config()
+    config.show_progress = False
+    config.arpa_complain = kenlm.ARPALoadComplain.NONE
+    try:
+        return kenlm.Model(str(path), config)
+    except (OSError, RuntimeError, MemoryError, ArithmeticError, ValueError, LookupError) as error:
+        raise ModelError(
+            f"{path}: KenLM cannot read it, expected an ARPA file (also .gz) or a KenLM binary file, "
+            f"of order 2 to 6 ({error})"
+        ) from None

@@ -1,0 +1,1 @@
+"""Text, vocabularies and batches of tokens.  Knows files and errors alone."""

@@ -1,0 +1,158 @@
+"""Tokenised text and its batches: sentence by sentence, or in windows over the running text."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lm_zoo.errors import TextError
+from lm_zoo.text.vocabulary import Vocabulary
+
+Batch = tuple[Tensor, Tensor]
+IGNORE = -1
+
+
+@dataclass
+class TokenText:
+    """Sentences as one flat array.
+
+    Attributes:
+      tokens: int32 `(tokens,)`, without begin and end of sentence.
+      offsets: int64 `(sentences + 1,)`: sentence i is `tokens[offsets[i]:offsets[i + 1]]`.
+      words: number of words.
+      unknown: words that contain `<unk>`.
+    """
+
+    tokens: np.ndarray
+    offsets: np.ndarray
+    words: int
+    unknown: int
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+
+def tokenize(vocab: Vocabulary, sentences: Iterable[list[str]]) -> TokenText:
+    """Encodes sentences; each distinct word is looked up once."""
+    cache: dict[str, tuple[int, ...]] = {}
+    flat: list[np.ndarray] = []
+    lengths: list[int] = []
+    words = unknown = 0
+    for sentence in sentences:
+        tokens: list[int] = []
+        for word in sentence:
+            if word not in cache:
+                cache[word] = vocab.encode_word(word)
+            tokens.extend(cache[word])
+        words += len(sentence)
+        unknown += tokens.count(vocab.unk)
+        flat.append(np.array(tokens, dtype=np.int32))
+        lengths.append(len(tokens))
+    if not lengths:
+        raise TextError("the text has no sentences")
+    return TokenText(np.concatenate(flat), np.concatenate([[0], np.cumsum(lengths)]), words, unknown)
+
+
+def split_long(text: TokenText, longest: int) -> tuple[TokenText, int]:
+    """Cuts sentences of more than `longest` tokens into pieces; returns the text and how many were cut."""
+    lengths = text.lengths
+    long = np.flatnonzero(lengths > longest)
+    if not len(long):
+        return text, 0
+    cuts = [np.arange(text.offsets[i] + longest, text.offsets[i + 1], longest) for i in long]
+    offsets = np.sort(np.concatenate([text.offsets, *cuts]))
+    return TokenText(text.tokens, offsets, text.words, text.unknown), len(long)
+
+
+def sentence_batches(text: TokenText, batch_tokens: int, rng: np.random.Generator | None) -> list[np.ndarray]:
+    """Sentence numbers of each batch; a padded batch holds at most `batch_tokens` tokens (one sentence at least).
+
+    With `rng` the order is random: sentences are shuffled, then sorted by length within pools, and the batches
+    shuffled.  Without it they run from short to long.
+    """
+    lengths = text.lengths + 1
+    order = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
+    pool = len(order) if rng is None else 1 << 16
+    batches: list[np.ndarray] = []
+    for begin in range(0, len(order), pool):
+        part = order[begin : begin + pool]
+        part = part[np.argsort(lengths[part], kind="stable")]
+        start = 0
+        while start < len(part):
+            stop = start + 1
+            while stop < len(part) and lengths[part[stop]] * (stop + 1 - start) <= batch_tokens:
+                stop += 1
+            batches.append(part[start:stop])
+            start = stop
+    if rng is not None:
+        batches = [batches[i] for i in rng.permutation(len(batches))]
+    return batches
+
+
+def pad_sentences(text: TokenText, chosen: np.ndarray, vocab: Vocabulary) -> Batch:
+    """Inputs (begin first) and targets (end last, IGNORE after it), both int64 (batch, time)."""
+    lengths = text.offsets[chosen + 1] - text.offsets[chosen]
+    inputs = np.full((len(chosen), lengths.max() + 1), vocab.eos, dtype=np.int64)
+    targets = np.full(inputs.shape, IGNORE, dtype=np.int64)
+    inputs[:, 0] = vocab.bos
+    for row, (sentence, length) in enumerate(zip(chosen, lengths, strict=True)):
+        tokens = text.tokens[text.offsets[sentence] : text.offsets[sentence] + length]
+        inputs[row, 1 : length + 1] = tokens
+        targets[row, :length] = tokens
+        targets[row, length] = vocab.eos
+    return torch.from_numpy(inputs), torch.from_numpy(targets)
+
+
+def running_text(text: TokenText, vocab: Vocabulary) -> np.ndarray:
+    """The sentences one after another, each followed by its end: int64 (tokens + sentences,)."""
+    return np.insert(text.tokens.astype(np.int64), text.offsets[1:], vocab.eos)
+
+
+def carried_batches(
+    text: TokenText, vocab: Vocabulary, window: int, streams: int, rng: np.random.Generator | None
+) -> Iterator[Batch]:
+    """The running text cut into `streams` equal parts side by side, read in windows of `window` targets.
+
+    A row of a batch goes on where the same row of the batch before ended; every token is a target once.  With `rng`
+    the first window is shortened at random.
+    """
+    stream = np.concatenate([[vocab.eos], running_text(text, vocab)])
+    long = -(-(len(stream) - 1) // streams)
+    places = np.arange(streams)[:, None] * long + np.arange(long + 1)  # (streams, long + 1), into the stream
+    inside = places < len(stream)
+    rows = np.where(inside, stream[np.minimum(places, len(stream) - 1)], vocab.eos)
+    targets = np.where(inside, rows, IGNORE)
+    first = window if rng is None else int(rng.integers(1, window + 1))
+    cuts = [0, *range(first, long, window), long]
+    for start, stop in itertools.pairwise(cuts):
+        yield torch.from_numpy(rows[:, start:stop].copy()), torch.from_numpy(targets[:, start + 1 : stop + 1].copy())
+
+
+def window_batches(
+    text: TokenText, vocab: Vocabulary, window: int, batch: int, rng: np.random.Generator | None
+) -> Iterator[Batch]:
+    """Windows of `window` targets over the running text, `batch` of them at a time; every token is a target once.
+
+    The token before the text is the sentence end.  With `rng` the first window is shortened at random, so that
+    the cuts differ from epoch to epoch, and the windows come in random order.
+    """
+    stream = np.concatenate([[vocab.eos], running_text(text, vocab)])
+    first = window if rng is None else int(rng.integers(1, window + 1))
+    starts = np.concatenate([[0], np.arange(first, len(stream) - 1, window)])
+    stops = np.append(starts[1:], len(stream) - 1)
+    order = np.arange(len(starts)) if rng is None else rng.permutation(len(starts))
+    for begin in range(0, len(order), batch):
+        chosen = order[begin : begin + batch]
+        width = int((stops[chosen] - starts[chosen]).max())
+        inputs = np.full((len(chosen), width), vocab.eos, dtype=np.int64)
+        targets = np.full(inputs.shape, IGNORE, dtype=np.int64)
+        for row, (start, stop) in enumerate(zip(starts[chosen], stops[chosen], strict=True)):
+            inputs[row, : stop - start] = stream[start:stop]
+            targets[row, : stop - start] = stream[start + 1 : stop + 1]
+        yield torch.from_numpy(inputs), torch.from_numpy(targets)

@@ -1,0 +1,174 @@
+"""Vocabularies: words or sentencepiece pieces, and the case of the text that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from lm_zoo.errors import VocabError
+from lm_zoo.files import write_bytes, write_text
+from lm_zoo.reading import read_text
+
+BLANK = "<blk>"  # the recogniser's, among its pieces
+
+
+SOS_EOS = "<sos/eos>"
+
+
+UNK = "<unk>"
+
+
+class Vocabulary(Protocol):
+    """Maps words to token ids.  A word is one or more tokens; tokens never cross a word boundary.
+
+    What marks the begin or the end of a sentence is no word: as one it is unknown.
+    """
+
+    bos: int
+    eos: int
+    unk: int
+    case: str  # "upper", "lower" or "mixed": the text that the LM was trained on
+
+    def __len__(self) -> int: ...
+
+    def encode_word(self, word: str) -> tuple[int, ...]:
+        """Token ids of one word (never empty); contains `unk` if the word, or a part of it, is unknown."""
+
+    def save(self, folder: Path) -> None:
+        """Writes the vocabulary's file into a model folder."""
+
+
+class WordVocabulary:
+    """One token a word; unknown words become `<unk>`.  Stored as `words.txt`, lines `WORD ID`."""
+
+    FILE = "words.txt"
+
+    def __init__(self, words: Sequence[str], case: str = "mixed") -> None:
+        self.words = list(words)
+        self.ids = {word: index for index, word in enumerate(self.words)}
+        if len(self.ids) != len(self.words):
+            raise VocabError("a word occurs twice in the vocabulary")
+        for symbol in (SOS_EOS, UNK):
+            if symbol not in self.ids:
+                raise VocabError(f"the vocabulary lacks {symbol}")
+        self.bos = self.eos = self.ids[SOS_EOS]
+        self.unk = self.ids[UNK]
+        self.case = case
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode_word(self, word: str) -> tuple[int, ...]:
+        token = self.ids.get(word, self.unk)
+        return (self.unk if token == self.bos else token,)
+
+    def save(self, folder: Path) -> None:
+        lines = (f"{word} {index}\n" for index, word in enumerate(self.words))
+        write_text(folder / self.FILE, "".join(lines))
+
+    @classmethod
+    def load(cls, folder: Path, case: str) -> WordVocabulary:
+        path, words = folder / cls.FILE, list[str]()
+        try:
+            lines = read_text(path).splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise VocabError(f"{path}: cannot be read ({error})") from None
+        for number, line in enumerate(lines, start=1):
+            fields = line.split()
+            if len(fields) != 2 or fields[1] != str(len(words)):
+                raise VocabError(f"{path}:{number}: found '{line[:60]}', expected 'WORD {len(words)}'")
+            words.append(fields[0])
+        try:
+            return cls(words, case)
+        except VocabError as error:
+            raise VocabError(f"{path}: {error}") from None
+
+
+class PieceVocabulary:
+    """Sentencepiece pieces (BPE or unigram), `<sos/eos>` = 1 and `<unk>` = 2 as in icefall.  Stored as `bpe.model`."""
+
+    FILE = "bpe.model"
+
+    def __init__(self, model: bytes, case: str = "mixed") -> None:
+        import sentencepiece
+
+        self.model = model
+        if not model:
+            raise VocabError("not a sentencepiece model, but empty")
+        try:
+            self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+            for index in range(len(self)):
+                self.processor.id_to_piece(index)
+        except (RuntimeError, UnicodeDecodeError) as error:
+            raise VocabError(f"not a sentencepiece model, or damaged ({error})") from None
+        self.bos = self.eos = self.processor.piece_to_id(SOS_EOS)
+        self.unk = self.processor.unk_id()
+        if self.bos == self.unk:
+            raise VocabError(f"the sentencepiece model lacks the piece {SOS_EOS}")
+        self.case = case
+        self._marks = {self.bos, self.processor.piece_to_id(BLANK)}
+        self._cache: dict[str, tuple[int, ...]] = {}
+
+    def __len__(self) -> int:
+        return self.processor.get_piece_size()
+
+    def encode_word(self, word: str) -> tuple[int, ...]:
+        tokens = self._cache.get(word)
+        if tokens is None:
+            tokens = tuple(self.processor.encode(word))
+            if not tokens or not self._marks.isdisjoint(tokens):
+                tokens = (self.unk,)
+            self._cache[word] = tokens
+        return tokens
+
+    def save(self, folder: Path) -> None:
+        write_bytes(folder / self.FILE, self.model)
+
+    @classmethod
+    def load(cls, folder: Path, case: str) -> PieceVocabulary:
+        return cls.read(folder / cls.FILE, case)
+
+    @classmethod
+    def read(cls, path: Path, case: str = "mixed") -> PieceVocabulary:
+        """The vocabulary in a file; VocabError, with its name, where that cannot be read."""
+        try:
+            return cls(path.read_bytes(), case)
+        except FileNotFoundError:
+            raise VocabError(f"{path}: no such file, expected the sentencepiece model of the tokens") from None
+        except OSError as error:
+            raise VocabError(f"{path}: cannot be read ({error.strerror})") from None
+        except VocabError as error:
+            raise VocabError(f"{path}: {error}") from None
+
+
+def load_vocabulary(folder: Path, case: str) -> WordVocabulary | PieceVocabulary:
+    """The vocabulary of a model folder, whichever kind its files show."""
+    for kind in (PieceVocabulary, WordVocabulary):
+        if (folder / kind.FILE).exists():
+            return kind.load(folder, case)
+    raise VocabError(f"{folder}: no vocabulary; expected {PieceVocabulary.FILE} or {WordVocabulary.FILE}")
+
+
+def text_case(words: Iterable[str]) -> str:
+    """`upper`, `lower` or `mixed`, whichever the letters of the words are; words like `<unk>` do not count."""
+    text = "".join(word for word in words if not word.startswith("<"))
+    if text.upper() == text and text.lower() != text:
+        return "upper"
+    return "lower" if text.lower() == text else "mixed"
+
+
+def encode(vocab: Vocabulary, words: Sequence[str]) -> list[int]:
+    """Token ids of a sentence, without begin and end."""
+    return [token for word in words for token in vocab.encode_word(word)]
+
+
+def read_pieces(path: Path) -> PieceVocabulary:
+    """The vocabulary of a recipe's `bpe.model`; its case is that of the pieces.
+
+    Raises:
+      VocabError: it cannot be read, or is no sentencepiece model with `<sos/eos>`.
+    """
+    vocab = PieceVocabulary.read(path)
+    vocab.case = text_case(map(vocab.processor.id_to_piece, range(len(vocab))))
+    return vocab

@@ -1,0 +1,55 @@
+"""Settings of a training run, and where it stands."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass
+class TrainConfig:
+    """Settings of a training run.  The paper's: optimizer "sgd", schedule "newbob", lr 0.1, batch 16 windows."""
+
+    optimizer: str = "adamw"  # or "sgd", or "muon" (torch 2.9 or newer)
+    schedule: str = "cosine"  # over `steps` after `warmup` steps; or "newbob": halve when validation stalls
+    lr: float = 2e-3
+    muon_lr: float = 0.02  # of the layers' matrices, with "muon"
+    momentum: float = 0.0
+    weight_decay: float = 0.01
+    warmup: int = 400
+    steps: int = 10_000  # optimiser steps in all (cosine), or the most (newbob)
+    passes: int = 0  # over the training text; where above 0 they decide, and the steps follow
+    text: str = "sentences"  # or "windows"
+    batch_tokens: int = 8192  # tokens of a padded batch of sentences
+    window: int = 64  # tokens of a window
+    batch_windows: int = 16
+    carry: bool = False  # windows go on in the state of the window before, `batch_windows` streams side by side
+    accumulate: int = 1  # batches an optimiser step
+    clip: float = 1.0
+    dtype: str = "float32"  # or "bfloat16": autocast
+    valid_every: int = 1000  # steps; 0: after each pass
+    save_every: int = 500  # steps
+    log_every: int = 100  # steps
+    patience: int = 0  # validations without a better one before the run stops early; 0: newbob 5, cosine never
+    newbob_gain: float = 0.003  # relative loss reduction between validations below which the learning rate is halved
+    seed: int = 1
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved with every checkpoint."""
+
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch already used
+    step: int = 0
+    tokens: int = 0
+    loss_sum: float = 0.0  # since the last log record
+    loss_tokens: int = 0
+    lr_factor: float = 1.0  # halved by new-bob
+    best_loss: float = math.inf
+    last_valid: float = math.inf
+    stale: int = 0
+    halving: bool = False
+    valid_step: int = -1  # of the last validation
+    cpu_seconds: float = 0.0  # of this run's processor time, all threads, over all its continuations; of rank 0
+    finished: bool = False

@@ -1,0 +1,102 @@
+"""Optimisers and learning rates of the training loop."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from lm_zoo.errors import ModelError
+
+if TYPE_CHECKING:
+    from lm_zoo.inference.neural import NeuralLM
+    from lm_zoo.training.config import Progress, TrainConfig
+
+OPTIMIZERS = ("adamw", "muon", "sgd")
+
+
+def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """The optimisers of a run; each parameter group keeps its highest learning rate as `base_lr`.
+
+    "sgd" over all parameters, "adamw" with weight decay on the matrices that are not `lm.undecayed()`, or "muon": Muon
+    (Jordan et al. 2024: momentum, orthogonalised) for the matrices of the layers, AdamW for embeddings, softmax layer
+    and vectors.
+
+    Raises:
+      ModelError: an unknown name; or Muon, and this torch has none.
+    """
+    undecayed = lm.undecayed()
+    matrices = {name: p for name, p in lm.named_parameters() if p.dim() > 1}
+    kept = [p for name, p in lm.named_parameters() if p.dim() <= 1 or name in undecayed]
+    optimizers: list[torch.optim.Optimizer]
+    if config.optimizer == "sgd":
+        optimizers = [torch.optim.SGD(lm.parameters(), lr=config.lr, momentum=config.momentum)]
+    elif config.optimizer == "adamw":
+        decayed = [p for name, p in matrices.items() if name not in undecayed]
+        optimizers = [adamw(decayed, kept, config.lr, config.weight_decay)]
+    elif config.optimizer == "muon":
+        inner = {name: p for name, p in matrices.items() if _is_inner(name)}
+        outer = [p for name, p in matrices.items() if name not in inner and name not in undecayed]
+        rest = [p for p in kept if not any(p is matrix for matrix in inner.values())]
+        optimizers = [adamw(outer, rest, config.lr, config.weight_decay), *muon(list(inner.values()), config.muon_lr)]
+    else:
+        raise ModelError(f"no optimizer is called '{config.optimizer}'; there are: {', '.join(OPTIMIZERS)}")
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["base_lr"] = group["lr"]
+    return optimizers
+
+
+def _is_inner(name: str) -> bool:
+    """Whether a matrix maps hidden vectors to hidden vectors (and is no embedding, softmax layer or spread)."""
+    return not {"input", "output", "log_sigma", "table"} & set(name.split("."))
+
+
+def adamw(
+    decayed: list[nn.Parameter], kept: list[nn.Parameter], lr: float, weight_decay: float
+) -> torch.optim.Optimizer:
+    """AdamW with weight decay on some of the parameters."""
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": kept, "weight_decay": 0.0}]
+    try:  # one pass over the weights instead of ten
+        return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98), fused=True)  # type: ignore[call-arg]
+    except (TypeError, RuntimeError):  # an older torch, or another device
+        return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))
+
+
+def muon(matrices: list[nn.Parameter], lr: float) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices; nothing where there are none.
+
+    Raises:
+      ModelError: this torch has no Muon.
+    """
+    if not matrices:
+        return []
+    if not hasattr(torch.optim, "Muon"):
+        raise ModelError(f"torch {torch.__version__} has no Muon optimizer; use torch 2.9 or newer, or optimizer=adamw")
+    return [torch.optim.Muon(matrices, lr=lr, weight_decay=0.0, momentum=0.95)]
+
+
+def set_learning_rates(optimizers: list[torch.optim.Optimizer], config: TrainConfig, progress: Progress) -> None:
+    """Gives every group the learning rate of the next step."""
+    factor = rate_factor(config, progress)
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = group["base_lr"] * factor
+
+
+def learning_rate(config: TrainConfig, progress: Progress) -> float:
+    """The learning rate `lr` of the next step (Muon's goes in proportion)."""
+    return config.lr * rate_factor(config, progress)
+
+
+def rate_factor(config: TrainConfig, progress: Progress) -> float:
+    """The share of its highest value that a learning rate has at the next step."""
+    warm = min(1.0, (progress.step + 1) / config.warmup) if config.warmup else 1.0
+    if config.schedule == "newbob":
+        return warm * progress.lr_factor
+    if config.schedule != "cosine":
+        raise ModelError(f"no schedule is called '{config.schedule}'; there are: cosine, newbob")
+    done = min(1.0, max(0, progress.step - config.warmup) / max(1, config.steps - config.warmup))
+    return warm * (0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * done)))

@@ -1,0 +1,205 @@
+"""From text files to a trained model folder: vocabulary, tokens, training loop."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lm_zoo.errors import ModelError
+from lm_zoo.files import atomic_folder, write_text
+from lm_zoo.registry import build, find, read_config, settings_of
+from lm_zoo.text.batches import TokenText, split_long, tokenize
+from lm_zoo.text.coverage import check_case
+from lm_zoo.text.sentences import read_sentences
+from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
+from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary, read_pieces
+from lm_zoo.training.config import Progress, TrainConfig
+from lm_zoo.training.distributed import PORT, Ranks, start, to_start
+from lm_zoo.training.run_identity import check_run, text_identity
+from lm_zoo.training.train import train
+from lm_zoo.training.transfer import inherit_settings
+
+Remark = Callable[[str], None]
+
+
+@dataclass
+class TextRecipe:
+    """Where the text comes from and how it is tokenised.
+
+    Attributes:
+      texts, valid: text specs as of `lm_zoo.text.sentences.read_sentences`.
+      tokens: "bpe", "unigram" or "word".
+      vocab_size: tokens of the vocabulary (None: 5000 pieces, or all words).
+      vocab: name or folder of an LM whose vocabulary is taken instead; or a file of words, white space between
+        them; or a sentencepiece model (`bpe.model` of icefall).
+      init: name or folder of a trained LM whose vocabulary, settings and weights the run starts from.
+      longest: sentences of more tokens are cut.
+    """
+
+    texts: list[str]
+    valid: str
+    tokens: str = "bpe"
+    vocab_size: int | None = None
+    vocab: str | None = None
+    init: str | None = None
+    longest: int = 256
+
+
+def run(
+    kind: str,
+    settings: dict[str, Any],
+    recipe: TextRecipe,
+    options: dict[str, Any],
+    out: str,
+    device: str,
+    remark: Remark,
+    world_size: int = 1,
+    master_port: int = PORT,
+) -> None:
+    """Trains, or continues, the run in the folder `out`: here, as one of torchrun's, or in `world_size` processes."""
+    folder, config = Path(out), train_config(options)
+    if recipe.init is not None:
+        recipe.vocab = recipe.vocab or recipe.init
+        settings = inherit_settings(kind, recipe.init, settings)
+    work = (kind, settings, recipe, config, folder, device, remark)
+    if not to_start(world_size):
+        run_here(*work)
+        return
+    check_run(folder, made_of(kind, settings, recipe, config))
+    build(kind, make_vocabulary(recipe, folder, remark), settings)  # mistakes are told once, not by each process
+    start(run_here, work, world_size, master_port)
+
+
+def run_here(
+    kind: str,
+    settings: dict[str, Any],
+    recipe: TextRecipe,
+    config: TrainConfig,
+    folder: Path,
+    device: str,
+    remark: Remark,
+) -> Progress:
+    """The run of this process."""
+    ranks = Ranks.start(device)
+    if ranks.rank:
+        ranks.wait()  # until rank 0 has written the vocabulary
+        remark = _silent
+    else:
+        check_run(folder, made_of(kind, settings, recipe, config))
+    vocab = make_vocabulary(recipe, folder, remark)
+    if not ranks.rank:
+        ranks.wait()
+    train_text = _tokenise(vocab, recipe.texts, recipe.longest, remark)
+    valid_text = _tokenise(vocab, [recipe.valid], recipe.longest, remark)
+    info = {"data": [os.path.basename(text) for text in recipe.texts], "training": dataclasses.asdict(config)}
+    if recipe.init is not None:
+        info["started_from"] = read_config(find(recipe.init)).get("trained", {})
+    report = _reporter(remark)
+    return train(
+        kind, settings, vocab, train_text, valid_text, folder, config, info, report, device, recipe.init, remark
+    )
+
+
+def made_of(kind: str, settings: dict[str, Any], recipe: TextRecipe, config: TrainConfig) -> dict[str, Any]:
+    """All that a run depends on; texts by their content."""
+    return {
+        "kind": kind,
+        "settings": settings_of(kind, settings),
+        "recipe": {
+            "text": [text_identity(text) for text in recipe.texts],
+            "valid": text_identity(recipe.valid),
+            "tokens": recipe.tokens,
+            "vocab_size": recipe.vocab_size,
+            "vocab": recipe.vocab,
+            "init": recipe.init,
+            "longest": recipe.longest,
+        },
+        "train": dataclasses.asdict(config),
+    }
+
+
+def _silent(message: str) -> None:
+    """The remarks of all ranks but the first."""
+
+
+def train_config(options: dict[str, Any]) -> TrainConfig:
+    """A TrainConfig from named values.
+
+    Raises:
+      ModelError: an unknown name, or a value of the wrong type; lists the known ones.
+    """
+    known = {field.name: field for field in dataclasses.fields(TrainConfig)}
+    for name, value in options.items():
+        if name not in known:
+            raise ModelError(f"training has no setting '{name}'; it has: {', '.join(known)}")
+        default = known[name].default
+        if not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
+            raise ModelError(f"training setting '{name}' is {value!r}, expected something like {default!r}")
+    return TrainConfig(**options)
+
+
+def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabulary:
+    """The run's own vocabulary if it has one already, another LM's, or a new one from the training text."""
+    own = folder / "vocab"
+    if case := (own / "case").read_text().strip() if (own / "case").exists() else "":
+        return load_vocabulary(own, case)
+    vocab: Vocabulary
+    if recipe.vocab is not None and recipe.vocab.endswith(".model"):
+        vocab = read_pieces(Path(recipe.vocab))
+    elif recipe.vocab is not None and os.path.isfile(recipe.vocab):
+        vocab = build_words(count_words(read_sentences(recipe.vocab)))
+    elif recipe.vocab is not None:
+        source = find(recipe.vocab)
+        vocab = load_vocabulary(source, read_config(source).get("case", "mixed"))
+    else:
+        remark("counting words")
+        counts = count_words(_sentences(recipe.texts))
+        if recipe.tokens == "word":
+            vocab = build_words(counts, recipe.vocab_size)
+        else:
+            vocab = build_pieces(counts, recipe.vocab_size or 5000, recipe.tokens)
+    shutil.rmtree(own, ignore_errors=True)  # without its case: an older version was stopped while it wrote it
+    with atomic_folder(own) as made:
+        vocab.save(made)
+        write_text(made / "case", vocab.case + "\n")
+    return vocab
+
+
+def _sentences(texts: list[str]) -> Iterator[list[str]]:
+    return itertools.chain.from_iterable(read_sentences(text) for text in texts)
+
+
+def _tokenise(vocab: Vocabulary, texts: list[str], longest: int, remark: Remark) -> TokenText:
+    def checked() -> Iterator[list[str]]:
+        for number, words in enumerate(_sentences(texts), start=1):
+            if number <= 1000:
+                check_case(vocab, words, f"{texts[0]}, sentence {number}")
+            yield words
+
+    text, cut = split_long(tokenize(vocab, checked()), longest)
+    names = ", ".join(os.path.basename(name) for name in texts)
+    remark(
+        f"{names}: {len(text.offsets) - 1} sentences, {text.words} words, {len(text.tokens)} tokens, "
+        f"{text.unknown} unknown, {cut} sentences of more than {longest} tokens cut"
+    )
+    return text
+
+
+def _reporter(remark: Remark) -> Callable[[dict[str, Any]], None]:
+    def report(record: dict[str, Any]) -> None:
+        if "valid_loss" in record:
+            remark(f"step {record['step']}  valid ppl a token {math.exp(record['valid_loss']):.3f}")
+        else:
+            remark(
+                f"step {record['step']}  loss {record['loss']:.4f}  lr {record['lr']:.2e}  "
+                f"{record['tokens_per_s']:.0f} tokens/s"
+            )
+
+    return report

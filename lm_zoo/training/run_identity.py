@@ -1,0 +1,73 @@
+"""What a training run is made of (`run.json`): a folder's run goes on as the one that it was, or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from lm_zoo.errors import ModelError
+from lm_zoo.files import write_text
+from lm_zoo.identity import feed
+from lm_zoo.reading import read_json
+from lm_zoo.text.sentences import parse_spec
+
+FILE = "run.json"
+BEGUN = ("vocab/case", "checkpoint", "checkpoint.old")
+# Settings of the training that may change when a run goes on: how long it is, what is looked at on the way.
+FREE = ("steps", "passes", "epochs", "patience", "valid_every", "save_every", "log_every")
+
+
+def text_identity(spec: str) -> str:
+    """Name and content of a text, `NAME (blake2b DIGEST)`.
+
+    Raises:
+      ModelError: it cannot be read.
+    """
+    path = parse_spec(spec)[1]
+    digest = feed(hashlib.blake2b(digest_size=8), path)
+    return f"{os.path.basename(path)} (blake2b {digest.hexdigest()})"
+
+
+def check_run(folder: Path, parts: dict[str, Any]) -> None:
+    """Writes what the run in `folder` is made of, or compares it with what is written there.
+
+    A run has begun when it has its vocabulary: what failed before that leaves nothing to compare with.
+
+    Args:
+      parts: name -> value, or a dict of such.
+    Raises:
+      ModelError: the run there differs in something that cannot change in mid-run; names it.
+    """
+    path = folder / FILE
+    parts = json.loads(json.dumps(parts))
+    if path.exists() and any((folder / name).exists() for name in BEGUN):
+        try:
+            before = read_json(path)
+        except (OSError, ValueError) as error:
+            raise ModelError(f"{path}: damaged ({error}); remove it to go on without this check") from None
+        compare(folder, before, parts)
+    write_text(path, json.dumps(parts, indent=2) + "\n")
+
+
+def compare(folder: Path, before: dict[str, Any], parts: dict[str, Any]) -> None:
+    """Raises ModelError, naming the first difference, unless all parts but those in `FREE` are equal."""
+    old, new = _flat(before), _flat(parts)
+    for name in [*new, *(name for name in old if name not in new)]:
+        if name[-1] in FREE or (name in old and name in new and old[name] == new[name]):
+            continue
+        found, wanted = (json.dumps(values[name]) if name in values else "none" for values in (old, new))
+        there = f"{folder}: the run there has {name[-1]} {found}, not {wanted}"
+        raise ModelError(f"{there}; choose another --out, or remove that folder")
+
+
+def _flat(parts: dict[str, Any]) -> dict[tuple[str, ...], Any]:
+    flat: dict[tuple[str, ...], Any] = {}
+    for name, value in parts.items():
+        if isinstance(value, dict):
+            flat |= {(name, key): each for key, each in value.items()}
+        else:
+            flat[name,] = value
+    return flat

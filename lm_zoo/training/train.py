@@ -1,0 +1,345 @@
+"""The one training loop: sentences or windows, SGD with new-bob or AdamW with warm-up and cosine, bf16, DDP.
+
+A run lives in one folder: `config.json`, `model.safetensors` and the vocabulary of the best model so far (usable as
+`--lm DIR` at any time), `log.jsonl`, `tensorboard/`, and `checkpoint/` from which a killed run continues in
+mid-epoch with the same losses.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lm_zoo.errors import ModelError
+from lm_zoo.inference.state import State
+from lm_zoo.registry import build, save_folder
+from lm_zoo.text.batches import Batch, TokenText, carried_batches, pad_sentences, sentence_batches, window_batches
+from lm_zoo.text.vocabulary import Vocabulary
+from lm_zoo.training import checkpoint
+from lm_zoo.training.config import Progress, TrainConfig
+from lm_zoo.training.distributed import Ranks
+from lm_zoo.training.optimizers import learning_rate, make_optimizers, set_learning_rates
+from lm_zoo.training.run_identity import compare
+from lm_zoo.training.run_log import append_record, cut_records, summary_writer
+from lm_zoo.training.transfer import start_from
+
+Reporter = Callable[[dict[str, Any]], None]
+
+
+def train(
+    kind: str,
+    settings: dict[str, Any],
+    vocab: Vocabulary,
+    train_text: TokenText,
+    valid_text: TokenText,
+    out: Path,
+    config: TrainConfig,
+    info: dict[str, Any] | None = None,
+    report: Reporter = lambda record: None,
+    device: str = "cpu",
+    init: str | None = None,
+    remark: Callable[[str], None] = lambda line: None,
+) -> Progress:
+    """Trains a new LM, or continues the run that `out` holds.  Under torchrun every rank calls this.
+
+    A finished run goes on where it is asked for more steps or passes than it had.
+
+    Args:
+      info: kept in the model's `config.json` (names of the data, licence).
+      report: gets every log record: `{"step", "loss" | "valid_loss", ...}`, natural logs a token.
+      init: trained LM (name or folder) whose weights the run starts from; see `lm_zoo.training.transfer`.
+      remark: gets lines for the user.
+    Returns:
+      where the run stands at its end.
+    Raises:
+      ModelError: the run in `out` is another one (see `lm_zoo.training.run_identity`), or has gone further
+        than it is asked to.
+    """
+    ranks = Ranks.start(device)
+    check_carry(config, ranks)
+    planned = replace(config, steps=planned_steps(train_text, config, ranks.size))
+    torch.manual_seed(config.seed)
+    lm = build(kind, vocab, settings)
+    if init is not None:
+        start_from(lm, init)
+    lm.to(ranks.device)
+    run = _Run(lm, kind, planned, out, info or {}, ranks, report, remark)
+    try:
+        run.restore()
+        if ranks.rank:  # dropout and samples of weights of its own
+            torch.manual_seed(config.seed + ranks.rank + 1000 * run.progress.step)
+        return run.loop(train_text, valid_text)
+    finally:
+        run.close()
+
+
+class _Run:
+    def __init__(
+        self,
+        lm: Any,
+        kind: str,
+        config: TrainConfig,
+        out: Path,
+        info: dict[str, Any],
+        ranks: Ranks,
+        report: Reporter,
+        remark: Callable[[str], None],
+    ) -> None:
+        self.lm, self.kind, self.config, self.out, self.info, self.ranks = lm, kind, config, out, info, ranks
+        self.report, self.remark = report, remark
+        self.progress = Progress()
+        self.clock = time.process_time()
+        self.targets = 0  # of one pass over the training text
+        self.optimizers = make_optimizers(lm, config)
+        self.state: State | None = None  # carried from window to window
+        self.patience = config.patience or (5 if config.schedule == "newbob" else math.inf)
+        self.model: Any = nn.parallel.DistributedDataParallel(lm) if ranks.size > 1 else lm
+        self.writer: Any = None
+        if ranks.rank == 0:
+            out.mkdir(parents=True, exist_ok=True)
+            self.writer = summary_writer(out / "tensorboard", remark)
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+    # -- checkpoints -------------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Continues from `checkpoint/` if there is one; the settings must be those of the run."""
+        folder = checkpoint.find(self.out / "checkpoint")
+        if folder is None:
+            return
+        state = checkpoint.read_state(folder)
+        if "train" in state:
+            compare(self.out, {name: state[name] for name in self._made_of()}, self._made_of())
+        state_carried = checkpoint.load(folder, self.lm, self.optimizers)
+        self.state = state_carried.to(self.ranks.device) if state_carried else None
+        self.progress = Progress(**state["progress"])
+        if self.progress.finished:
+            self._prolong(state["train"])
+        if self.ranks.rank == 0:
+            cut_records(self.out, self.progress.step)
+
+    def _made_of(self) -> dict[str, Any]:
+        return {"kind": self.kind, "settings": asdict(self.lm.config), "train": asdict(self.config)}
+
+    def _prolong(self, before: dict[str, Any]) -> None:
+        """A finished run goes on if it is asked for more; says so, or why not."""
+        progress, config = self.progress, self.config
+        done = f"{self.out}: the run there is finished, with {progress.step} steps"
+        same = (config.steps, config.passes) == (before["steps"], before.get("passes", 0))
+        if self._at_end() and not same:
+            raise ModelError(f"{done}, {progress.epoch} passes; asked for {_length(config)}, which it has already")
+        if self._at_end():
+            self.remark(f"{done}; it goes on with more (--train steps=N, or passes=N)")
+        elif same and progress.stale >= self.patience:
+            early = f"stopped early after {progress.stale} validations without a better one"
+            self.remark(f"{done}, {early}; it goes on with more of them (--train patience=N)")
+        else:
+            progress.finished, progress.stale = False, 0
+            self.remark(f"{done}; it goes on to {_length(config)}, with the learning rates of the longer run")
+
+    def _at_end(self) -> bool:
+        """Whether the run has all the passes, or steps, that it is to have."""
+        progress, config = self.progress, self.config
+        return progress.epoch >= config.passes if config.passes else progress.step >= config.steps
+
+    def _count_time(self) -> None:
+        now = time.process_time()
+        self.progress.cpu_seconds = round(self.progress.cpu_seconds + now - self.clock, 1)
+        self.clock = now
+
+    def save(self) -> None:
+        if self.ranks.rank == 0:
+            self._count_time()
+            state = {**self._made_of(), "progress": asdict(self.progress)}
+            checkpoint.save(self.out / "checkpoint", self.lm, self.optimizers, state, self.state)
+
+    def log(self, **record: Any) -> None:
+        if self.ranks.rank:
+            return
+        self._count_time()
+        places = ("epoch", "step", "tokens", "cpu_seconds")
+        record = {**{name: getattr(self.progress, name) for name in places}, **record}
+        append_record(self.out, record)
+        if self.writer is not None:
+            for name, value in record.items():
+                if name not in places:
+                    self.writer.add_scalar(name, value, self.progress.step)
+        self.report(record)
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    def loop(self, train_text: TokenText, valid_text: TokenText) -> Progress:
+        progress, config = self.progress, self.config
+        self.targets = len(train_text.tokens) + len(train_text.offsets) - 1
+        if hasattr(self.lm, "begin_training"):
+            self.lm.begin_training(train_text)
+        while not (progress.finished or self._at_end()):
+            rng = np.random.default_rng([config.seed, progress.epoch])
+            batches = epoch_batches(train_text, self.lm.vocab, config, rng)
+            if config.carry and not progress.batch:
+                self.state = self.lm.initial_state().repeat(config.batch_windows)
+            shard = islice(batches, progress.batch * self.ranks.size + self.ranks.rank, None, self.ranks.size)
+            self._epoch(shard, valid_text)
+            if progress.finished:
+                break
+            progress.epoch, progress.batch = progress.epoch + 1, 0
+            if config.valid_every == 0:
+                self._validate(valid_text)
+        progress.finished = True
+        if progress.valid_step != progress.step:
+            self._validate(valid_text)
+        self.save()
+        return progress
+
+    def _epoch(self, batches: Iterator[Batch], valid_text: TokenText) -> None:
+        progress, config = self.progress, self.config
+        clock, counted = time.monotonic(), 0
+        while not progress.finished:
+            group = list(islice(batches, config.accumulate))
+            short = self.ranks.sum(float(len(group) < config.accumulate))[0]
+            if short and (self.ranks.size > 1 or not group):
+                return  # the ragged end of an epoch: ranks must take the same number of steps
+            loss, count = self._step(group)
+            progress.loss_sum, progress.loss_tokens = progress.loss_sum + loss, progress.loss_tokens + count
+            progress.batch += len(group)
+            counted += count
+            if progress.step % config.log_every == 0:
+                speed = counted / (time.monotonic() - clock)
+                mean = progress.loss_sum / progress.loss_tokens
+                self.log(loss=mean, lr=learning_rate(config, progress), tokens_per_s=speed)
+                clock, counted, progress.loss_sum, progress.loss_tokens = time.monotonic(), 0, 0.0, 0
+            progress.finished = not config.passes and self._at_end()
+            if config.valid_every and progress.step % config.valid_every == 0:
+                self._validate(valid_text)
+                clock, counted = time.monotonic(), 0
+            if progress.step % config.save_every == 0:
+                self.save()
+
+    def _step(self, group: list[Batch]) -> tuple[float, int]:
+        """One optimiser step; returns the summed loss and the tokens, over all ranks.
+
+        A Bayesian LM's KL is added once a step, divided by the targets of the text (see `lm_zoo.models.bayesian`).
+        """
+        progress, device = self.progress, self.ranks.device
+        self.model.train()
+        set_learning_rates(self.optimizers, self.config, progress)
+        count = int(self.ranks.sum(float(sum(int((targets >= 0).sum()) for _, targets in group)))[0])
+        loss_sum = 0.0
+        for index, (inputs, targets) in enumerate(group):
+            last = index == len(group) - 1
+            with nullcontext() if last or self.ranks.size == 1 else self.model.no_sync(), autocast(self.config, device):
+                loss, self.state = self._loss(inputs.to(device), targets.to(device))
+                scaled = loss * (self.ranks.size / count)  # DDP averages the gradients over ranks
+                if last and hasattr(self.lm, "kl"):
+                    scaled = scaled + self.lm.kl() / self.targets
+                scaled.backward()
+            loss_sum += loss.item()
+        nn.utils.clip_grad_norm_(self.lm.parameters(), self.config.clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        progress.step += 1
+        progress.tokens += count
+        if hasattr(self.lm, "after_step"):
+            on_device = [(inputs.to(device), targets.to(device)) for inputs, targets in self.ranks.gather(group)]
+            self.lm.after_step(on_device, progress.step, self.config.seed)
+        return self.ranks.sum(loss_sum)[0], count
+
+    def _loss(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, State | None]:
+        if self.state is None:
+            return self.model(inputs, targets), None
+        return self.model(inputs, targets, self.state)
+
+    def _validate(self, text: TokenText) -> None:
+        """Validation loss (every rank computes it whole), best model, new-bob, early stop."""
+        progress, config = self.progress, self.config
+        loss = evaluate(self.lm, text, config, self.ranks.device)
+        gain = 1.0 - loss / progress.last_valid if progress.last_valid < math.inf else 1.0
+        progress.last_valid, progress.valid_step = loss, progress.step
+        progress.stale = 0 if loss < progress.best_loss else progress.stale + 1
+        if config.schedule == "newbob":
+            progress.halving = progress.halving or gain < config.newbob_gain
+            progress.lr_factor *= 0.5 if progress.halving else 1.0
+        self.log(valid_loss=loss, valid_ppl=math.exp(loss), lr=learning_rate(config, progress))
+        if loss < progress.best_loss:
+            progress.best_loss = loss
+            if self.ranks.rank == 0:
+                made = {"step": progress.step, "tokens": progress.tokens, "valid_loss": loss, "seed": config.seed}
+                save_folder(self.out, self.lm, self.kind, {**self.info, "trained": made})
+        if progress.stale >= self.patience:
+            progress.finished = True
+
+
+def planned_steps(text: TokenText, config: TrainConfig, ranks: int) -> int:
+    """Optimiser steps of the whole run: given, or those of the passes (one counted, times their number)."""
+    if not config.passes:
+        return config.steps
+    targets = len(text.tokens) + len(text.offsets) - 1
+    if config.text == "windows":
+        count = math.ceil(math.ceil(targets / config.window) / config.batch_windows)
+    else:
+        count = len(sentence_batches(text, config.batch_tokens, np.random.default_rng([config.seed, 0])))
+    group = config.accumulate * ranks
+    return config.passes * (count // group if ranks > 1 else math.ceil(count / group))
+
+
+def check_carry(config: TrainConfig, ranks: Ranks) -> None:
+    """Raises ModelError where the state cannot be carried: sentences, or several processes."""
+    if config.carry and config.text != "windows":
+        raise ModelError("carry=true is for running text; add text=windows")
+    if config.carry and ranks.size > 1:
+        raise ModelError(f"carry=true trains in one process, found {ranks.size}; leave out --world-size or torchrun")
+
+
+def _length(config: TrainConfig) -> str:
+    return f"{config.passes} passes" if config.passes else f"{config.steps} steps"
+
+
+def epoch_batches(
+    text: TokenText, vocab: Vocabulary, config: TrainConfig, rng: np.random.Generator | None
+) -> Iterator[Batch]:
+    """The batches of one pass over the text, in an order that `rng` alone decides."""
+    if config.carry:
+        return carried_batches(text, vocab, config.window, config.batch_windows, rng)
+    if config.text == "windows":
+        return window_batches(text, vocab, config.window, config.batch_windows, rng)
+    numbers = sentence_batches(text, config.batch_tokens, rng)
+    return (pad_sentences(text, chosen, vocab) for chosen in numbers)
+
+
+@torch.no_grad()
+def evaluate(lm: Any, text: TokenText, config: TrainConfig, device: torch.device) -> float:
+    """Natural-log loss a token (sentence ends included), computed in the run's dtype."""
+    lm.eval()
+    loss = count = 0.0
+    state = lm.initial_state().repeat(config.batch_windows) if config.carry else None
+    for inputs, targets in epoch_batches(text, lm.vocab, config, None):
+        with autocast(config, device):
+            part = lm(inputs.to(device), targets.to(device), state)
+        if config.carry:
+            part, state = part
+        loss += part.item()
+        count += int((targets >= 0).sum())
+    return loss / count
+
+
+def autocast(config: TrainConfig, device: torch.device) -> Any:
+    """The autocast context of the run's dtype; nothing for float32."""
+    if config.dtype == "float32":
+        return nullcontext()
+    if config.dtype != "bfloat16":
+        raise ModelError(f"training runs in float32 or bfloat16, found dtype '{config.dtype}'")
+    return torch.autocast(device.type, dtype=torch.bfloat16)

@@ -1,0 +1,224 @@
+"""Word error rates: counts as Kaldi's compute-wer gives them, details as icefall's errs files.
+
+`count_errors` uses kaldialign's edit distance, which breaks ties between insertions, deletions and substitutions as
+Kaldi's `LevenshteinEditDistance` (util/edit-distance-inl.h) does, so that the counts are those of compute-wer.  The
+alignments of `write_errs` are kaldialign's `align`, as in icefall; where several alignments have the same number of
+errors, the two may divide it differently among the three kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import kaldialign
+
+from rescore.console import remark
+from rescore.errors import ReferenceError
+from rescore.types import NbestList, Words
+
+GAP = "\0"  # stands for "no word" in alignments; no word of a text file can contain it
+NAMED = 5  # utterances named in a message before "and N more"
+
+
+@dataclass(frozen=True)
+class ErrorCounts:
+    """Insertions, deletions and substitutions over `ref_words` words of `sentences` utterances."""
+
+    ins: int = 0
+    dele: int = 0
+    sub: int = 0
+    ref_words: int = 0
+    sentences: int = 0
+    wrong_sentences: int = 0
+
+    def __add__(self, other: ErrorCounts) -> ErrorCounts:
+        return ErrorCounts(
+            self.ins + other.ins,
+            self.dele + other.dele,
+            self.sub + other.sub,
+            self.ref_words + other.ref_words,
+            self.sentences + other.sentences,
+            self.wrong_sentences + other.wrong_sentences,
+        )
+
+    @property
+    def errors(self) -> int:
+        return self.ins + self.dele + self.sub
+
+    @property
+    def wer(self) -> float:
+        """Word error rate in percent.  Raises ReferenceError if there is no reference word."""
+        if self.ref_words == 0:
+            raise ReferenceError("the references hold no word at all: an error rate over 0 words is not defined")
+        return 100.0 * self.errors / self.ref_words
+
+    @property
+    def ser(self) -> float:
+        """Sentence error rate in percent."""
+        if self.sentences == 0:
+            raise ReferenceError("there is no utterance: a sentence error rate is not defined")
+        return 100.0 * self.wrong_sentences / self.sentences
+
+
+def count_errors(ref: Sequence[str], hyp: Sequence[str]) -> ErrorCounts:
+    """Counts the errors of one utterance as Kaldi's compute-wer does."""
+    if ref == hyp:
+        return ErrorCounts(ref_words=len(ref), sentences=1)
+    counts = kaldialign.edit_distance(ref, hyp)
+    return ErrorCounts(
+        ins=int(counts["ins"]),
+        dele=int(counts["del"]),
+        sub=int(counts["sub"]),
+        ref_words=len(ref),
+        sentences=1,
+        wrong_sentences=int(counts["total"] > 0),
+    )
+
+
+def edit_distance(ref: Sequence[str], hyp: Sequence[str]) -> int:
+    """The number of errors alone; quicker than `count_errors` as what both share at the ends is cut off first."""
+    shortest = min(len(ref), len(hyp))
+    begin = 0
+    while begin < shortest and ref[begin] == hyp[begin]:
+        begin += 1
+    end = 0
+    while end < shortest - begin and ref[-1 - end] == hyp[-1 - end]:
+        end += 1
+    ref, hyp = ref[begin : len(ref) - end], hyp[begin : len(hyp) - end]
+    if not ref or not hyp:
+        return len(ref) + len(hyp)
+    return int(kaldialign.edit_distance(ref, hyp)["total"])
+
+
+def align(ref: Sequence[str], hyp: Sequence[str]) -> list[tuple[str, str]]:
+    """Pairs (ref word, hyp word) of a best alignment; `GAP` on the left is an insertion, on the right a deletion."""
+    return kaldialign.align(ref, hyp, GAP)
+
+
+def corpus_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> ErrorCounts:
+    """Sums the errors of all utterances.
+
+    Raises:
+      ReferenceError: the two do not hold the same utterances, or differ in letter case throughout.
+    """
+    return sum(utterance_errors(refs, hyps).values(), ErrorCounts())
+
+
+def utterance_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> dict[str, ErrorCounts]:
+    """The errors of each utterance in the order of `refs`; raises as `corpus_errors`."""
+    check_same_utterances(refs, hyps)
+    check_same_case(refs.values(), hyps.values())
+    return {utt_id: count_errors(ref, hyps[utt_id]) for utt_id, ref in refs.items()}
+
+
+def characters(texts: Mapping[str, Words]) -> dict[str, Words]:
+    """Splits words into characters for the character error rate; blanks do not count (as in Kaldi and icefall)."""
+    return {utt_id: split_characters(words) for utt_id, words in texts.items()}
+
+
+def split_characters(words: Words) -> Words:
+    """The characters of the words; `<unk>`, which stands for one character or word that is not known, is one."""
+    return tuple(character for word in words for character in ([word] if word == "<unk>" else word))
+
+
+def check_same_utterances(refs: Iterable[str], hyps: Iterable[str], hyps_name: str = "hypotheses") -> None:
+    """Raises ReferenceError that counts and names the utterances which only one side has."""
+    ref_ids, hyp_ids = dict.fromkeys(refs), dict.fromkeys(hyps)
+    only_ref = [utt_id for utt_id in ref_ids if utt_id not in hyp_ids]
+    only_hyp = [utt_id for utt_id in hyp_ids if utt_id not in ref_ids]
+    if not only_ref and not only_hyp:
+        return
+    problems = []
+    if only_ref:
+        problems.append(f"{len(only_ref)} of {len(ref_ids)} references have no {hyps_name} ({some_names(only_ref)})")
+    if only_hyp:
+        problems.append(f"{len(only_hyp)} of {len(hyp_ids)} {hyps_name} have no reference ({some_names(only_hyp)})")
+    raise ReferenceError("; ".join(problems) + ": both must hold the same utterances; filter one of the files")
+
+
+def some_names(utt_ids: list[str]) -> str:
+    """The first NAMED of them, and how many more there are."""
+    more = f" and {len(utt_ids) - NAMED} more" if len(utt_ids) > NAMED else ""
+    return ", ".join(utt_ids[:NAMED]) + more
+
+
+def check_same_case(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
+    """Raises ReferenceError if one side is upper case throughout and the other lower case throughout."""
+    cases = {letter_case(refs), letter_case(hyps)}
+    if cases == {"upper", "lower"}:
+        raise ReferenceError(
+            "references and hypotheses differ in letter case (one upper, one lower throughout), so that every word "
+            "would be wrong: convert one of them"
+        )
+
+
+def letter_case(texts: Iterable[Words]) -> str:
+    """'upper', 'lower', 'mixed', or 'none' (no letters, or a script without case); words like `<unk>` do not count."""
+    seen = set()
+    for words in texts:
+        joined = " ".join(words)
+        if "<" in joined:
+            joined = " ".join(word for word in words if not word.startswith("<"))
+        if joined != joined.lower():
+            seen.add("upper")
+        if joined != joined.upper():
+            seen.add("lower")
+        if len(seen) == 2:
+            return "mixed"
+    return seen.pop() if seen else "none"
+
+
+def oracle_errors(lists: Iterable[NbestList], refs: Mapping[str, Words]) -> ErrorCounts:
+    """Errors of the hypothesis nearest to the reference in each list (the first of several).
+
+    Raises:
+      ReferenceError: lists and references do not cover the same utterances.
+    """
+    total, seen = ErrorCounts(), []
+    for nbest in lists:
+        seen.append(nbest.utt_id)
+        if nbest.utt_id in refs:
+            total += best_of_list(nbest, refs[nbest.utt_id])
+    check_same_utterances(refs, seen, "N-best lists")
+    return total
+
+
+def best_of_list(nbest: NbestList, ref: Words) -> ErrorCounts:
+    """Errors of the hypothesis of one list that is nearest to `ref`; an empty list counts as an empty hypothesis."""
+    words = [hyp.words for hyp in nbest.hyps] or [()]
+    best = min(dict.fromkeys(words), key=lambda hyp: edit_distance(ref, hyp))
+    return count_errors(ref, best)
+
+
+def kaldi_lines(counts: ErrorCounts, name: str = "WER") -> list[str]:
+    """The two result lines of Kaldi's compute-wer; `name` is `CER` for characters."""
+    return [
+        f"%{name} {counts.wer:.2f} [ {counts.errors} / {counts.ref_words}, "
+        f"{counts.ins} ins, {counts.dele} del, {counts.sub} sub ]",
+        f"%SER {counts.ser:.2f} [ {counts.wrong_sentences} / {counts.sentences} ]",
+    ]
+
+
+def present_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> tuple[ErrorCounts, int]:
+    """Errors over the utterances in both, as Kaldi's `compute-wer --mode=present`, and how many references are not.
+
+    Remarks say which are in one of them only.
+
+    Raises:
+      ReferenceError: they have no utterance in common.
+    """
+    both = [utt_id for utt_id in refs if utt_id in hyps]
+    if not both:
+        raise ReferenceError("references and lattices have no utterance in common")
+    absent = [utt_id for utt_id in refs if utt_id not in hyps]
+    unknown = [utt_id for utt_id in hyps if utt_id not in refs]
+    if absent:
+        remark(
+            f"{len(absent)} references without a lattice are not scored (as Kaldi's compute-wer --mode=present): "
+            f"{some_names(absent)}"
+        )
+    if unknown:
+        remark(f"{len(unknown)} lattices without a reference are not scored: {some_names(unknown)}")
+    errors = corpus_errors({utt_id: refs[utt_id] for utt_id in both}, {utt_id: hyps[utt_id] for utt_id in both})
+    return errors, len(absent)

@@ -1,0 +1,1 @@
+"""Operations on lattices: build, prune, paths, posteriors, LMs over them.  Knows evaluation and weights, no formats."""

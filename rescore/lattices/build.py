@@ -1,0 +1,188 @@
+"""Lattices from arcs in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rescore.errors import RescoreError
+from rescore.types import Alignments, Lattice
+
+if TYPE_CHECKING:
+    from rescore.text import TextNormalizer
+
+
+EPSILON = 0  # label of the empty word
+
+
+def build_lattice(
+    utt_id: str,
+    num_states: int,
+    src: np.ndarray,
+    dst: np.ndarray,
+    labels: np.ndarray,
+    scores: Mapping[str, np.ndarray],
+    symbols: Sequence[str],
+    start: int,
+    final: int,
+    times: np.ndarray | None = None,
+    counts: Mapping[str, int] | None = None,
+    alignments: Alignments | None = None,
+) -> Lattice:
+    """A Lattice from arcs over arbitrarily numbered states `0 .. num_states - 1`.
+
+    States that are not on a path from `start` to `final` are removed, with their arcs, and counted
+    (`counts["removed_states"]`, `counts["removed_arcs"]`); the others are renumbered in topological order.  Time and
+    memory are those of the arcs, however high states are numbered.
+
+    Raises:
+      RescoreError: there is a cycle, or no path from `start` to `final`; the message does not name the file.
+    """
+    first, last = start, final
+    if num_states <= 4 * (len(src) + 1):
+        used = np.arange(num_states)
+    else:
+        used = np.unique(np.concatenate([[start, final], src, dst]))
+        first, last = np.searchsorted(used, [start, final]).tolist()
+        src, dst = np.searchsorted(used, src), np.searchsorted(used, dst)
+    order = _topological_order(used, src, dst, first, last)
+    if not len(order):
+        raise RescoreError(f"no path from start node {start} to end node {final}")
+    number = np.full(len(used), -1, dtype=np.int64)
+    number[order] = np.arange(len(order))
+    keep = np.flatnonzero((number[src] >= 0) & (number[dst] >= 0))
+    keep = keep[np.argsort(number[src[keep]], kind="stable")]
+    return Lattice(
+        utt_id,
+        len(order),
+        number[src[keep]].astype(np.int32),
+        number[dst[keep]].astype(np.int32),
+        labels[keep].astype(np.int32),
+        {name: np.asarray(column, dtype=np.float64)[keep] for name, column in scores.items()},
+        list(symbols),
+        None if times is None else times[used[order]],
+        None if alignments is None else alignments.take(keep),
+        add_counts(counts or {}, removed_states=num_states - len(order), removed_arcs=len(src) - len(keep)),
+    )
+
+
+def add_counts(counts: Mapping[str, int], **more: int) -> dict[str, int]:
+    """`counts` with `more` added name by name."""
+    return {**counts, **{name: counts.get(name, 0) + value for name, value in more.items()}}
+
+
+def _topological_order(states: np.ndarray, src: np.ndarray, dst: np.ndarray, start: int, final: int) -> np.ndarray:
+    """States between `start` and `final` so that every arc goes forward; empty if `final` is not reached.
+
+    States are counted in `states`, which has their numbers for messages.
+    """
+    num_states = len(states)
+    if (src < dst).all():
+        return _states_between(num_states, src, dst, start, final)
+    following: list[list[int]] = [[] for _ in range(num_states)]
+    preceding: list[list[int]] = [[] for _ in range(num_states)]
+    for source, target in zip(src.tolist(), dst.tolist(), strict=True):
+        following[source].append(target)
+        preceding[target].append(source)
+    useful = _reachable(following, start) & _reachable(preceding, final)
+    if start not in useful:
+        return np.empty(0, dtype=np.int64)
+    waiting = {state: sum(source in useful for source in preceding[state]) for state in useful}
+    order = [start] if waiting[start] == 0 else []
+    for state in order:  # grows while it is walked (Kahn)
+        for target in following[state]:
+            if target in useful:
+                waiting[target] -= 1
+                if waiting[target] == 0:
+                    order.append(target)
+    if len(order) < len(useful):
+        cyclic = min(state for state in useful if waiting[state] > 0)
+        raise RescoreError(f"the lattice has a cycle (at or before node {states[cyclic]}), expected an acyclic graph")
+    order.remove(final)  # no useful arc leaves the final state, so it may stand last
+    return np.asarray([*order, final], dtype=np.int64)
+
+
+def _states_between(num_states: int, src: np.ndarray, dst: np.ndarray, start: int, final: int) -> np.ndarray:
+    """As `_topological_order`, for states that are numbered so already."""
+    order = np.argsort(src, kind="stable")
+    sources, targets = src[order].tolist(), dst[order].tolist()
+    after, before = bytearray(num_states), bytearray(num_states)
+    after[start] = before[final] = 1
+    for source, target in zip(sources, targets, strict=True):
+        if after[source]:
+            after[target] = 1
+    for source, target in zip(reversed(sources), reversed(targets), strict=True):
+        if before[target]:
+            before[source] = 1
+    return np.flatnonzero(np.frombuffer(after, dtype=np.uint8) & np.frombuffer(before, dtype=np.uint8))
+
+
+def _reachable(following: list[list[int]], start: int) -> set[int]:
+    seen = {start}
+    todo = [start]
+    while todo:
+        for target in following[todo.pop()]:
+            if target not in seen:
+                seen.add(target)
+                todo.append(target)
+    return seen
+
+
+def normalize_words(lattice: Lattice, normalizer: TextNormalizer) -> Lattice:
+    """The lattice with every word passed through `normalizer`.
+
+    An arc whose word becomes several words becomes a chain of arcs, the first of which carries all its scores (and its
+    alignment); one whose word becomes none becomes an epsilon arc.
+    """
+    symbols = [""]
+    index = {"": EPSILON}
+    pieces: list[list[int]] = []
+    for word in lattice.symbols:
+        pieces.append([index.setdefault(piece, len(index)) for piece in (normalizer(word) if word else ()) if piece])
+    symbols = list(index)
+    first = np.array([chain[0] if chain else EPSILON for chain in pieces], dtype=np.int32)
+    lengths = np.array([max(1, len(chain)) for chain in pieces])
+    if (lengths == 1).all():
+        return replace(lattice, labels=first[lattice.labels], symbols=symbols)
+    return split_arcs(lattice, first, lengths, pieces, symbols)
+
+
+def split_arcs(
+    lattice: Lattice, first: np.ndarray, lengths: np.ndarray, pieces: list[list[int]], symbols: list[str]
+) -> Lattice:
+    """Replaces arcs by chains; `pieces[label]` are the new labels of an old one."""
+    src, dst, labels = [lattice.src.copy()], [lattice.dst.copy()], [first[lattice.labels]]
+    num_states = lattice.num_states
+    parts = lengths[lattice.labels]
+    times = None if lattice.times is None else [lattice.times]
+    for arc in np.flatnonzero(parts > 1):
+        chain = pieces[lattice.labels[arc]][1:]
+        new = np.arange(num_states, num_states + len(chain))
+        dst[0][arc] = new[0]
+        src.append(new)
+        dst.append(np.append(new[1:], lattice.dst[arc]))
+        labels.append(np.array(chain))
+        num_states += len(chain)
+        if times is not None and lattice.times is not None:
+            begin, end = lattice.times[lattice.src[arc]], lattice.times[lattice.dst[arc]]
+            times.append(begin + (end - begin) * np.arange(1, len(chain) + 1) / (len(chain) + 1))
+    added = num_states - lattice.num_states
+    return build_lattice(
+        lattice.utt_id,
+        num_states,
+        np.concatenate(src),
+        np.concatenate(dst),
+        np.concatenate(labels),
+        {name: np.append(column, np.zeros(added)) for name, column in lattice.scores.items()},
+        symbols,
+        start=0,
+        final=lattice.num_states - 1,
+        times=None if times is None else np.concatenate(times),
+        counts=lattice.counts,
+        alignments=None
+        if lattice.alignments is None
+        else lattice.alignments.take(np.append(np.arange(lattice.num_arcs), np.full(added, -1))),
+    )

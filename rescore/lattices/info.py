@@ -1,0 +1,108 @@
+"""How large, dense and long lattices are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rescore.errors import ReferenceError
+from rescore.evaluation.wer import ErrorCounts, some_names
+from rescore.lattices.build import EPSILON
+from rescore.lattices.oracle import oracle
+from rescore.types import Lattice, Words
+
+
+@dataclass
+class LatticeInfo:
+    """Sums over lattices, and the sizes of each for their medians and maxima.
+
+    Attributes:
+      seconds: summed durations, None as soon as one lattice has no times.
+      crossing: over all frames, the number of arcs that cross each (Kaldi's lattice-depth), None as `seconds`.
+      words: of the symbols, those that are on arcs of some lattice.
+      oracle: errors of the best paths, None without references.
+      ref_arcs: arcs of the lattices that have a reference.
+      no_ref: lattices without a reference, where others have one.
+      counts: what was left out on the way, summed.
+    """
+
+    states: list[int] = field(default_factory=list)
+    arcs: list[int] = field(default_factory=list)
+    epsilons: int = 0
+    seconds: float | None = 0.0
+    crossing: float | None = 0.0
+    words: set[str] = field(default_factory=set)
+    scores: dict[str, int] = field(default_factory=dict)
+    oracle: ErrorCounts | None = None
+    ref_arcs: int = 0
+    no_ref: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, lattice: Lattice, ref: Words | None = None) -> None:
+        self.states.append(lattice.num_states)
+        self.arcs.append(lattice.num_arcs)
+        self.epsilons += int((lattice.labels == EPSILON).sum())
+        self.words.update(lattice.symbols[label] for label in np.unique(lattice.labels) if label != EPSILON)
+        for name in lattice.scores:
+            self.scores[name] = self.scores.get(name, 0) + 1
+        for name, count in lattice.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+        if lattice.times is None or self.seconds is None or self.crossing is None:
+            self.seconds = self.crossing = None
+        else:
+            self.seconds += float(lattice.times.max() - lattice.times.min())
+            self.crossing += float((lattice.times[lattice.dst] - lattice.times[lattice.src]).sum())
+        if ref is not None:
+            self.oracle = (self.oracle or ErrorCounts()) + oracle(lattice, ref).counts
+            self.ref_arcs += lattice.num_arcs
+
+    def lines(self) -> list[str]:
+        """What a user reads."""
+        arcs = sum(self.arcs)
+        lines = [f"lattices         {len(self.arcs)}"]
+        for name, sizes in (("states", self.states), ("arcs", self.arcs)):
+            lines.append(f"{name:16} {sum(sizes)} (median {np.median(sizes):.0f}, largest {max(sizes)})")
+        lines.append(f"epsilon arcs     {self.epsilons}")
+        lines.append(f"different words  {len(self.words)}")
+        lines.append(f"scores           {', '.join(self._scores()) or 'none'}")
+        if self.seconds is None or self.crossing is None:
+            lines.append("seconds          unknown: not all lattices have consistent times")
+        else:
+            lines.append(f"seconds          {self.seconds:.2f}")
+            if self.seconds > 0:
+                lines.append(f"arcs a second    {arcs / self.seconds:.2f}")
+                lines.append(f"depth            {self.crossing / self.seconds:.2f} arcs cross a frame")
+        if self.oracle is not None:
+            if self.oracle.ref_words:
+                lines.append(f"arcs a ref. word {self.ref_arcs / self.oracle.ref_words:.2f}")
+            lines.append(
+                f"oracle WER       {self.oracle.wer:.2f} [ {self.oracle.errors} / {self.oracle.ref_words}, "
+                f"{self.oracle.ins} ins, {self.oracle.dele} del, {self.oracle.sub} sub ]"
+            )
+        if self.no_ref:
+            lines.append(f"no reference     {len(self.no_ref)} lattices: {some_names(self.no_ref)}")
+        lines.extend(f"{name.replace('_', ' '):16} {count}" for name, count in self.counts.items() if count)
+        return lines
+
+    def _scores(self) -> list[str]:
+        """Names of scores, with their number of lattices where not all have them."""
+        every = len(self.arcs)
+        return [name if count == every else f"{name} (in {count})" for name, count in self.scores.items()]
+
+
+def lattice_info(lattices: Iterable[Lattice], refs: Mapping[str, Words] | None = None) -> LatticeInfo:
+    """The sums over `lattices`, with oracle errors where there are references.
+
+    Raises:
+      ReferenceError: there are references, but none of any lattice.
+    """
+    info = LatticeInfo()
+    for lattice in lattices:
+        if refs is not None and lattice.utt_id not in refs:
+            info.no_ref.append(lattice.utt_id)
+        info.add(lattice, None if refs is None else refs.get(lattice.utt_id))
+    if refs is not None and info.oracle is None:
+        raise ReferenceError("references and lattices have no utterance in common")
+    return info

@@ -1,0 +1,1 @@
+"""Scales from a development set: exact line searches over lists and lattices.  Knows lattices and what is below."""

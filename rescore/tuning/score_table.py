@@ -1,0 +1,126 @@
+"""Scores and errors of all hypotheses of a set as arrays: what tuning works on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rescore.errors import ScoreError
+from rescore.evaluation.wer import check_same_case, check_same_utterances, edit_distance
+from rescore.types import NbestList, Words
+from rescore.weights import with_words
+
+
+@dataclass
+class ScoreTable:
+    """Hypotheses of all utterances one after another, in the order of their sources.
+
+    Attributes:
+      names: score names, one a column.
+      utt_ids: one an utterance.
+      offsets: int64 `(utterances + 1,)`; hypotheses `offsets[u]` to `offsets[u + 1] - 1` belong to utterance `u`.
+      matrix: float64 `(hypotheses, columns)`, natural logs, unscaled.
+      errors: int64 `(hypotheses,)`, word errors against the reference.
+      ref_words: int64 `(utterances,)`.
+    """
+
+    names: list[str]
+    utt_ids: list[str]
+    offsets: np.ndarray
+    matrix: np.ndarray
+    errors: np.ndarray
+    ref_words: np.ndarray
+
+    @property
+    def total_words(self) -> int:
+        return int(self.ref_words.sum())
+
+    def spread(self) -> np.ndarray:
+        """Standard deviation of each column within the lists, float64 `(columns,)`."""
+        lengths = np.diff(self.offsets)
+        means = np.add.reduceat(self.matrix, self.offsets[:-1], axis=0) / lengths[:, None]
+        return np.sqrt(((self.matrix - np.repeat(means, lengths, axis=0)) ** 2).mean(axis=0))
+
+    def varies(self) -> np.ndarray:
+        """Whether a column has different values within some list, bool `(columns,)`."""
+        different: np.ndarray = self.spread() > 1e-12 * np.maximum(1.0, np.abs(self.matrix).max(axis=0))
+        return different
+
+    def oracle_errors(self) -> int:
+        """Errors if the best hypothesis of every list were chosen."""
+        return int(np.minimum.reduceat(self.errors, self.offsets[:-1]).sum())
+
+    def select(self, utterances: np.ndarray) -> ScoreTable:
+        """The table of some utterances, given by their indices."""
+        rows = [np.arange(self.offsets[u], self.offsets[u + 1]) for u in utterances]
+        picked = np.concatenate(rows)
+        offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
+        utt_ids = [self.utt_ids[u] for u in utterances]
+        return ScoreTable(
+            self.names, utt_ids, offsets, self.matrix[picked], self.errors[picked], self.ref_words[utterances]
+        )
+
+
+def build_table(lists: Iterable[NbestList], refs: Mapping[str, Words]) -> ScoreTable:
+    """Collects the scores (with the column `words`) and counts the errors of every hypothesis.
+
+    Raises:
+      ReferenceError: lists and references do not cover the same utterances.
+      ScoreError: an empty list, an utterance that comes twice, a score that is missing somewhere or not finite.
+    """
+    names: list[str] = []
+    rows: list[list[float]] = []
+    errors: list[int] = []
+    lengths: dict[str, int] = {}
+    firsts: list[Words] = []
+    for nbest in lists:
+        if nbest.utt_id in lengths:
+            raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the scores")
+        if not nbest.hyps:
+            raise ScoreError(f"utterance {nbest.utt_id}: no hypothesis; every list needs at least one")
+        names = names or list(with_words(nbest.hyps[0]))
+        rows.extend(_score_rows(nbest, names))
+        errors.extend(_list_errors(nbest, refs.get(nbest.utt_id, ())))
+        lengths[nbest.utt_id] = len(nbest.hyps)
+        firsts.append(nbest.hyps[0].words)
+    check_same_utterances(refs, lengths, "N-best lists")
+    check_same_case(refs.values(), firsts)
+    return ScoreTable(
+        names=names,
+        utt_ids=list(lengths),
+        offsets=np.concatenate([[0], np.cumsum(list(lengths.values()))]).astype(np.int64),
+        matrix=np.array(rows, dtype=np.float64),
+        errors=np.array(errors, dtype=np.int64),
+        ref_words=np.array([len(refs[utt_id]) for utt_id in lengths], dtype=np.int64),
+    )
+
+
+def _score_rows(nbest: NbestList, names: list[str]) -> list[list[float]]:
+    rows = []
+    for rank, hyp in enumerate(nbest.hyps, start=1):
+        scores = with_words(hyp)
+        if scores.keys() != set(names):
+            raise ScoreError(
+                f"utterance {nbest.utt_id}: hypothesis {rank} has the scores {', '.join(scores)}, where the first "
+                f"hypothesis of all has {', '.join(names)}; every hypothesis needs the same scores"
+            )
+        row = [float(scores[name]) for name in names]
+        if not all(map(math.isfinite, row)):
+            bad = next(name for name in names if not math.isfinite(scores[name]))
+            raise ScoreError(
+                f"utterance {nbest.utt_id}: hypothesis {rank} has the score {bad} = {scores[bad]}; "
+                "scores must be finite numbers"
+            )
+        rows.append(row)
+    return rows
+
+
+def _list_errors(nbest: NbestList, ref: Words) -> list[int]:
+    known: dict[Words, int] = {}
+    for hyp in nbest.hyps:
+        if hyp.words not in known:
+            known[hyp.words] = edit_distance(ref, hyp.words)
+    return [known[hyp.words] for hyp in nbest.hyps]

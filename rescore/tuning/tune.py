@@ -1,0 +1,142 @@
+"""Scales that minimise the WER of a development set: exact line searches from many starting points (Och 2003)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rescore import __version__
+from rescore.console import progress, remark
+from rescore.errors import ReferenceError, UsageError, WeightsError
+from rescore.tuning.descent import LIMIT, Place, Problem, axis, place_at, rounded, search, steps_along, with_more
+from rescore.tuning.line_search import PaddedLists
+from rescore.tuning.score_table import ScoreTable
+from rescore.types import Weights
+from rescore.weights import WORDS_COLUMN
+
+if TYPE_CHECKING:
+    from rescore.tuning.lattice_line_search import LatticeTable
+
+    Table = ScoreTable | LatticeTable
+    Searched = PaddedLists | LatticeTable
+
+SLACK = 0.001  # of the reference words: the wider flat region that is reported
+FOLD_RESTARTS = 3
+
+
+def tune_table(
+    table: Table, fixed: Mapping[str, float] | None = None, seed: int = 0, restarts: int = 10, folds: int = 5
+) -> Weights:
+    """Finds the scales that give the fewest errors on `table`.
+
+    Scales other than that of `words` are kept at 0 or above.  Only ratios of scales matter, so one column is fixed:
+    those of `fixed`, or `am` (the first column if there is none) at 1 where `fixed` names no scale other than 0.
+
+    Args:
+      fixed: scales that stay as they are.
+      seed: of all random choices; the same seed gives the same scales.
+      restarts: starting points besides the fixed scales alone; small sets get more.
+      folds: of the cross-validation; 0 or 1 for none.
+
+    Raises:
+      UsageError: numbers out of range.  WeightsError: `fixed` names a score that is not there.
+      ReferenceError: no reference has a word.
+    """
+    if restarts < 1 or folds < 0:
+        raise UsageError(f"restarts must be at least 1 and folds at least 0, found {restarts} and {folds}")
+    if not table.total_words:
+        raise ReferenceError("all references are empty: there is no word to count errors by; check --ref")
+    scales = choose_fixed(table.names, fixed or {})
+    problem = make_problem(table, scales)
+    found = search(problem, np.random.default_rng(seed), with_more(problem, restarts), show=True)
+    found = place_at(problem, rounded(problem.lists, found))
+    found.errors = problem.lists.count(found.scales)  # as `rescore combine` counts them, to the last digit
+    words = table.total_words
+    constant = [name for k, name in enumerate(table.names) if name not in scales and k not in problem.free]
+    if constant:
+        remark(f"no list has different values of {', '.join(constant)}: scale 0")
+    info: dict[str, Any] = {
+        "columns": table.names,
+        "fixed": scales,
+        "wer": percent(found.errors, words),
+        "errors": found.errors,
+        "oracle_wer": percent(table.oracle_errors(), words),
+        **cross_validation(table, scales, seed, min(restarts, FOLD_RESTARTS), folds),
+        "flat_region": flat_regions(problem, found, table.names, words),
+        "seed": seed,
+        "restarts": restarts,
+        "version": __version__,
+    }
+    return Weights({name: float(scale) for name, scale in zip(table.names, found.scales, strict=True)}, info)
+
+
+def percent(errors: int, words: int) -> float:
+    """Error rate in percent, to three digits."""
+    return round(100.0 * errors / words, 3) if words else math.nan
+
+
+def choose_fixed(names: list[str], fixed: Mapping[str, float]) -> dict[str, float]:
+    """The scales that stay: those given, and a reference column at 1 if none of them is other than 0."""
+    unknown = [name for name in fixed if name not in names]
+    if unknown:
+        raise WeightsError(f"--fix names '{unknown[0]}', but the scores are: {', '.join(names)}")
+    if any(fixed.values()):
+        return dict(fixed)
+    free = [name for name in names if name not in fixed]
+    if not free:
+        raise UsageError("every scale is fixed at 0: nothing is left to tell hypotheses apart")
+    return {**fixed, "am" if "am" in free else free[0]: 1.0}
+
+
+def make_problem(table: Table, fixed: Mapping[str, float]) -> Problem:
+    """Units and limits of the search.  Columns that are constant within every list do not move."""
+    spread = table.spread()
+    start = np.array([fixed.get(name, 0.0) for name in table.names])
+    reference = math.sqrt(float(((start * spread) ** 2).sum())) or 1.0
+    varies = table.varies()
+    free = np.array([k for k, name in enumerate(table.names) if name not in fixed and varies[k]], dtype=np.int64)
+    unit = np.zeros(len(start))
+    unit[free] = reference / spread[free]
+    signed = np.array([name == WORDS_COLUMN for name in table.names])
+    return Problem(searched(table), free, start, unit, low=np.where(signed, -LIMIT * unit, 0.0), high=LIMIT * unit)
+
+
+def searched(table: Table) -> Searched:
+    """The table in the form that is searched."""
+    return PaddedLists.from_table(table) if isinstance(table, ScoreTable) else table
+
+
+def flat_regions(problem: Problem, found: Place, names: list[str], words: int) -> dict[str, dict[str, list[float]]]:
+    """For each free scale, the interval with the fewest errors and that within 0.1 % absolute, the others held."""
+    regions = {}
+    for k in problem.free:
+        steps = steps_along(problem, found, axis(problem, k))
+        intervals = {}
+        for title, most in (("same", found.errors), ("within_0.1", found.errors + SLACK * words)):
+            ends = (found.scales[k] + t * problem.unit[k] for t in steps.region(0.0, most))
+            intervals[title] = [float(f"{value:.4g}") for value in ends]
+        regions[names[k]] = intervals
+    return regions
+
+
+def cross_validation(table: Table, fixed: Mapping[str, float], seed: int, restarts: int, folds: int) -> dict[str, Any]:
+    """WER where each utterance is combined with scales tuned on the other folds' utterances."""
+    utterances = len(table.utt_ids)
+    folds = min(folds, utterances)
+    if folds < 2:
+        return {"cv_wer": None, "cv_how": "no cross-validation"}
+    parts = np.array_split(np.random.default_rng(seed).permutation(utterances), folds)
+    errors = 0
+    for fold, held_out in enumerate(progress(parts, "cross-validation")):
+        others = np.sort(np.concatenate([part for i, part in enumerate(parts) if i != fold]))
+        problem = make_problem(table.select(others), fixed)
+        found = search(problem, np.random.default_rng([seed, fold]), restarts)
+        errors += searched(table.select(held_out)).count(found.scales)
+    how = (
+        f"utterances shuffled with seed {seed} into {folds} folds; each fold combined with scales tuned on the other "
+        f"{folds - 1} by the same search with {restarts} restarts; errors of all folds summed"
+    )
+    return {"cv_wer": percent(errors, table.total_words), "cv_how": how}

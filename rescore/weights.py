@@ -1,0 +1,104 @@
+"""Scales by name: files of them, and totals of scores under them."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lm_zoo.reading import read_json
+from rescore.errors import FormatError, UsageError, WeightsError
+from rescore.files import atomic_text
+from rescore.text import short
+from rescore.types import Hypothesis, Weights
+
+WORDS_COLUMN = "words"
+
+
+def load_weights(path: str | Path) -> Weights:
+    """Reads `{"scales": {NAME: VALUE, ...}, "info": {...}}` (`info` may be missing).
+
+    Raises:
+      FormatError: no such file, or not JSON.
+      WeightsError: JSON, but not weights: no scales, or a scale that is no finite number.
+    """
+    try:
+        content = read_json(path)
+    except FileNotFoundError:
+        raise FormatError(path, "no such file; `rescore tune` writes one") from None
+    except IsADirectoryError:
+        raise FormatError(path, "is a folder, expected a weights file as written by `rescore tune`") from None
+    except OSError as error:
+        raise FormatError(path, f"cannot be read ({error.strerror or error})") from None
+    except ValueError as error:
+        raise FormatError(path, f"not JSON ({error}); expected weights as written by `rescore tune`") from None
+    if not isinstance(content, dict) or "scales" not in content:
+        raise WeightsError(f'{path}: no "scales" in it; expected {{"scales": {{"am": 1.0, ...}}, "info": {{}}}}')
+    info = content.get("info", {})
+    if not isinstance(info, dict):
+        raise WeightsError(f'{path}: "info" is not an object; expected {{"scales": {{...}}, "info": {{...}}}}')
+    return Weights(_checked_scales(content["scales"], str(path)), info)
+
+
+def _checked_scales(scales: Any, where: str) -> dict[str, float]:
+    if not isinstance(scales, dict) or not scales:
+        raise WeightsError(f'{where}: "scales" must name at least one score, as in {{"am": 1.0, "lm": 0.5}}')
+    for name, value in scales.items():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not abs(value) <= sys.float_info.max:
+            raise WeightsError(
+                f"{where}: the scale of '{name}' is {short(value)}, expected a finite number; tune again"
+            )
+    return {name: float(value) for name, value in scales.items()}
+
+
+def save_weights(path: str | Path, weights: Weights) -> None:
+    """Writes weights so that `load_weights` gives them back exactly.
+
+    Raises:
+      WeightsError: no scale, or one that is not finite.
+    """
+    scales = _checked_scales(weights.scales, "weights to save")
+    with atomic_text(path) as stream:
+        stream.write(_weights_json(Weights(scales, weights.info)))
+
+
+def _weights_json(weights: Weights) -> str:
+    content = {"scales": weights.scales, "info": weights.info}
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def parse_scales(options: Iterable[str]) -> dict[str, float]:
+    """Parses `("lm=0.5", "words=2")`; 0.0 is a scale.
+
+    Raises:
+      UsageError: not `NAME=VALUE`, not a finite number, or a name given twice.
+    """
+    scales: dict[str, float] = {}
+    for option in options:
+        name, equals, text = option.rpartition("=")
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not equals or not name or not math.isfinite(value):
+            raise UsageError(f"'{option}' is no scale; expected NAME=VALUE with a finite number, as in lm=0.5")
+        if name in scales:
+            raise UsageError(f"the scale of '{name}' is given twice")
+        scales[name] = value
+    return scales
+
+
+def total(scores: Mapping[str, float], scales: Mapping[str, float]) -> float:
+    """`sum_k scales[k] * scores[k]` in the order of `scales`; every scale needs its score (KeyError)."""
+    return sum(scale * scores[name] for name, scale in scales.items())
+
+
+def with_words(hyp: Hypothesis) -> dict[str, float]:
+    """The scores of a hypothesis, with the column `words` (number of words) if it is not there yet."""
+    if WORDS_COLUMN in hyp.scores:
+        return hyp.scores
+    return {**hyp.scores, WORDS_COLUMN: float(len(hyp.words))}

@@ -1,0 +1,145 @@
+"""Combining saved scores with scales: new order of the N-best lists, new 1-best.  Loads no LM, sees no reference."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from rescore.errors import FormatError, ScoreError, WeightsError
+from rescore.evaluation.wer import edit_distance
+from rescore.files import atomic_text, require_folder
+from rescore.formats import read_nbest, write_nbest
+from rescore.types import NbestList, Weights, Words
+from rescore.weights import _checked_scales, _weights_json, total, with_words
+
+SCORES_FILE = "scores.jsonl.gz"
+NBEST_FILE = "nbest.jsonl.gz"
+
+
+@dataclass
+class CombineCounts:
+    """What `write_combined` did: utterances, hypotheses, utterances with a new 1-best, columns without a scale."""
+
+    utterances: int = 0
+    hypotheses: int = 0
+    changed: int = 0
+    unused: list[str] = field(default_factory=list)
+
+
+def combine_list(nbest: NbestList, weights: Weights, mbr: float | None = None) -> NbestList:
+    """Sorts the hypotheses by total score, best first; ties keep the order of the source.
+
+    All scores are kept as they are; the total is stored nowhere.  `words` is counted where it is missing.
+
+    Args:
+      mbr: sort by the expected number of errors instead, fewest first, where the posteriors of the hypotheses are
+        the softmax of `mbr` times their totals; ties by total.
+    Raises:
+      ScoreError: no hypothesis at all, a score missing in one of them, or a score that is not finite.
+      WeightsError: a scale whose score no hypothesis has.
+    """
+    scored = [with_words(hyp) for hyp in nbest.hyps]
+    if not scored:
+        raise ScoreError(f"utterance {nbest.utt_id}: no hypothesis; every list needs at least one")
+    for rank, scores in enumerate(scored, start=1):
+        _check_scores(nbest.utt_id, rank, scores, scored, weights.scales)
+    totals = [total(scores, weights.scales) for scores in scored]
+    risks = [0.0] * len(totals)
+    if mbr is not None:  # rounded, as equal sums may differ in their last digits
+        risks = nbest_expected_errors([hyp.words for hyp in nbest.hyps], totals, mbr).round(9).tolist()
+    order = sorted(range(len(totals)), key=lambda i: (risks[i], -totals[i]))
+    return NbestList(nbest.utt_id, [nbest.hyps[i] for i in order], nbest.ref)
+
+
+def _check_scores(
+    utt_id: str, rank: int, scores: dict[str, float], all_scores: list[dict[str, float]], scales: dict[str, float]
+) -> None:
+    for name in scales:
+        if name not in scores:
+            found = ", ".join(scores)
+            if not any(name in other for other in all_scores):
+                raise WeightsError(
+                    f"utterance {utt_id}: the weights have a scale for '{name}', but the scores are: {found}; "
+                    "score with that LM first or leave the scale out"
+                )
+            raise ScoreError(f"utterance {utt_id}: hypothesis {rank} has no score '{name}'; found: {found}")
+        if not math.isfinite(scores[name]):
+            raise ScoreError(
+                f"utterance {utt_id}: hypothesis {rank} has the score {name} = {scores[name]}; "
+                "scores must be finite numbers"
+            )
+
+
+def read_scores(folder: str | Path) -> Iterator[NbestList]:
+    """Reads the lists of a scores folder (`DIR/scores.jsonl.gz`) as a stream.
+
+    Raises:
+      RescoreError: no such folder, or no scores in it.
+    """
+    path = require_folder(folder) / SCORES_FILE
+    if not path.is_file():
+        raise FormatError(path, "no such file; `rescore nbest --out DIR` writes it")
+    return read_nbest(f"jsonl:{path}")
+
+
+def write_combined(
+    lists: Iterable[NbestList], weights: Weights, out: str | Path, mbr: float | None = None
+) -> CombineCounts:
+    """Combines a stream of lists and writes the results, all of them or, on an error, none.
+
+    Writes `out/1best.txt` (Kaldi text in the order of the input), `out/nbest.jsonl.gz` (reordered, all scores kept)
+    and `out/weights.json` (the weights used).
+
+    Args:
+      mbr: as for `combine_list`; kept in the info of the weights.
+    Raises:
+      ScoreError, WeightsError: as `combine_list`; also an utterance that comes twice, or no utterance at all.
+    """
+    out = Path(out)
+    counts = CombineCounts()
+    _checked_scales(weights.scales, "weights")
+    if mbr is not None:
+        weights = Weights(weights.scales, {**weights.info, "mbr_scale": mbr})
+    unused: dict[str, None] = {}
+
+    def combined() -> Iterator[NbestList]:
+        seen: set[str] = set()
+        for nbest in lists:
+            if nbest.utt_id in seen:
+                raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the scores")
+            seen.add(nbest.utt_id)
+            result = combine_list(nbest, weights, mbr)
+            best.write(" ".join((result.utt_id, *result.hyps[0].words)) + "\n")
+            counts.utterances += 1
+            counts.hypotheses += len(result.hyps)
+            counts.changed += result.hyps[0].words != nbest.hyps[0].words
+            unused.update(dict.fromkeys(name for hyp in nbest.hyps for name in hyp.scores))
+            yield result
+        if not seen:
+            raise ScoreError("there is no utterance to combine; the scores are empty")
+
+    with atomic_text(out / "1best.txt") as best, atomic_text(out / "weights.json") as kept:
+        kept.write(_weights_json(weights))
+        write_nbest(f"jsonl:{out / NBEST_FILE}", combined())
+    counts.unused = [name for name in unused if name not in weights.scales]
+    return counts
+
+
+def nbest_expected_errors(hyps: Sequence[Words], totals: Sequence[float], scale: float) -> np.ndarray:
+    """Expected errors of each hypothesis of a list, float64 `(hyps,)`; the posteriors are `softmax(scale * totals)`."""
+    scaled = scale * np.asarray(totals)
+    posteriors = np.exp(scaled - scaled.max())
+    numbers: dict[Words, int] = {}
+    row = np.array([numbers.setdefault(words, len(numbers)) for words in hyps])
+    mass = np.bincount(row, posteriors / posteriors.sum())
+    distances = np.zeros((len(numbers), len(numbers)))
+    for words, i in numbers.items():
+        for other, j in numbers.items():
+            if j < i:
+                distances[i, j] = distances[j, i] = edit_distance(words, other)
+    result: np.ndarray = (distances @ mass)[row]
+    return result

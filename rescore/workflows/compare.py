@@ -1,0 +1,296 @@
+"""A comparison of systems on one test set, as a table on the terminal, Markdown or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rescore import __version__
+from rescore.console import remark
+from rescore.errors import ScoreError, UsageError
+from rescore.evaluation.significance import bootstrap_wer, error_positions, mapsswe
+from rescore.evaluation.tail import Tail, corpus_tail_errors, rate_text
+from rescore.evaluation.wer import (
+    ErrorCounts,
+    best_of_list,
+    characters,
+    check_same_utterances,
+    split_characters,
+    utterance_errors,
+)
+from rescore.files import atomic_text, read_kaldi_text
+from rescore.formats import FORMATS, read_nbest
+from rescore.types import NbestList, Words
+from rescore.workflows.combine import NBEST_FILE, SCORES_FILE
+
+
+@dataclass
+class System:
+    """The output of one system: its 1-best, and the errors of the best hypotheses if N-best lists are given."""
+
+    name: str
+    hyps: dict[str, Words]
+    oracle: ErrorCounts | None = None
+
+
+@dataclass
+class Row:
+    """One line of the table; rates in percent.  `p_values` are by the name of the system compared with.
+
+    `tail` has the errors on tail words and, if there are counts of bigrams, on tail bigrams.
+    """
+
+    name: str
+    counts: ErrorCounts
+    interval: tuple[float, float]
+    relative: float | None
+    p_values: dict[str, float | None] = field(default_factory=dict)
+    oracle_wer: float | None = None
+    tail: list[ErrorCounts] = field(default_factory=list)
+
+
+@dataclass
+class Comparison:
+    """All rows, and how they were made."""
+
+    rows: list[Row]
+    against: list[str]
+    how: dict[str, Any]
+
+
+def parse_system(option: str) -> tuple[str, str]:
+    """`NAME=HYP` to its two parts."""
+    name, equals, spec = option.partition("=")
+    if not equals or not name or not spec:
+        raise UsageError(f"'{option}' is no system; expected NAME=HYP, as in first=exp/1best.txt")
+    return name, spec
+
+
+def read_system(name: str, spec: str, refs: Mapping[str, Words], cer: bool = False) -> System:
+    """Reads Kaldi text, or N-best lists of which the first hypotheses are taken and the oracle is counted.
+
+    Args:
+      spec: a file of Kaldi text; or `FORMAT:PATH`; or a folder made by `rescore combine` or `rescore nbest`, of which
+        the combined lists `nbest.jsonl.gz` are read, or else `scores.jsonl.gz` in the order of the recogniser.
+      refs: references; with `cer` of characters.
+      cer: take words apart to characters.
+
+    Raises:
+      ReferenceError: other utterances than the references'.
+    """
+    lists = _nbest_source(spec)
+    if lists is None:
+        hyps = read_kaldi_text(spec, "hyp")
+        if cer:
+            hyps = characters(hyps)
+        check_same_utterances(refs, hyps, f"hypotheses of '{name}'")
+        return System(name, hyps)
+    hyps = {}
+    oracle = ErrorCounts()
+    for nbest in lists:
+        if nbest.utt_id in hyps:
+            raise ScoreError(f"{spec}: utterance {nbest.utt_id} occurs a second time")
+        if cer:
+            nbest = replace(nbest, hyps=[replace(hyp, words=split_characters(hyp.words)) for hyp in nbest.hyps])
+        hyps[nbest.utt_id] = nbest.hyps[0].words if nbest.hyps else ()
+        oracle += best_of_list(nbest, refs.get(nbest.utt_id, ()))
+    check_same_utterances(refs, hyps, f"hypotheses of '{name}'")
+    return System(name, hyps, oracle)
+
+
+def read_hypotheses(spec: str) -> dict[str, Words]:
+    """Kaldi text, or the first hypotheses of N-best lists; `spec` as of `read_system`."""
+    lists = _nbest_source(spec)
+    if lists is None:
+        return read_kaldi_text(spec, "hyp")
+    hyps = {nbest.utt_id: nbest.hyps[0].words for nbest in lists}
+    remark(f"{spec}: N-best lists, of which the first hypotheses are counted")
+    return hyps
+
+
+def _nbest_source(spec: str) -> Iterator[NbestList] | None:
+    """The lists that `spec` names, or None if it is a file of Kaldi text."""
+    path = Path(spec)
+    for file in (NBEST_FILE, SCORES_FILE):
+        if (path / file).is_file():
+            return read_nbest(f"jsonl:{path / file}")
+    name = path.name.partition("?")[0].removesuffix(".gz").removesuffix(".xz")
+    suffixes = tuple(suffix for entry in FORMATS.values() for suffix in entry.suffixes)
+    if path.is_dir() or spec.partition(":")[0] in FORMATS or name.endswith(suffixes):
+        return read_nbest(spec)
+    return None
+
+
+def compare_systems(
+    refs: Mapping[str, Words],
+    systems: Sequence[System],
+    against: Sequence[str] = (),
+    seed: int = 0,
+    samples: int = 10_000,
+    tail: Tail | None = None,
+    cer: bool = False,
+) -> Comparison:
+    """Error rates with 95 % bootstrap intervals, and MAPSSWE p-values against the first system and those of `against`.
+
+    With `cer`, what the texts have as words are characters, and the table says so.
+
+    Raises:
+      UsageError: a name given twice, `against` names none of the systems, or `tail` is in another letter case.
+      ReferenceError: a system has other utterances than the references.
+    """
+    names = [system.name for system in systems]
+    _check_names(names, against)
+    against = list(dict.fromkeys([names[0], *against]))
+    errors = [utterance_errors(refs, system.hyps) for system in systems]
+    places = {s.name: [error_positions(ref, s.hyps[utt_id]) for utt_id, ref in refs.items()] for s in systems}
+    totals = [sum(utts.values(), ErrorCounts()) for utts in errors]
+    matrix = np.array([[utts[utt_id].errors for utt_id in refs] for utts in errors])
+    intervals = bootstrap_wer(matrix, np.array([len(ref) for ref in refs.values()]), seed, samples)
+    rows = []
+    for system, counts, ends in zip(systems, totals, intervals.tolist(), strict=True):
+        first = totals[0].errors
+        relative = None if system.name == names[0] or not first else 100.0 * (counts.errors - first) / first
+        p_values = {
+            other: None if other == system.name else mapsswe(places[system.name], places[other]).p_value
+            for other in against
+        }
+        oracle = system.oracle.wer if system.oracle else None
+        on_tail = corpus_tail_errors(refs, system.hyps, tail) if tail else []
+        rows.append(Row(system.name, counts, (ends[0], ends[1]), relative, p_values, oracle, on_tail))
+    how = _how(len(refs), totals[0].ref_words, seed, samples) | {"rate": "CER" if cer else "WER"}
+    return Comparison(rows, against, how | ({"tail": tail.describe()} if tail else {}))
+
+
+def _check_names(names: list[str], against: Sequence[str]) -> None:
+    if not names:
+        raise UsageError("no system to compare; give at least one NAME=HYP")
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"the name '{name}' is given to {names.count(name)} systems; names must differ")
+    for name in against:
+        if name not in names:
+            raise UsageError(f"--against '{name}' is none of the systems: {', '.join(names)}")
+
+
+def _how(utterances: int, words: int, seed: int, samples: int) -> dict[str, Any]:
+    return {
+        "utterances": utterances,
+        "words": words,
+        "interval": f"95 % percentile bootstrap over utterances, {samples} samples, seed {seed}",
+        "p_value": "MAPSSWE, two-sided, segments end at 2 words both have right; p_value is against the first row",
+        "relative": "change of the number of errors against the first row, percent",
+        "version": __version__,
+    }
+
+
+def to_json(comparison: Comparison) -> dict[str, Any]:
+    """`{"rows": [...], "how": {...}}`; rates in percent, `p_value` is null for the first row."""
+    return {"rows": [_json_row(row, comparison.against[0]) for row in comparison.rows], "how": comparison.how}
+
+
+def _json_row(row: Row, first: str) -> dict[str, Any]:
+    counts = row.counts
+    return {
+        "name": row.name,
+        "wer": round(counts.wer, 4),
+        "errors": counts.errors,
+        "words": counts.ref_words,
+        "sub": counts.sub,
+        "del": counts.dele,
+        "ins": counts.ins,
+        "ser": round(counts.ser, 4),
+        "utterances": counts.sentences,
+        "ci": [round(end, 4) for end in row.interval],
+        "relative": None if row.relative is None else round(row.relative, 4),
+        "p_value": row.p_values[first],
+        "p_values": row.p_values,
+        "oracle_wer": None if row.oracle_wer is None else round(row.oracle_wer, 4),
+        **{f"tail{n}": _json_tail(tail) for n, tail in enumerate(row.tail, start=1)},
+    }
+
+
+def _json_tail(counts: ErrorCounts) -> dict[str, Any]:
+    return {
+        "wer": round(counts.wer, 4) if counts.ref_words else None,
+        "errors": counts.errors,
+        "words": counts.ref_words,
+        "sub": counts.sub,
+        "del": counts.dele,
+        "ins": counts.ins,
+    }
+
+
+def write_json(path: str | Path, comparison: Comparison) -> None:
+    """Writes `to_json` to a file."""
+    with atomic_text(path) as stream:
+        stream.write(json.dumps(to_json(comparison), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def cells(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Heads and texts of the table; the oracle's column only if a system has one, `-` where a value makes no sense."""
+    heads = ["system", f"{comparison.how['rate']} %", "95 % interval", "sub", "del", "ins", "SER %", "change %"]
+    heads += [f"p against {name}" for name in comparison.against]
+    oracle = any(row.oracle_wer is not None for row in comparison.rows)
+    heads += ["oracle %"] if oracle else []
+    heads += [f"Tail-{n} %" for n, _ in enumerate(comparison.rows[0].tail, start=1)]
+    lines = []
+    for row in comparison.rows:
+        counts = row.counts
+        line = [row.name, f"{counts.wer:.2f}", f"{row.interval[0]:.2f}-{row.interval[1]:.2f}"]
+        line += [str(counts.sub), str(counts.dele), str(counts.ins), f"{counts.ser:.2f}"]
+        line.append("-" if row.relative is None else f"{row.relative:+.1f}")
+        line += [p_text(row.p_values[name]) for name in comparison.against]
+        line += ["-" if row.oracle_wer is None else f"{row.oracle_wer:.2f}"] if oracle else []
+        line += [rate_text(tail) for tail in row.tail]
+        lines.append(line)
+    return heads, lines
+
+
+def p_text(p_value: float | None) -> str:
+    """Three digits; below 0.001 as `<0.001`; `-` for a system against itself."""
+    if p_value is None:
+        return "-"
+    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
+def to_markdown(comparison: Comparison) -> str:
+    """The table in Markdown, with a line on how it was made."""
+    heads, lines = cells(comparison)
+    table = [heads, ["---", *["---:"] * (len(heads) - 1)], *lines]
+    text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in table)
+    return f"{text}\n\n{caption(comparison)}\n"
+
+
+def caption(comparison: Comparison) -> str:
+    """One line on data, intervals, test and tails."""
+    how = comparison.how
+    units = "characters" if how["rate"] == "CER" else "words"
+    text = (
+        f"{how['utterances']} utterances, {how['words']} {units}. Intervals: {how['interval']}. p: MAPSSWE, two-sided."
+    )
+    return f"{text} T{how['tail'][1:]}." if "tail" in how else text
+
+
+def print_table(comparison: Comparison) -> None:
+    """Writes the table to standard output with rich (plain, and as wide as it needs, if that is no terminal)."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    heads, lines = cells(comparison)
+    table = Table(box=box.SIMPLE_HEAD)
+    for place, head in enumerate(heads):
+        table.add_column(head, justify="right" if place else "left")
+    for line in lines:
+        table.add_row(*map(Text, line))
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=200)
+    console.print(table)
+    console.print(Text(caption(comparison)))

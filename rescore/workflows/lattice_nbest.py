@@ -1,0 +1,139 @@
+"""N-best lists from a source of lattices, on several processes, in the order of the source."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from lm_zoo.base import WordLM
+from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
+from rescore.errors import RescoreError
+from rescore.formats import options_of, parse_spec, read_lattices
+from rescore.formats.common import OnError, fail
+from rescore.formats.slf import lattice_files, read_lattice
+from rescore.lattices.build import normalize_words
+from rescore.lattices.nbest import exact_nbest
+from rescore.lattices.ngram_lm import ngram_nbest
+from rescore.lattices.paths import best_path_words
+from rescore.text import TextNormalizer
+from rescore.types import Lattice, NbestList
+from rescore.workers import worker_pool
+
+NGRAM = "ngram"  # the n-gram's score
+PATH_WORDS, UNKNOWN_WORDS = "path_words", "unknown_words"  # counts of words on best paths; those that it does not know
+DEFAULT_LM_SCALE = 10.0
+
+Found = tuple[NbestList, dict[str, int]]
+
+
+@dataclass
+class LatticeToNbest:
+    """What is done with each lattice: normalise its words, n-gram pass, exact N-best.
+
+    Attributes:
+      n: hypotheses for each utterance.
+      scales: scales by score name; those not given are 1 for `am` and DEFAULT_LM_SCALE for the n-gram or, without one,
+        for the recogniser's `lm` or `graph`.
+      lm: the n-gram LM, or None for none.
+      beam: of the search after the n-gram pass, which changes no list; None for none.
+      max_unknown: the largest share of words on best paths that the n-gram may not know, for those who sum the counts.
+    """
+
+    n: int = 100
+    scales: Mapping[str, float] = field(default_factory=dict)
+    lm: WordLM | None = None
+    beam: float | None = None
+    normalizer: TextNormalizer = field(default_factory=TextNormalizer)
+    max_unknown: float = MOST_UNKNOWN
+
+    def __call__(self, source: Path | Lattice) -> Found:
+        """The N-best list of a lattice or SLF file, and the counts of what was left out (see `Lattice.counts`).
+
+        Raises:
+          VocabError: words of another case than the n-gram's.
+        """
+        lattice = read_lattice(source) if isinstance(source, Path) else source
+        lattice = lattice if self.normalizer.is_identity else normalize_words(lattice, self.normalizer)
+        scales = self.all_scales(lattice)
+        if self.lm is None:
+            return exact_nbest(lattice, scales, self.n), lattice.counts
+        coverage = Coverage(self.lm, NGRAM, 1.0)
+        coverage.add(best_path_words(lattice, scales), f"LM '{NGRAM}', lattice '{lattice.utt_id}'")
+        nbest, counts = ngram_nbest(lattice, self.lm, NGRAM, scales, self.n, self.beam)
+        return nbest, {**counts, PATH_WORDS: coverage.words, UNKNOWN_WORDS: coverage.unknown}
+
+    def all_scales(self, lattice: Lattice) -> dict[str, float]:
+        """The scales given, and the defaults of those that are not."""
+        scales: dict[str, float] = {name: 1.0 for name in ("am", "score") if name in lattice.scores}
+        if self.lm is not None:
+            scales[NGRAM] = DEFAULT_LM_SCALE
+        else:
+            scales.update({name: DEFAULT_LM_SCALE for name in ("lm", "graph") if name in lattice.scores})
+        return {**scales, **self.scales}
+
+
+def nbest_of_lattices(spec: str, work: LatticeToNbest, jobs: int = 1, on_error: OnError = fail) -> Iterator[Found]:
+    """N-best list and counts of every lattice of `spec` (`FORMAT:PATH`), in order; a few lattices in memory at a time.
+
+    Args:
+      jobs: processes; more than one only where processes can be forked, so that they share the LM's memory.
+      on_error: gets the RescoreError that reading a lattice or `work` raises; if it returns, the next one follows.
+    """
+    sources, _ = lattice_sources(spec, on_error)
+    if jobs <= 1 or "fork" not in multiprocessing.get_all_start_methods():
+        return _serial(sources, work, on_error)
+    return _parallel(sources, work, jobs, on_error)
+
+
+def lattice_sources(spec: str, on_error: OnError = fail) -> tuple[Iterable[Path | Lattice], int | None]:
+    """The lattices of `spec` and their number if it is known; SLF files by their paths, so that workers read them."""
+    name, path = parse_spec(spec)
+    if name == "slf" and not options_of(spec):
+        files = lattice_files(path)
+        return files, len(files)
+    return read_lattices(spec, on_error), None
+
+
+def _serial(sources: Iterable[Path | Lattice], work: LatticeToNbest, on_error: OnError) -> Iterator[Found]:
+    for source in sources:
+        try:
+            yield work(source)
+        except RescoreError as error:
+            on_error(error)
+
+
+_work: LatticeToNbest | None = None  # set before the workers are forked, which inherit it
+
+
+def _run(source: Path | Lattice) -> Found | RescoreError:
+    assert _work is not None
+    try:
+        return _work(source)
+    except RescoreError as error:
+        return RescoreError(str(error))  # not every subclass can be pickled
+
+
+def _parallel(sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int, on_error: OnError) -> Iterator[Found]:
+    global _work
+    _work = work
+    todo, stack = iter(sources), ExitStack()
+    pool = stack.enter_context(worker_pool(jobs, "fork"))  # here, before the caller starts threads
+    running: deque[Future[Found | RescoreError]] = deque(pool.submit(_run, source) for source in islice(todo, 2 * jobs))
+
+    def results() -> Iterator[Found]:
+        with stack:
+            while running:
+                found = running.popleft().result()
+                running.extend(pool.submit(_run, source) for source in islice(todo, 1))
+                if isinstance(found, RescoreError):
+                    on_error(found)
+                else:
+                    yield found
+
+    return results()

@@ -1,0 +1,179 @@
+"""The whole of `rescore ppl`: every LM, their interpolation, a table."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from lm_zoo.inference.interpolation import em_weights, interpolate
+from lm_zoo.inference.perplexity import Perplexity, WordScores, exp_or_inf, score_text, window_perplexity
+from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
+from lm_zoo.text.sentences import read_sentences
+from rescore.console import progress, remark
+from rescore.errors import UsageError
+from rescore.evaluation.tail import TailMarker, load_tail
+from rescore.types import Weights
+from rescore.weights import load_weights, save_weights
+from rescore.workflows.scoring import Scorer, open_scorers
+
+Row = dict[str, Any]
+
+
+def measure(
+    lms: Sequence[str],
+    ngram: str | None,
+    text: str,
+    tune_mix: str | None,
+    mix_file: Path | None,
+    save_mix: Path | None,
+    windows: tuple[int | None, str],
+    tail_file: Path | None = None,
+    mixtures: Sequence[str] = (),
+    device: str = "cpu",
+    max_unknown: float = MOST_UNKNOWN,
+) -> list[Row]:
+    """One row an LM, and one for each interpolation whose weights are given or tuned; see `rescore ppl`."""
+    if tune_mix and mix_file:
+        raise UsageError("give either --tune-mix TEXT or --mix FILE, not both")
+    if save_mix and not tune_mix:
+        raise UsageError("--save-mix needs --tune-mix TEXT, the text on which the weights are found")
+    if mixtures and (save_mix or not tune_mix):
+        raise UsageError("--mixture needs --tune-mix TEXT, and --save-mix the interpolation of all LMs: leave one out")
+    if tail_file and windows[0] is not None:
+        raise UsageError("--tail needs sentences scored one by one: leave --window out")
+    marker = TailMarker(load_tail(tail_file)) if tail_file else None
+    scorers = open_scorers(lms, ngram, device=device, max_unknown=max_unknown)
+    if windows[0] is not None:
+        return [{"lm": scorer.column, **_windowed(scorer, text, windows[0], windows[1]).row()} for scorer in scorers]
+    scores = _score(scorers, text, marker)
+    rows: list[Row] = [{"lm": scorer.column, **scores.perplexity(index).row()} for index, scorer in enumerate(scorers)]
+    masks = _tail_masks(marker)
+    for row, log_probs, known in zip(rows, scores.log_probs, scores.known, strict=True):
+        row.update(tail_row(log_probs, known, masks))
+    mixed = _mix_weights(scorers, tune_mix, mix_file, mixtures)
+    for weights in mixed:
+        label = " + ".join(f"{value:.3f} {column}" for column, value in weights.items())
+        used = [index for index, scorer in enumerate(scorers) if scorer.column in weights]
+        part, values = scores.subset(used), [weights[scorers[index].column] for index in used]
+        tails = tail_row(interpolate(part.log_probs, values), part.known.any(axis=0), masks)
+        rows.append({"lm": label, **part.mixed_perplexity(values).row(), **tails, "weights": weights})
+    if save_mix and mixed:
+        made = {"what": "linear interpolation a word, by EM", "text": str(tune_mix)}
+        save_weights(save_mix, Weights(mixed[0], made))
+        remark(f"interpolation weights written to {save_mix}")
+    return rows
+
+
+def _score(scorers: list[Scorer], text: str, marker: TailMarker | None = None) -> WordScores:
+    sentences: Iterable[list[str]] = progress(read_sentences(text, remark), "scoring text")
+    watched = marker.watch(sentences) if marker else sentences
+    return score_text([scorer.lm for scorer in scorers], watched, text, scorers[0].most_unknown)
+
+
+def _tail_masks(marker: TailMarker | None) -> list[np.ndarray]:
+    if marker is None:
+        return []
+    remark(marker.tail.describe())
+    return marker.masks()
+
+
+def tail_row(log_probs: np.ndarray, known: np.ndarray, masks: Sequence[np.ndarray]) -> Row:
+    """Perplexity over the words of Tail-1 and of Tail-2, and their counts; None where there is no such word.
+
+    Args:
+      log_probs: float64 `(words + sentences,)`, natural logs.
+      known: bool of the same shape, whether the LM knows the word.
+      masks: for each order a bool array of the same shape, see `rescore.evaluation.tail.TailMarker`.
+    """
+    row: Row = {}
+    for n, mask in enumerate(masks, start=1):
+        row[f"ppl_tail{n}"] = _ppl(log_probs[mask])
+        row[f"ppl_tail{n}_known"] = _ppl(log_probs[mask & known])
+        row[f"tail{n}_words"] = int(mask.sum())
+        row[f"tail{n}_unknown"] = int((mask & ~known).sum())
+    return row
+
+
+def _ppl(log_probs: np.ndarray) -> float | None:
+    return exp_or_inf(-float(log_probs.mean())) if len(log_probs) else None
+
+
+def _mix_weights(
+    scorers: list[Scorer], tune_mix: str | None, mix_file: Path | None, mixtures: Sequence[str]
+) -> list[dict[str, float]]:
+    """Weights by column of every interpolation: the file's, or by EM of each of `mixtures` (none: of all LMs)."""
+    columns = [scorer.column for scorer in scorers]
+    if mix_file:
+        weights = load_weights(mix_file).scales
+        if set(weights) != set(columns):
+            raise UsageError(f"{mix_file} mixes {', '.join(weights)}, but the LMs given are {', '.join(columns)}")
+        return [weights]
+    if not tune_mix:
+        return []
+    if len(scorers) < 2:
+        raise UsageError("an interpolation needs two LMs or more; give another --lm or --ngram")
+    chosen = [mixture.split(",") for mixture in mixtures] or [columns]
+    for names in chosen:
+        if len(set(names)) < 2 or not set(names) <= set(columns):
+            raise UsageError(f"--mixture {','.join(names)}: expected two or more of {', '.join(columns)}")
+    log_probs = _score(scorers, tune_mix).log_probs
+    found = [em_weights(log_probs[[columns.index(name) for name in names]]) for names in chosen]
+    return [dict(zip(names, map(float, weights), strict=True)) for names, weights in zip(chosen, found, strict=True)]
+
+
+def _windowed(scorer: Scorer, text: str, window: int, position: str) -> Perplexity:
+    from lm_zoo.inference.neural import NeuralLM
+    from lm_zoo.text.batches import tokenize
+
+    if not isinstance(scorer.lm, NeuralLM):
+        raise UsageError(f"--window is for neural LMs; '{scorer.column}' is none")
+    coverage = Coverage(scorer.lm, text, scorer.most_unknown)
+
+    def checked() -> Iterator[list[str]]:
+        for number, words in enumerate(read_sentences(text, remark), start=1):
+            coverage.add(Counter(words), f"{text}, sentence {number}")
+            yield words
+        coverage.check()
+
+    tokens = tokenize(scorer.lm.vocab, checked())
+    return window_perplexity(scorer.lm, tokens, window, position)
+
+
+def print_rows(rows: list[Row], as_json: bool) -> None:
+    """A table, or a JSON list."""
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    names: tuple[str, ...] = ("ppl_word", "ppl_word_known", "ppl_token", "words", "sentences", "unknown", "tokens")
+    _print_table(rows, ("ppl/word", "without OOV", "ppl/token", "words", "sentences", "OOV", "tokens"), names)
+    for n in (1, 2):
+        if f"tail{n}_words" in rows[0]:
+            names = (f"ppl_tail{n}", f"ppl_tail{n}_known", f"tail{n}_words", f"tail{n}_unknown")
+            _print_table(rows, (f"Tail-{n} ppl/word", "without OOV", f"Tail-{n} words", "OOV"), names)
+
+
+def _print_table(rows: list[Row], heads: Sequence[str], names: Sequence[str]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("LM", *heads)
+    for row in rows:
+        table.add_row(row["lm"], *(_share(row) if name == "unknown" else _cell(row[name]) for name in names))
+    Console(width=max(100, Console().width)).print(table)
+
+
+def _share(row: Row) -> str:
+    """The number of unknown words and what part of all it is."""
+    return f"{row['unknown']} ({100 * row['unknown'] / max(1, row['words']):.1f} %)"
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

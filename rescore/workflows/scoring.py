@@ -1,0 +1,331 @@
+"""Scoring N-best lists with LMs: one new column a model, many lists at a time, resumable.
+
+Scoring never sees a reference.  A column is the natural-log probability of the whole sentence, its end included.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from lm_zoo.files import write_text
+from lm_zoo.inference.memory import found_to_fit
+from lm_zoo.registry import HUGGING_FACE
+from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
+from rescore.console import progress, remark
+from rescore.errors import ScoreError, UsageError
+from rescore.files import atomic_path
+from rescore.formats import read_nbest, write_nbest
+from rescore.types import Hypothesis, NbestList
+from rescore.workflows.combine import SCORES_FILE
+from rescore.workflows.threads import Behind, ahead
+
+BATCH_WORDS = 60_000
+PARTS = ".parts"
+NGRAM = "ngram"  # the column of --ngram
+
+
+@dataclass
+class Scorer:
+    """An LM and the name of its column.
+
+    Attributes:
+      lm: anything of the zoo.
+      most_unknown: the largest share of hypothesis words that may be unknown to it.
+      coverage: the words counted so far, and those of them that the LM does not know.
+    """
+
+    column: str
+    lm: Any
+    most_unknown: float = MOST_UNKNOWN
+    coverage: Coverage = field(init=False)
+    _short_of_memory: bool = False
+
+    def __post_init__(self) -> None:
+        self.coverage = Coverage(self.lm, self.column, self.most_unknown)
+
+    @property
+    def is_pseudo(self) -> bool:
+        """Whether the column is a pseudo-log-likelihood (masked LMs): of use for N-best lists alone."""
+        return getattr(self.lm, "pseudo_likelihood", False)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that this LM writes: its own, and `NAME-uncertainty` if it gives one."""
+        return [self.column, f"{self.column}-uncertainty"][: 1 + getattr(self.lm, "with_uncertainty", False)]
+
+    def count(self, lists: list[NbestList]) -> None:
+        """Counts the words of lists that are scored, or were by a run that was stopped.
+
+        Raises:
+          VocabError: words that do not suit the LM (see `lm_zoo.text.coverage`).
+        """
+
+        def place(word: str) -> str:
+            utt_id = next(nbest.utt_id for nbest in lists if any(word in hyp.words for hyp in nbest.hyps))
+            return f"LM '{self.column}', utterance {utt_id}"
+
+        words = chain.from_iterable(hyp.words for nbest in lists for hyp in nbest.hyps)
+        self.coverage.add(Counter(words), place)
+
+    def word_columns(self, lists: list[NbestList]) -> dict[str, list[list[float]]]:
+        """The values a word (the last one is the sentence end) of every hypothesis of the lists, by column."""
+        sentences = [hyp.words for nbest in lists for hyp in nbest.hyps]
+        if len(self.columns) > 1:
+            return dict(zip(self.columns, self.lm.score_with_uncertainty(sentences), strict=True))
+        scores = {self.column: self.lm.score_hypotheses(sentences, max_unknown=None)}
+        if not self._short_of_memory and (fits := found_to_fit(self.lm)):
+            self._short_of_memory = True
+            remark(f"{self.column}: memory did not suffice; going on with {fits} prefixes or fewer at once")
+        return scores
+
+    def columns_of(self, lists: list[NbestList]) -> dict[str, list[float]]:
+        """The values of every hypothesis of the lists, by column."""
+        if not hasattr(self.lm, "score_sentences"):
+            return {column: [sum(scores) for scores in rows] for column, rows in self.word_columns(lists).items()}
+        sentences = [hyp.words for nbest in lists for hyp in nbest.hyps]
+        return {self.column: self.lm.score_sentences(sentences, max_unknown=None)}
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether sentences may be too long for the LM."""
+        return getattr(self.lm, "positions", None) is not None
+
+    def check_lengths(self, nbest: NbestList) -> None:
+        """Refuses a hypothesis that is too long for an LM that has a limit.
+
+        Raises:
+          LMError: names the utterance and the hypothesis, its length and the limit.
+        """
+        for rank, hyp in enumerate(nbest.hyps, start=1):
+            self.lm.check_words(hyp.words, f"utterance {nbest.utt_id}: hypothesis {rank}")
+
+
+def open_scorers(
+    names: Iterable[str],
+    ngram: str | None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    max_unknown: float = MOST_UNKNOWN,
+) -> list[Scorer]:
+    """Loads the LMs of `--lm [COLUMN=]NAME|DIR` and `--ngram FILE` (column `ngram`).
+
+    Args:
+      dtype: of their products.
+      device: where they are evaluated, "cpu", "cuda" or "cuda:N".
+      max_unknown: the largest share of the words scored that an LM may not know.
+    Raises:
+      ModelError: a device that is not there.
+      UsageError: two LMs with the same column name, or none at all.
+    """
+    from lm_zoo.inference.devices import find_device, moved
+    from lm_zoo.inference.precision import ready
+    from lm_zoo.registry import load, load_ngram
+
+    wanted = [(*_named(name), load) for name in names]
+    if ngram is not None:
+        wanted.append((NGRAM, ngram, load_ngram))
+    if not wanted:
+        raise UsageError("no LM given; use --lm NAME|DIR or --ngram FILE (rescore lms lists the names)")
+    columns = [column for column, _, _ in wanted]
+    for column in columns:
+        if columns.count(column) > 1:
+            raise UsageError(f"two LMs would write the column '{column}'; name one of them: --lm NEWNAME=FOLDER")
+    place = find_device(device)
+    if dtype == "int8" and place.type != "cpu":
+        raise UsageError("--dtype int8 is for the CPU; take bfloat16 on a GPU")
+    return [Scorer(column, ready(moved(loader(name), place), dtype), max_unknown) for column, name, loader in wanted]
+
+
+def identities(names: Iterable[str], ngram: str | None) -> dict[str, str]:
+    """Column -> identity by content of the LMs of `open_scorers`."""
+    from lm_zoo.identity import lm_identity
+
+    wanted = dict(map(_named, names)) | ({} if ngram is None else {NGRAM: ngram})
+    return {column: lm_identity(name) for column, name in wanted.items()}
+
+
+def _named(option: str) -> tuple[str, str]:
+    """`COLUMN=NAME`, or the last part of the name without its suffixes, without `hf:` and `?OPTIONS`."""
+    column, equals, name = option.partition("=")
+    if equals and column and "/" not in column and "?" not in column:
+        return column, name
+    path = option.partition("?")[0]
+    for prefix in HUGGING_FACE:
+        path = path.removeprefix(f"{prefix}:")
+    base = os.path.basename(os.path.normpath(path))
+    for suffix in (".gz", ".arpa", ".bin", ".binary", ".klm", ".mmap"):
+        base = base.removesuffix(suffix)
+    return base, option
+
+
+def score_batch(batch: list[NbestList], scorers: list[Scorer], mix: dict[str, float] | None = None) -> list[NbestList]:
+    """Adds one column a scorer to every hypothesis, and the column `mix` if interpolation weights are given.
+
+    Args:
+      mix: column -> weight of a linear interpolation word by word; the weights sum to 1.
+    Raises:
+      ScoreError: a column that the lists already have, or a score that is not finite.
+    """
+    columns = [column for scorer in scorers for column in scorer.columns] + (["mix"] if mix else [])
+    for nbest in batch:
+        _check_free(nbest, columns)
+    for scorer in scorers:
+        scorer.count(batch)
+    if mix:
+        by_column = {name: rows for scorer in scorers for name, rows in scorer.word_columns(batch).items()}
+        new = {column: [sum(scores) for scores in rows] for column, rows in by_column.items()}
+        new["mix"] = _mixed(by_column, mix)
+    else:
+        new = {name: values for scorer in scorers for name, values in scorer.columns_of(batch).items()}
+    rows = iter(range(sum(len(nbest.hyps) for nbest in batch)))
+    return [
+        NbestList(nbest.utt_id, [_with_columns(nbest.utt_id, hyp, new, next(rows)) for hyp in nbest.hyps], nbest.ref)
+        for nbest in batch
+    ]
+
+
+def _with_columns(utt_id: str, hyp: Hypothesis, new: dict[str, list[float]], row: int) -> Hypothesis:
+    scores = {column: values[row] for column, values in new.items()}
+    for column, value in scores.items():
+        if not math.isfinite(value):
+            raise ScoreError(f"utterance {utt_id}: the LM '{column}' gave {value} to '{' '.join(hyp.words)}'")
+    return Hypothesis(hyp.words, {**hyp.scores, **scores})
+
+
+def _mixed(by_column: dict[str, list[list[float]]], mix: dict[str, float]) -> list[float]:
+    import numpy as np
+
+    from lm_zoo.inference.interpolation import interpolate
+
+    weights = np.array(list(mix.values()))
+    rows = zip(*(by_column[column] for column in mix), strict=True)
+    return [float(interpolate(np.array(scores), weights).sum()) for scores in rows]
+
+
+def _check_free(nbest: NbestList, columns: list[str]) -> None:
+    for hyp in nbest.hyps:
+        for column in columns:
+            if column in hyp.scores:
+                raise ScoreError(
+                    f"utterance {nbest.utt_id}: there is a score '{column}' already and it is not overwritten; "
+                    "give the new column another name: --lm NEWNAME=NAME|DIR"
+                )
+
+
+def _batches(lists: Iterable[NbestList]) -> Iterator[list[NbestList]]:
+    """Batches of `BATCH_WORDS` words; the first ones are smaller, so that there is something to see and to write."""
+    batch: list[NbestList] = []
+    words, most = 0, BATCH_WORDS // 16
+    for nbest in lists:
+        batch.append(nbest)
+        words += sum(len(hyp.words) + 1 for hyp in nbest.hyps)
+        if words >= most:
+            yield batch
+            batch, words, most = [], 0, min(2 * most + 1, BATCH_WORDS)
+    if batch:
+        yield batch
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `write_scores` did: utterances in all, those taken over from a stopped run, the result of `use`."""
+
+    total: int
+    kept: int
+    used: Any
+
+
+def write_scores(
+    lists: Iterable[NbestList],
+    scorers: list[Scorer],
+    out: Path,
+    plan: dict[str, Any],
+    mix: dict[str, float] | None = None,
+    use: Callable[[Iterator[NbestList]], Any] = lambda scored: sum(1 for _ in scored),
+) -> Written:
+    """Scores a stream of lists into `out/scores.jsonl.gz`; goes on where a stopped run of the same plan left off.
+
+    Lists are read ahead and written behind the scoring by threads of their own.  Each batch is kept in a part of its
+    own until all are there.
+
+    Args:
+      plan: what is scored with what, by content; parts left by another plan are thrown away, and what differs is said.
+      use: goes through the scored lists as they come, all of them.
+    Raises:
+      ScoreError: no utterance at all.
+    """
+    folder = out / PARTS
+    _keep_parts_of(folder, plan)
+    parts: list[Path] = []
+    kept = 0
+
+    def scored() -> Iterator[NbestList]:
+        nonlocal kept
+        for batch in ahead(_batches(lists)):
+            part = folder / f"{len(parts):06d}.jsonl.gz"
+            if part.exists():
+                kept += len(batch)
+                for scorer in scorers:
+                    scorer.count(batch)
+                behind.put((part, None))
+            else:
+                behind.put((part, score_batch(batch, scorers, mix)))
+            parts.append(part)
+            yield from batch
+        if not parts:
+            raise ScoreError("there is no utterance to score; the N-best source is empty")
+        for scorer in scorers:
+            scorer.coverage.check()
+
+    behind: Behind[tuple[Path, list[NbestList] | None], Any] = Behind(lambda items: use(_through_parts(items)))
+    with behind:
+        total = sum(1 for _ in progress(scored(), "scoring"))
+    with atomic_path(out / SCORES_FILE) as path, open(path, "wb") as target:
+        for part in parts:  # files of gzip one after the other are one
+            with open(part, "rb") as source:
+                shutil.copyfileobj(source, target)
+    shutil.rmtree(folder)
+    return Written(total, kept, behind.result)
+
+
+def _through_parts(items: Iterable[tuple[Path, list[NbestList] | None]]) -> Iterator[NbestList]:
+    """Writes the parts that are not there yet; gives the lists of all."""
+    for part, scored in items:
+        if scored is None:
+            yield from read_nbest(f"jsonl:{part}")
+        else:
+            write_nbest(f"jsonl:{part}", scored)
+            yield from scored
+
+
+def _keep_parts_of(folder: Path, plan: dict[str, Any]) -> None:
+    """Makes the folder of the parts; empties it unless it is of this very plan."""
+    path = folder / "plan.json"
+    differs = _differences(path, plan)
+    if differs == []:
+        return
+    if differs:
+        remark(f"{folder}: scores of a run that was stopped are not taken over, it had another {', '.join(differs)}")
+    shutil.rmtree(folder, ignore_errors=True)
+    write_text(path, json.dumps(plan, sort_keys=True))
+
+
+def _differences(path: Path, plan: dict[str, Any]) -> list[str] | None:
+    """What a plan that was written has otherwise; None if there is none."""
+    if not path.exists():
+        return None
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+        names = [*plan, *(name for name in before if name not in plan)]
+        return [name for name in names if name not in plan or name not in before or plan[name] != before[name]]
+    except (ValueError, TypeError):
+        return ["plan, as its file is damaged"]

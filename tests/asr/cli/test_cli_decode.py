@@ -1,0 +1,272 @@
+"""`asr decode` from manifest to result files, with small untrained models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from click.testing import CliRunner, Result
+
+from asr.cli.decode import command
+from asr.cli.main import cli
+from asr.decoding.beam_search import modified_beam_search
+from asr.decoding.decode import Decoder
+from asr.decoding.lattice_path import best_score
+from asr.decoding.options import DecodeOptions
+from asr.decoding.prefixes import Pieces
+from asr.decoding.run import set_name
+from asr.errors import CheckpointError, ConfigError, DataError
+from asr.model.checkpoint import load_model, write_checkpoint
+from lm_zoo.registry import save_folder
+from rescore.errors import RescoreError, UsageError
+from rescore.formats import read_lattices, read_nbest
+from rescore.lattices.paths import best_path
+from rescore.types import NbestList
+from tests.asr.cli.test_cli_transcribe import noise, small_model
+from tests.asr.decoding.test_shallow_fusion import neural
+from tests.asr.tiny import Tiny, pieces, vocabulary
+
+pytest.importorskip("lhotse")
+TEXTS = {"a-1": "THE CAT SAT", "b-2": "THE HAT", "c-3": "A MAT", "d-4": "THE CAT"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Models, an LM over the same pieces, and cuts of which one has lost its audio."""
+    from lhotse import CutSet, MonoCut, Recording, SupervisionSegment
+
+    folder = tmp_path_factory.mktemp("decode")
+    small_model(folder / "stateless")
+    small_model(folder / "lstm", "lstm")
+    save_folder(folder / "mylm", neural(vocabulary()), "lstm", {})
+    cuts = []
+    for number, (utt_id, text) in enumerate(TEXTS.items()):
+        path = folder / f"{utt_id}.wav"
+        soundfile.write(path, noise(0.5 + 0.3 * number, number), 16000)
+        recording = Recording.from_file(path, recording_id=utt_id)
+        segment = SupervisionSegment(utt_id, utt_id, 0.0, recording.duration, text=text)
+        cuts.append(MonoCut(utt_id, 0.0, recording.duration, 0, recording=recording, supervisions=[segment]))
+    (folder / "c-3.wav").write_bytes(b"no audio")
+    CutSet.from_cuts(cuts).to_file(str(folder / "my_cuts_test.jsonl.gz"))
+    return folder
+
+
+def run(folder: Path, *args: object, model: str = "stateless") -> Result:
+    arguments = ["decode", *map(str, args), "--model", str(folder / model), str(folder / "my_cuts_test.jsonl.gz")]
+    return CliRunner().invoke(cli, arguments, catch_exceptions=False)
+
+
+def nbests(path: Path) -> dict[str, NbestList]:
+    return {nbest.utt_id: nbest for nbest in read_nbest(str(path))}
+
+
+def test_greedy_writes_icefalls_files(folder: Path, tmp_path: Path) -> None:
+    result = run(folder, "--decoding-method", "greedy_search", "--out", tmp_path)
+    assert result.stdout.startswith("test: %WER ") and " / 9, " in result.stdout
+    suffix = "test-stateless-greedy_search.txt"
+    recogs = (tmp_path / f"recogs-{suffix}").read_text().splitlines()
+    assert recogs[0] == "a-1:\tref=['THE', 'CAT', 'SAT']" and recogs[5] == "c-3:\thyp=[]"
+    assert (tmp_path / f"wer-summary-{suffix}").read_text().startswith("settings\tWER\ngreedy_search\t")
+    assert (tmp_path / f"errs-{suffix}").read_text().startswith("%WER = ")
+    assert "cut c-3 left out: cannot be loaded" in result.stderr
+    first = nbests(tmp_path / "nbest-test-stateless-greedy_search.jsonl.gz")
+    assert [nbest.hyps[0].words for nbest in first.values()] == [
+        tuple(part for part in line.split("hyp=")[1].strip("[]").replace("'", "").split(", ") if part)
+        for line in recogs[1::2]
+    ]
+    assert first["c-3"].hyps[0].words == () and first["c-3"].ref == ("A", "MAT")
+
+
+def test_beam_search_keeps_every_score(folder: Path, tmp_path: Path) -> None:
+    lm = f"mine={folder / 'mylm'}"
+    run(
+        folder,
+        "--beam-size",
+        6,
+        "--length-norm",
+        "false",
+        "--lm",
+        lm,
+        "--lm-scale",
+        0.3,
+        "--ilme-scale",
+        0.2,
+        "--out",
+        tmp_path,
+        "--lattices",
+        "k2",
+    )
+    stem = "test-stateless-modified_beam_search-beam-size-6-mine-lm-scale-0.3-ilme-scale-0.2"
+    found = nbests(tmp_path / f"nbest-{stem}.jsonl.gz")
+    assert list(found) == sorted(TEXTS)
+    for utt_id, nbest in found.items():
+        assert set(nbest.hyps[0].scores) == {"am", "alignments", "mine", "ilm", "words"}
+        totals = [total(h.scores, {"am": 1.0, "alignments": 1.0, "mine": 0.3, "ilm": -0.2}) for h in nbest.hyps]
+        assert totals == sorted(totals, reverse=True)
+        assert len(nbest.hyps) > 1 or utt_id == "c-3"
+    spec = f"k2:{tmp_path / f'lattices-{stem}.pt'}?words={tmp_path / f'lattices-{stem}.words.txt'}"
+    lattices = {lattice.utt_id: lattice for lattice in read_lattices(spec)}
+    assert list(lattices) == sorted(TEXTS)
+    for utt_id, nbest in found.items():
+        if nbest.hyps[0].words:
+            in_lattice = best_score(lattices[utt_id], nbest.hyps[0].words)
+            assert in_lattice == pytest.approx(nbest.hyps[0].scores["am"], abs=0.01) or in_lattice > totals[0]
+            assert in_lattice >= nbest.hyps[0].scores["am"] - 1e-3
+
+
+def total(scores: dict[str, float], scales: dict[str, float]) -> float:
+    return sum(scale * scores[name] for name, scale in scales.items())
+
+
+def test_the_best_is_normalised_by_its_length_unless_told(folder: Path, tmp_path: Path) -> None:
+    chosen = {}
+    for norm in ("true", "false"):
+        run(folder, "--out", tmp_path / norm, "--length-norm", norm)
+        chosen[norm] = nbests(tmp_path / norm / "nbest-test-stateless-modified_beam_search-beam-size-4.jsonl.gz")
+    for utt_id, nbest in chosen["true"].items():
+        words = {hyp.words: hyp.scores for hyp in nbest.hyps}
+        assert words == {hyp.words: hyp.scores for hyp in chosen["false"][utt_id].hyps}
+    model, first = Tiny(18, seed=3), []
+    encoded, lengths = model.encoded(12, 9, 0)
+    for norm in (True, False):
+        assert norm or DecodeOptions().length_norm
+        options = DecodeOptions("modified_beam_search", length_norm=norm)
+        found = Decoder(model, pieces(), options).search(encoded, lengths, ["a", "b", "c"])
+        first.append([decoded.words for decoded in found])
+        direct = modified_beam_search(model, encoded, lengths, 4, length_norm=norm)
+        assert first[-1] == [pieces().words(hyps[0].tokens) for hyps in direct]
+    assert first[0] != first[1]
+
+
+@pytest.mark.parametrize("model", ["stateless", "lstm"])
+def test_fast_beam_search_gives_lattices_and_their_nbest(folder: Path, tmp_path: Path, model: str) -> None:
+    limits = ("--beam", 8, "--max-contexts", 4, "--max-states", 16, "--num-paths", 10, "--lattice-beam", 4)
+    fast = ("--decoding-method", "fast_beam_search", "--lattices", "slf")
+    run(folder, *fast, *limits, "--out", tmp_path, model=model)
+    stem = f"test-{model}-fast_beam_search-beam-8.0-max-contexts-4-max-states-16"
+    found = nbests(tmp_path / f"nbest-{stem}.jsonl.gz")
+    for lattice in read_lattices(f"slf:{tmp_path / f'lattices-{stem}'}"):
+        best = best_path(lattice, {"am": 1.0})
+        assert best.words == found[lattice.utt_id].hyps[0].words
+        assert best.scores["am"] == pytest.approx(found[lattice.utt_id].hyps[0].scores["am"], abs=1e-3)
+    run(folder, "--decoding-method", "fast_beam_search_nbest", *limits, "--out", tmp_path, model=model)
+    summed = nbests(
+        tmp_path
+        / f"nbest-test-{model}-fast_beam_search_nbest-{stem.split('search-')[1]}-num-paths-10-nbest-scale-0.5.jsonl.gz"
+    )
+    for utt_id, nbest in summed.items():
+        assert {hyp.words for hyp in nbest.hyps} == {hyp.words for hyp in found[utt_id].hyps}
+        best = {hyp.words: hyp.scores["am"] for hyp in found[utt_id].hyps}
+        assert all(hyp.scores["am"] >= best[hyp.words] - 1e-3 for hyp in nbest.hyps)
+
+
+def test_checkpoints_of_a_run_are_averaged_first(folder: Path, tmp_path: Path) -> None:
+    network, vocab = load_model(folder / "lstm")
+    vocab.save(tmp_path)
+    for epoch in (1, 2):
+        contents = {
+            "model": network.state_dict(),
+            "batch_idx_train": 10 * epoch,
+            "model_config": network.config.to_dict(),
+        }
+        write_checkpoint(tmp_path / f"epoch-{epoch}.pt", contents)
+    arguments = ["decode", "--exp-dir", tmp_path, "--epoch", 2, "--avg", 2, "--max-seconds", 1.2]
+    cuts = folder / "my_cuts_test.jsonl.gz"
+    result = CliRunner().invoke(cli, [str(argument) for argument in (*arguments, cuts)], catch_exceptions=False)
+    assert "cut d-4 left out: too long" in result.stderr
+    name = "nbest-test-epoch-2-avg-2-modified_beam_search-beam-size-4.jsonl.gz"
+    averaged = nbests(tmp_path / "modified_beam_search" / name)
+    run(folder, "--out", tmp_path / "direct", model="lstm")
+    direct = nbests(tmp_path / "direct/nbest-test-lstm-modified_beam_search-beam-size-4.jsonl.gz")
+    assert averaged["d-4"].hyps[0].words == () and list(averaged) == list(direct)
+    assert averaged["b-2"].hyps[0].words == direct["b-2"].hyps[0].words
+
+
+def test_a_model_that_is_not_there_is_told_and_nothing_is_written(folder: Path, tmp_path: Path) -> None:
+    """As recipes call it: their YAML file names a model and a run; what the command line asks for stands above it."""
+    network, vocab = load_model(folder / "stateless")
+    (tmp_path / "exp").mkdir()
+    vocab.save(tmp_path / "exp")
+    contents = {"model": network.state_dict(), "batch_idx_train": 10, "model_config": network.config.to_dict()}
+    for name in ("epoch-1.pt", "checkpoint-10.pt"):
+        write_checkpoint(tmp_path / "exp" / name, contents)
+    there = {"folder": str(folder / "stateless"), "exp_dir": str(tmp_path / "exp"), "out": str(tmp_path / "out")}
+    old = {"exp_dir": str(tmp_path / "exp"), "epoch": 40, "avg": 2, "use_averaged_model": True, "out": there["out"]}
+    none = str(tmp_path / "none")
+
+    def decode(defaults: dict[str, Any], *arguments: object) -> set[str]:
+        line = [*map(str, arguments), "--decoding-method", "greedy_search", str(folder / "my_cuts_test.jsonl.gz")]
+        CliRunner().invoke(command, line, default_map=defaults, catch_exceptions=False)
+        return {path.name.removeprefix("recogs-test-") for path in (tmp_path / "out").glob("recogs-*")}
+
+    refused: list[tuple[dict[str, Any], tuple[object, ...], str]] = [
+        (there, ("--epoch", 77, "--avg", 3), r"epoch-77.pt: no such checkpoint; .*: epoch-1.pt, checkpoint-10"),
+        (there, ("--iter", 5), r"found 0 files checkpoint-BATCH.pt up to batch 5, expected 1"),
+        (there, ("--avg", 3), r"give either an epoch or an iteration"),
+        (there, ("--exp-dir", none), r"give either an epoch or an iteration"),
+        (there, ("--exp-dir", none, "--epoch", 1), r"epoch-1.pt: no such checkpoint; there is no folder"),
+        (there, ("--model", none), r"none: not a model folder, it has no config.json"),
+        (there, ("--model", none, "--epoch", 1), r"give either --model FOLDER .* found --model and --epoch"),
+        ({"out": there["out"]}, ("--epoch", 77, "--avg", 3), r"give either --model FOLDER or --exp-dir"),
+        ({}, ("--model", none), r"none: not a model folder"),
+        ({"folder": there["folder"], "epoch": 77}, ("--out", there["out"]), r"is decoded as it is; epochs, batches"),
+    ]
+    for defaults, arguments, message in refused:
+        with pytest.raises(RescoreError, match=message):
+            decode(defaults, *arguments)
+        assert not (tmp_path / "out").exists() and not (tmp_path / "none").exists()
+    assert [path.name for path in (tmp_path / "exp").iterdir() if path.is_dir()] == []
+    assert decode(there) == {"stateless-greedy_search.txt"}
+    assert "epoch-1-avg-1-greedy_search.txt" in decode(there, "--epoch", 1)
+    assert "lstm-greedy_search.txt" in decode(old, "--model", folder / "lstm")
+    assert "iter-99-avg-1-greedy_search.txt" in decode(old, "--iter", 99, "--avg", 1, "--use-averaged-model", "false")
+
+
+def test_names_of_sets() -> None:
+    names = [
+        "librispeech_cuts_test-clean.jsonl.gz",
+        "cuts_dev.jsonl",
+        "test.jsonl.gz",
+        "dev_cuts.jsonl.gz",
+        "cuts.jsonl",
+    ]
+    assert [set_name(Path(name)) for name in names] == ["test-clean", "dev", "test", "dev", "cuts"]
+
+
+def test_options_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="give either --model FOLDER or --exp-dir"):
+        run(folder, "--exp-dir", tmp_path)
+    with pytest.raises(UsageError, match="found 1 --lm and 2 --lm-scale"):
+        run(folder, "--lm", folder / "mylm", "--lm-scale", 0.1, "--lm-scale", 0.2)
+    with pytest.raises(UsageError, match="two LMs are called 'mylm'"):
+        run(folder, "--lm", folder / "mylm", "--lm", folder / "mylm")
+    with pytest.raises(ConfigError, match="LMs take part in modified_beam_search only"):
+        run(folder, "--lm", folder / "mylm", "--decoding-method", "fast_beam_search")
+    with pytest.raises(ConfigError, match="an LG is for fast_beam_search"):
+        Decoder(Tiny(18), pieces(), DecodeOptions(), graph=(None, Path("words.txt")))
+    with pytest.raises(DataError, match="the model has 4 tokens"):
+        Decoder(Tiny(4), pieces(), DecodeOptions())
+    vocabulary(20).save(small_model(tmp_path / "other"))
+    with pytest.raises(CheckpointError, match="has 20 tokens, but the model is for 18"):
+        run(tmp_path, model="other")
+    with pytest.raises(RescoreError, match="no such file"):
+        CliRunner().invoke(
+            cli, ["decode", "--model", str(folder / "lstm"), str(tmp_path / "none.jsonl.gz")], catch_exceptions=False
+        )
+
+
+def test_the_batch_does_not_matter(folder: Path, tmp_path: Path) -> None:
+    for seconds in (2, 100):
+        run(folder, "--max-duration", seconds, "--out", tmp_path / str(seconds), model="lstm")
+    one, other = (
+        nbests(tmp_path / f"{seconds}/nbest-test-lstm-modified_beam_search-beam-size-4.jsonl.gz")
+        for seconds in (2, 100)
+    )
+    for utt_id, nbest in one.items():
+        assert [hyp.words for hyp in nbest.hyps] == [hyp.words for hyp in other[utt_id].hyps]
+        scores = [[hyp.scores["am"] for hyp in found.hyps] for found in (nbest, other[utt_id])]
+        assert np.allclose(*scores, atol=1e-3)
+    assert Pieces(vocabulary()).names == pieces().names

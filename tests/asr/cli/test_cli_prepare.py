@@ -1,0 +1,367 @@
+"""`asr prepare` from end to end, and reading what it writes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from asr.cli.main import cli
+from asr.dataset.features import fbank
+from asr.dataset.loader import LoaderOptions, load_samples, make_loader
+from asr.dataset.manifests import load_cuts
+from asr.errors import DataError
+from rescore.errors import FormatError
+
+pytest.importorskip("lhotse")
+soundfile = pytest.importorskip("soundfile")
+pytest.importorskip("kaldi_native_fbank")
+LIBRISPEECH = Path(__file__).resolve().parents[4] / "shared" / "data" / "librispeech"
+
+
+def prepare(*args: object, ok: bool = True) -> Any:
+    result = CliRunner().invoke(cli, ["prepare", *map(str, args)], catch_exceptions=False)
+    assert (result.exit_code == 0) == ok, result.output
+    return result
+
+
+def write_audio(path: Path, seconds: float, seed: int = 0, rate: int = 16000) -> np.ndarray:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    samples = (0.1 * np.random.default_rng(seed).standard_normal(round(seconds * rate))).astype(np.float32)
+    soundfile.write(str(path), samples, rate)
+    return samples
+
+
+@pytest.fixture
+def librispeech(tmp_path: Path) -> Path:
+    chapter = tmp_path / "LibriSpeech" / "dev-clean" / "84" / "1"
+    write_audio(chapter / "84-1-0000.flac", 1.0)
+    write_audio(chapter / "84-1-0001.mp3", 1.5)
+    (chapter / "84-1.trans.txt").write_text("84-1-0000 A CAT\n84-1-0001 A HAT\n84-1-0002 NO AUDIO\n")
+    other = tmp_path / "LibriSpeech" / "dev-clean" / "99" / "1"
+    write_audio(other / "99-1-0000.wav", 1.2)
+    (other / "99-1.trans.txt").write_text("99-1-0000 THE MAT\n")
+    return tmp_path / "LibriSpeech"
+
+
+def test_librispeech(librispeech: Path, tmp_path: Path) -> None:
+    result = prepare(tmp_path / "data", "--librispeech", librispeech)
+    assert "librispeech_cuts_dev-clean.jsonl.gz: 3 utterances" in result.stdout
+    assert "1 utterances left out, no audio (84-1-0002)" in result.stderr
+    cuts = load_cuts(tmp_path / "data" / "librispeech_cuts_dev-clean.jsonl.gz")
+    assert [(cut.id, cut.supervisions[0].text, cut.supervisions[0].speaker) for cut in cuts] == [
+        ("84-1-0000", "A CAT", "84"),
+        ("84-1-0001", "A HAT", "84"),
+        ("99-1-0000", "THE MAT", "99"),
+    ]
+    for cut in cuts:
+        assert cut.load_audio().shape == (1, cut.num_samples)
+        assert len(load_samples(cut)) == cut.num_samples
+    from lhotse import CutSet, load_manifest
+
+    parts = [
+        load_manifest(tmp_path / "data" / f"librispeech_{kind}_dev-clean.jsonl.gz")
+        for kind in ("recordings", "supervisions")
+    ]
+    assert len(CutSet.from_manifests(*parts)) == 3
+
+
+def test_split_by_speaker(librispeech: Path, tmp_path: Path) -> None:
+    (tmp_path / "split.json").write_text('{"test": ["84"], "train": ["99"]}')
+    result = prepare(tmp_path / "data", "--librispeech", librispeech, "--split", tmp_path / "split.json")
+    assert "dev-clean-test.jsonl.gz: 2 utterances" in result.stdout
+    assert "dev-clean-train.jsonl.gz: 1 utterances" in result.stdout
+    (tmp_path / "split.json").write_text('{"test": ["84"]}')
+    with pytest.raises(DataError, match="speaker 99 of dev-clean is in no set"):
+        prepare(tmp_path / "data", "--librispeech", librispeech, "--split", tmp_path / "split.json")
+    (tmp_path / "split.json").write_text('["84"]')
+    with pytest.raises(DataError, match="expected JSON such as"):
+        prepare(tmp_path / "data", "--librispeech", librispeech, "--split", tmp_path / "split.json")
+
+
+@pytest.mark.parametrize("storage", ["lilcom", "numpy"])
+def test_stored_features_load_as_those_computed(librispeech: Path, tmp_path: Path, storage: str) -> None:
+    """And those at other speeds, of the training part alone."""
+    (tmp_path / "split.json").write_text('{"train": ["84"], "test": ["99"]}')
+    plan = ("--librispeech", librispeech, "--split", tmp_path / "split.json", "--fbank", "--perturb-speed")
+    prepare(tmp_path / "data", *plan, "--storage", storage)
+    assert len(load_cuts(tmp_path / "data" / "librispeech_cuts_dev-clean-test.jsonl.gz")) == 1
+    cuts = load_cuts(tmp_path / "data" / "librispeech_cuts_dev-clean-train.jsonl.gz")
+    ids = ["84-1-0000", "84-1-0001"]
+    assert [cut.id for cut in cuts] == [name + speed for speed in ("", "_sp0.9", "_sp1.1") for name in ids]
+    options = LoaderOptions(max_duration=10, shuffle=False)
+    for name, features in loaded(cuts, options, stored=True).items():
+        expected = fbank(load_samples(cuts[name]))
+        assert features.shape == expected.shape
+        assert np.abs(features - expected).max() < (1e-6 if storage == "numpy" else 0.1)
+
+
+def test_no_part_is_for_training(librispeech: Path, tmp_path: Path) -> None:
+    result = prepare(tmp_path / "data", "--librispeech", librispeech, "--fbank", "--perturb-speed")
+    assert "found no part named *train* (dev-clean); none is perturbed" in result.stderr
+    assert len(load_cuts(tmp_path / "data" / "librispeech_cuts_dev-clean.jsonl.gz")) == 3
+
+
+def loaded(cuts: Any, options: LoaderOptions, stored: bool) -> dict[str, np.ndarray]:
+    from dataclasses import replace
+
+    found = {}
+    for batch in make_loader(cuts, replace(options, stored=stored))():
+        for row, name in enumerate(batch["ids"]):
+            found[name] = batch["features"][row, : int(batch["lengths"][row])].numpy()
+    assert len(found) == len(cuts)
+    return found
+
+
+@pytest.fixture
+def kaldi(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
+    kaldiio = pytest.importorskip("kaldiio")
+    folder = tmp_path / "kaldi" / "train"
+    audio = {name: write_audio(folder / f"{name}.wav", 2.0, seed) for seed, name in enumerate(("file", "pipe"))}
+    audio["ark"] = (0.1 * np.random.default_rng(7).standard_normal(32000)).astype(np.float32)
+    with kaldiio.WriteHelper(f"ark,scp:{folder}/raw.ark,{folder}/raw.scp") as writer:
+        writer("ark", (16000, (audio["ark"] * 32768).astype(np.int16)))
+    lines = [f"file {folder}/file.wav", f"pipe cat {folder}/pipe.wav |", (folder / "raw.scp").read_text().strip()]
+    (folder / "wav.scp").write_text("\n".join([*lines, f"gone {folder}/gone.wav"]) + "\n")
+    (folder / "text").write_text("u1 A CAT\nu2 A HAT\nu3 THE MAT\nu4 GONE\nu5 NOWHERE\n")
+    (folder / "utt2spk").write_text("u1 s1\nu2 s1\nu3 s2\nu4 s2\n")
+    (folder / "segments").write_text("u1 file 0.5 1.5\nu2 pipe 0 -1\nu3 ark 1.0 9.0\nu4 gone 0 1\nu6 file 0 1\n")
+    return folder, audio
+
+
+def test_kaldi_audio_that_has_changed_is_read_again(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
+    folder, audio = kaldi
+
+    def prepared() -> np.ndarray:
+        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+        (cut,) = (cut for cut in load_cuts(tmp_path / "data/kaldi_cuts_train.jsonl.gz") if cut.id == "u2")
+        return load_samples(cut)
+
+    flac = tmp_path / "data/audio/train/pipe.flac"
+    prepared()
+    time = flac.stat().st_mtime_ns
+    assert np.abs(prepared() - audio["pipe"]).max() < 1e-4 and flac.stat().st_mtime_ns == time  # nothing has changed
+    samples = write_audio(folder / "pipe.wav", 1.0, seed=11)  # the same pipe, another file
+    assert np.abs(prepared() - samples).max() < 1e-4
+    other = write_audio(folder / "other.wav", 1.5, seed=12)
+    (folder / "wav.scp").write_text((folder / "wav.scp").read_text().replace("pipe.wav |", "other.wav |"))
+    assert np.abs(prepared() - other).max() < 1e-4
+
+
+def test_kaldi(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
+    folder, audio = kaldi
+    result = prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+    for reason in (
+        "audio missing, unreadable or empty (u4)",
+        "not in text (u6)",
+        "in text, but not in segments or wav.scp (u5)",
+    ):
+        assert f"1 utterances left out, {reason}" in result.stderr
+    cuts = load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")
+    expected = {"u1": audio["file"][8000:24000], "u2": audio["pipe"], "u3": audio["ark"][16000:]}
+    assert [cut.id for cut in cuts] == list(expected)
+    for cut in cuts:
+        assert np.abs(load_samples(cut) - expected[cut.id]).max() < 1e-4
+        assert cut.supervisions[0].start == 0 and cut.supervisions[0].duration == cut.duration
+    assert [cut.supervisions[0].speaker for cut in cuts] == ["s1", "s1", "s2"]
+
+
+def test_kaldi_features(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
+    import kaldiio
+
+    folder, _ = kaldi
+    features = {
+        f"u{index}": np.random.default_rng(index).standard_normal((50 + index, 80)).astype(np.float32)
+        for index in (1, 2, 9)
+    }
+    with kaldiio.WriteHelper(f"ark,scp:{folder}/f.ark,{folder}/feats.scp") as writer:
+        for name, matrix in features.items():
+            writer(name, matrix)
+    result = prepare(tmp_path / "data", "--kaldi", folder, "--kaldi-feats", "--storage", "numpy")
+    assert "1 utterances left out, not in text (u9)" in result.stderr
+    cuts = load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")
+    found = loaded(cuts, LoaderOptions(max_duration=10), stored=True)
+    assert sorted(found) == ["u1", "u2"]
+    for name, matrix in found.items():
+        assert np.array_equal(matrix, features[name])
+
+
+def test_kaldi_malformed(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
+    folder, _ = kaldi
+    (folder / "segments").write_text("u1 file 0.5\n")
+    with pytest.raises(FormatError, match=r"segments:1: found 'u1 file 0.5', expected 'utterance recording start end'"):
+        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+    (folder / "wav.scp").write_text("file\n")
+    with pytest.raises(FormatError, match=r"wav.scp:1: found 'file', expected 'key file'"):
+        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+    (folder / "wav.scp").unlink()
+    with pytest.raises(FormatError, match="no such file"):
+        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+
+
+def test_audio_and_text(tmp_path: Path) -> None:
+    write_audio(tmp_path / "in" / "deep" / "a.flac", 1.0)
+    (tmp_path / "in" / "b.wav").write_bytes(b"no audio")
+    (tmp_path / "text").write_text("a A CAT\nb A HAT\nc NOTHING\n")
+    result = prepare(tmp_path / "data", "--audio", tmp_path / "in", "--text", tmp_path / "text")
+    assert "audio_cuts_in.jsonl.gz: 1 utterances" in result.stdout
+    assert "unreadable or empty (b)" in result.stderr and "no audio (c)" in result.stderr
+    write_audio(tmp_path / "in" / "a.wav", 1.0)
+    with pytest.raises(DataError, match="a second file named a"):
+        prepare(tmp_path / "data", "--audio", tmp_path / "in")
+
+
+def test_lang_folder_is_icefalls(tmp_path: Path) -> None:
+    from lm_zoo.text.vocabulary import PieceVocabulary
+
+    (tmp_path / "text").write_text("THE CAT SAT ON THE MAT\nTHE HAT\n" * 5)
+    write_audio(tmp_path / "in" / "a.wav", 1.0)
+    (tmp_path / "names").write_text("a THE QUIZ\n")
+    args = (tmp_path / "data", "--bpe-text", tmp_path / "text", "--vocab-size", 16)
+    result = prepare(*args, "--audio", tmp_path / "in", "--text", tmp_path / "names")
+    assert "1 transcripts have symbols that the tokens lack (the first: a)" in result.stderr
+    lang = tmp_path / "data" / "lang_bpe_16"
+    tokens = [line.split() for line in (lang / "tokens.txt").read_text().splitlines()]
+    assert tokens[:3] == [["<blk>", "0"], ["<sos/eos>", "1"], ["<unk>", "2"]] and len(tokens) == 16
+    words = [line.split()[0] for line in (lang / "words.txt").read_text().splitlines()]
+    assert words == [
+        "<eps>",
+        "!SILENCE",
+        "<SPOKEN_NOISE>",
+        "<UNK>",
+        "CAT",
+        "HAT",
+        "MAT",
+        "ON",
+        "SAT",
+        "THE",
+        "#0",
+        "<s>",
+        "</s>",
+    ]
+    vocab = PieceVocabulary.load(lang, "upper")
+    assert vocab.processor.decode(list(vocab.encode_word("THE"))) == "THE"
+    assert [vocab.processor.id_to_piece(index) for index in range(16)] == [token for token, _ in tokens]
+    made = (lang / "bpe.model").stat().st_mtime_ns
+    prepare(*args)  # as after a kill
+    assert (lang / "bpe.model").stat().st_mtime_ns == made
+    (tmp_path / "text").write_text("THE CAT SAT ON THE MAT\nTHE HEN\n" * 5)
+    with pytest.raises(DataError, match=r"lang_bpe_16: has not the tokens and words of .*text; remove it first"):
+        prepare(*args)
+
+
+def test_characters_are_words_and_tokens(tmp_path: Path) -> None:
+    """Transcripts, tokens and what a search makes of them: all in characters, so that its error rate is CER."""
+    from asr.decoding.prefixes import Pieces
+    from lm_zoo.text.vocabulary import PieceVocabulary
+
+    write_audio(tmp_path / "in" / "a.wav", 1.0)
+    (tmp_path / "text").write_text("而对 楼市T恤\n对楼市\n", encoding="utf-8")
+    (tmp_path / "names").write_text("a 楼市 恤T\n", encoding="utf-8")
+    lang, data = tmp_path / "data" / "lang_char", tmp_path / "data"
+    args = ("--bpe-text", tmp_path / "text", "--audio", tmp_path / "in", "--text", tmp_path / "names")
+    assert f"{lang}: 9 tokens" in prepare(data, *args, "--characters").stdout
+    assert (data / "audio_text_in").read_text(encoding="utf-8") == "a 楼 市 恤 T\n"
+    assert load_cuts(data / "audio_cuts_in.jsonl.gz")["a"].supervisions[0].text == "楼 市 恤 T"
+    names = [line.split()[0] for line in (lang / "tokens.txt").read_text(encoding="utf-8").splitlines()]
+    assert names[:3] == ["<blk>", "<sos/eos>", "<unk>"] and set(names[3:]) == {
+        f"\u2581{char}" for char in "而对楼市T恤"
+    }
+    vocab = PieceVocabulary.load(lang, "upper")
+    tokens = [token for word in ("楼", "市", "恤", "X") for token in vocab.encode_word(word)]
+    assert len(tokens) == 4 and tokens[3] == vocab.unk == 2 and vocab.eos == 1
+    pieces = Pieces(vocab)
+    assert pieces.words(tokens[:3]) == ("楼", "市", "恤") and all(pieces.starts[3:])
+
+
+def test_a_moved_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_audio(tmp_path / "set" / "audio" / "a.wav", 1.0)
+    recording = {"id": "a", "sources": [{"type": "file", "channels": [0], "source": "audio/a.wav"}]}
+    recording |= {"sampling_rate": 16000, "num_samples": 16000, "duration": 1.0, "channel_ids": [0]}
+    cut = {
+        "id": "a",
+        "start": 0,
+        "duration": 1.0,
+        "channel": 0,
+        "supervisions": [],
+        "recording": recording,
+        "type": "MonoCut",
+    }
+    with gzip.open(tmp_path / "set" / "cuts.jsonl.gz", "wt") as stream:
+        stream.write(json.dumps(cut) + "\n")
+    shutil.move(tmp_path / "set", tmp_path / "moved")
+    monkeypatch.chdir(tmp_path)
+    prepare("data", "--cuts", "moved")
+    monkeypatch.chdir(tmp_path / "moved")  # what was made of it is found from anywhere
+    for cuts in (load_cuts(tmp_path / "moved"), load_cuts(tmp_path / "data" / "speech_cuts_moved.jsonl.gz")):
+        assert len(load_samples(next(iter(cuts)))) == 16000
+    assert not cuts.is_lazy
+
+
+def test_several_files_are_one_set_in_memory(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_audio(tmp_path / name / f"{name}.wav", 1.0)
+        prepare(tmp_path / "data", "--audio", tmp_path / name)
+    cuts = load_cuts(*(tmp_path / "data" / f"audio_cuts_{name}.jsonl.gz" for name in ("a", "b")))
+    assert [cut.id for cut in cuts] == ["a", "b"] and not cuts.is_lazy
+
+
+def test_what_is_no_manifest(tmp_path: Path) -> None:
+    path = tmp_path / "cuts.jsonl"
+    for text, problem in (
+        ("", "empty file, expected lhotse cuts"),
+        ("{\n", "cuts.jsonl:1: not a lhotse cut"),
+        ('{"id": "a"}\n', "it has no 'type' of a cut"),
+        ('{"type": "MonoCut"}\n', "cuts.jsonl:1: not a lhotse cut"),
+    ):
+        path.write_text(text)
+        with pytest.raises(FormatError, match=problem):
+            load_cuts(path)
+    with pytest.raises(FormatError, match="no such file"):
+        load_cuts(tmp_path / "none.jsonl")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match=r"no cuts.jsonl.gz and no Shar files"):
+        load_cuts(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("args", "problem"),
+    [
+        ([], "nothing to prepare"),
+        (["--audio", "x", "--split", "y"], "--split needs --librispeech"),
+        (["--audio", "x", "--perturb-speed"], "--perturb-speed needs --fbank"),
+    ],
+)
+def test_options_that_do_not_fit(tmp_path: Path, args: list[str], problem: str) -> None:
+    assert problem in prepare(tmp_path / "data", *args, ok=False).stderr
+
+
+@pytest.mark.skipif(not LIBRISPEECH.is_dir(), reason="../shared/data/librispeech is not there")
+def test_real_mp3_has_the_length_that_its_manifest_says() -> None:
+    from asr.dataset.manifests import read_recording
+
+    chapter = LIBRISPEECH / "LibriSpeech" / "dev-clean" / "84" / "121123"
+    files = sorted(chapter.glob("*.mp3"))[:5]
+    assert files
+    for path in files:
+        recording = read_recording(path, path.stem)
+        assert recording is not None and recording.load_audio().shape == (1, recording.num_samples)
+        assert len(soundfile.read(path)[0]) == recording.num_samples
+
+
+def test_features_of_cuts_that_are_there(librispeech: Path, tmp_path: Path) -> None:
+    """As for a set of `asr synthesise`; two sets of one name would overwrite each other."""
+    prepare(tmp_path / "data", "--librispeech", librispeech)
+    source = tmp_path / "data" / "librispeech_cuts_dev-clean.jsonl.gz"
+    result = prepare(tmp_path / "more", "--cuts", source, "--fbank")
+    made = tmp_path / "more" / "librispeech_cuts_dev-clean.jsonl.gz"
+    assert f"{made}: 3 utterances" in result.stdout
+    for cut in load_cuts(made):
+        assert np.abs(cut.load_features() - fbank(load_samples(cut))).max() < 0.1  # lilcom is lossy
+    assert "two --cuts are named" in prepare(tmp_path / "x", "--cuts", source, "--cuts", source, ok=False).stderr

@@ -1,0 +1,62 @@
+"""The filterbank: against lhotse's, whole against pieces; resampling."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from asr.dataset.features import OnlineFbank, fbank, resample
+
+pytest.importorskip("kaldi_native_fbank")
+
+
+def speech(length: int, seed: int = 0) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    envelope = 0.05 * (1.5 + np.sin(np.arange(length) / 3000))
+    return (envelope * generator.standard_normal(length)).astype(np.float32)
+
+
+@pytest.mark.parametrize("length", [240, 400, 16000, 33333])
+def test_equals_lhotse(length: int) -> None:
+    lhotse = pytest.importorskip("lhotse")
+    samples = speech(length)
+    expected = lhotse.Fbank(lhotse.FbankConfig(num_mel_bins=80)).extract(samples, 16000)
+    made = fbank(samples)
+    assert made.dtype == np.float32 and made.shape == ((length + 80) // 160, 80)
+    assert np.abs(made - expected).max() < 2e-4  # rounding in the quietest bins
+
+
+@pytest.mark.parametrize("piece", [1, 37, 160, 1000, 4000])
+def test_pieces_give_the_same_frames(piece: int) -> None:
+    samples = speech(8000 if piece > 1 else 900)
+    online = OnlineFbank()
+    frames = [online.accept(samples[start : start + piece]) for start in range(0, len(samples), piece)]
+    assert all(part.shape[1] == 80 for part in frames)
+    made = np.concatenate([*frames, online.finish()])
+    assert np.array_equal(made, fbank(samples))
+
+
+def test_frames_come_as_soon_as_their_samples_are_there() -> None:
+    online = OnlineFbank()
+    assert len(online.accept(speech(16000))) >= 98
+
+
+def test_too_short() -> None:
+    assert fbank(speech(79)).shape == (0, 80)
+    assert fbank(speech(0)).shape == (0, 80)
+
+
+@pytest.mark.parametrize(("source", "target"), [(22050, 16000), (8000, 16000), (44100, 16000)])
+def test_resampling_keeps_tones(source: int, target: int) -> None:
+    for frequency, tolerance in ((440, 1e-4), (3000, 1e-3)):
+        tone = np.sin(2 * np.pi * frequency * np.arange(source) / source).astype(np.float32)
+        made = resample(tone, source, target)
+        assert made.shape == (target,)
+        expected = np.sin(2 * np.pi * frequency * np.arange(target) / target)
+        assert np.abs(made - expected)[300:-300].max() < tolerance
+
+
+def test_resampling_takes_away_aliases() -> None:
+    tone = np.sin(2 * np.pi * 9000 * np.arange(22050) / 22050).astype(np.float32)
+    assert np.abs(resample(tone, 22050))[300:-300].max() < 1e-3
+    assert resample(tone, 16000) is tone

@@ -1,0 +1,210 @@
+"""Batches of cuts: bucketing, augmentation, stored features, several ranks, continuing, bad cuts."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from asr.dataset.augment import SpecAugment, add_noise
+from asr.dataset.features import fbank
+from asr.dataset.loader import Loader, LoaderOptions, make_loader
+from asr.errors import DataError
+
+lhotse = pytest.importorskip("lhotse")
+soundfile = pytest.importorskip("soundfile")
+pytest.importorskip("kaldi_native_fbank")
+
+COUNT = 12
+
+
+def make_cut(folder: Path, name: str, seconds: float, rate: int = 16000, text: str = "A CAT", channels: int = 1) -> Any:
+    samples = 0.1 * np.random.default_rng(len(name) + round(1000 * seconds)).standard_normal(
+        (round(rate * seconds), channels)
+    )
+    soundfile.write(str(folder / f"{name}.wav"), samples, rate)
+    cut = lhotse.Recording.from_file(folder / f"{name}.wav").to_cut()
+    segment = lhotse.SupervisionSegment(name, name, 0.0, cut.duration, text=text)
+    return lhotse.utils.fastcopy(cut, id=name, supervisions=[segment])
+
+
+@pytest.fixture
+def cuts(tmp_path: Path) -> Any:
+    return lhotse.CutSet.from_cuts([make_cut(tmp_path, f"u{index:02d}", 0.5 + 0.1 * index) for index in range(COUNT)])
+
+
+def loader(cuts: Any, lines: list[str] | None = None, noise: Any = None, **options: Any) -> Loader:
+    options = {"max_duration": 3.0, "buckets": 3, **options}
+    return make_loader(cuts, LoaderOptions(**options), noise, say=(lines if lines is not None else []).append)
+
+
+def ids(batches: Any) -> list[list[str]]:
+    return [batch["ids"] for batch in batches]
+
+
+def test_batches_hold_features_texts_and_ids(cuts: Any) -> None:
+    batches = list(loader(cuts)(1))
+    assert sorted(name for batch in batches for name in batch["ids"]) == [f"u{index:02d}" for index in range(COUNT)]
+    for batch in batches:
+        assert batch["features"].dtype == torch.float32 and batch["lengths"].dtype == torch.int64
+        assert batch["features"].shape == (len(batch["ids"]), int(batch["lengths"].max()), 80)
+        assert int(batch["lengths"].sum()) <= 300
+        assert set(batch["texts"]) == {"A CAT"}
+        for row, name in enumerate(batch["ids"]):
+            length = int(batch["lengths"][row])
+            samples = soundfile.read(cuts[name].recording.sources[0].source, dtype="float32")[0]
+            assert np.array_equal(batch["features"][row, :length].numpy(), fbank(samples))
+            assert (batch["features"][row, length:] < -23).all()
+
+
+def test_order_depends_on_seed_and_epoch_alone(cuts: Any) -> None:
+    first = ids(loader(cuts)(1))
+    assert ids(loader(cuts)(1)) == first
+    assert ids(loader(cuts)(2)) != first
+    assert ids(loader(cuts, seed=1)(1)) != first
+    assert ids(loader(cuts, shuffle=False)(1)) == ids(loader(cuts, shuffle=False)(2))
+
+
+def test_a_run_continues_in_mid_epoch_with_the_same_augmentation(cuts: Any) -> None:
+    options = {"speeds": (0.9, 1.0, 1.1), "spec_augment": SpecAugment(), "noise_probability": 0.7}
+    whole = list(loader(cuts, noise=cuts, **options)(3))
+    rest = list(loader(cuts, noise=cuts, **options)(3, skip=2))
+    assert len(whole) > 3 and ids(rest) == ids(whole[2:])
+    for one, other in zip(whole[2:], rest, strict=True):
+        assert torch.equal(one["features"], other["features"])
+    workers = list(loader(cuts, noise=cuts, num_workers=1, **options)(3))
+    assert all(torch.equal(one["features"], other["features"]) for one, other in zip(whole, workers, strict=True))
+
+
+def test_ranks_share_an_epoch(cuts: Any) -> None:
+    parts = [ids(loader(cuts, max_duration=1.5, rank=rank, world_size=2)(1)) for rank in (0, 1)]
+    assert len(parts[0]) == len(parts[1])
+    names = [name for part in parts for batch in part for name in batch]
+    names = [name.split("_dup")[0] for name in names]  # lhotse fills a last batch up for a rank that has none left
+    assert set(names) == {f"u{index:02d}" for index in range(COUNT)}
+
+
+def test_speeds_change_lengths_and_names(cuts: Any) -> None:
+    for batch in loader(cuts, speeds=(0.9, 1.1))(1):
+        for name, length in zip(batch["ids"], batch["lengths"].tolist(), strict=True):
+            base, speed = name.split("_sp")
+            assert length == pytest.approx(100 * cuts[base].duration / float(speed), abs=1)
+
+
+def test_noise_comes_at_its_level() -> None:
+    samples = np.sin(np.arange(16000, dtype=np.float32))
+    noise = np.random.default_rng(0).standard_normal(5000).astype(np.float32)
+    added = add_noise(samples, noise, 7.0) - samples
+    assert 10 * np.log10(np.mean(samples**2) / np.mean(added**2)) == pytest.approx(7.0, abs=0.01)
+    assert np.corrcoef(added[:5000], added[5000:10000])[0, 1] == pytest.approx(1.0, abs=1e-4)
+    assert np.array_equal(add_noise(samples, np.zeros(10, np.float32), 7.0), samples)
+
+
+def test_spec_augment_masks_and_keeps_the_shape() -> None:
+    features = np.random.default_rng(0).standard_normal((400, 80)).astype(np.float32)
+    kept = features.copy()
+    augment = SpecAugment(warp=0, probability=1.0)
+    masked = []
+    for seed in range(20):
+        made = augment(features, random.Random(seed))
+        assert made.shape == features.shape and np.array_equal(features, kept)
+        changed = made != kept
+        masked.append((changed.all(1).sum(), changed.all(0).sum()))
+        assert np.array_equal(made, augment(features, random.Random(seed)))
+    frames, bins = np.array(masked).T
+    assert frames.max() <= 0.15 * 400 and frames.mean() > 10 and 10 < bins.mean() <= 54
+    assert np.array_equal(SpecAugment(probability=0.0)(features, random.Random(1)), kept)
+
+
+def test_time_warping_moves_frames_by_less_than_its_bound() -> None:
+    ramp = np.repeat(np.arange(400, dtype=np.float32)[:, None], 80, axis=1)
+    made = SpecAugment(warp=30, bin_masks=0, frame_masks=1, frame_mask_size=1, frame_fraction=1e-9, probability=1.0)
+    warped = made(ramp, random.Random(3))[:, 0]
+    assert warped[0] == 0 and warped[-1] == pytest.approx(399, abs=0.01)
+    assert (np.diff(warped) > 0).all() and 0 < np.abs(warped - ramp[:, 0]).max() < 30
+
+
+def test_stored_features(cuts: Any, tmp_path: Path) -> None:
+    extractor = lhotse.Fbank(lhotse.FbankConfig(num_mel_bins=80))
+    with lhotse.NumpyFilesWriter(tmp_path / "features") as storage:
+        stored = lhotse.CutSet.from_cuts([cut.compute_and_store_features(extractor, storage) for cut in cuts])
+    computed = {name: part for batch in loader(cuts)(1) for name, part in rows(batch)}
+    for batch in loader(stored, stored=True)(1):
+        for name, part in rows(batch):
+            assert torch.allclose(part, computed[name], atol=2e-3)
+    with pytest.raises(DataError, match="stored features can be neither sped up nor mixed with noise"):
+        loader(stored, stored=True, speeds=(0.9, 1.0))
+    with pytest.raises(DataError, match=r"no cut is left to load: 12 x no stored features"):
+        loader(cuts, stored=True)
+
+
+def rows(batch: dict[str, Any]) -> list[tuple[str, torch.Tensor]]:
+    lengths = batch["lengths"].tolist()
+    return [(name, batch["features"][row, : lengths[row]]) for row, name in enumerate(batch["ids"])]
+
+
+def test_shar_and_lazy_manifests(cuts: Any, tmp_path: Path) -> None:
+    (tmp_path / "shar").mkdir()
+    cuts.to_shar(tmp_path / "shar", fields={"recording": "flac"}, shard_size=5)
+    cuts.to_file(tmp_path / "cuts.jsonl.gz")
+    for lazy in (
+        lhotse.CutSet.from_shar(in_dir=tmp_path / "shar"),
+        lhotse.CutSet.from_jsonl_lazy(tmp_path / "cuts.jsonl.gz"),
+    ):
+        batches = list(loader(lazy, speeds=(0.9, 1.0))(1))
+        assert sum(len(batch["ids"]) for batch in batches) == COUNT
+
+
+def test_other_rates_are_resampled_and_channels_averaged(tmp_path: Path) -> None:
+    lines: list[str] = []
+    made = [make_cut(tmp_path, "slow", 1.0, rate=8000), make_cut(tmp_path, "slow2", 1.0, rate=8000)]
+    made += [make_cut(tmp_path, "fast", 1.0, rate=44100)]
+    (batch,) = loader(lhotse.CutSet.from_cuts(made), lines, buckets=1, shuffle=False)(1)
+    assert batch["lengths"].tolist() == [100, 100, 100]
+    assert lines == ["cut slow has 8000 Hz: such cuts are resampled to 16000 Hz"]
+
+
+def test_bad_cuts_are_named_and_do_not_end_a_run(tmp_path: Path) -> None:
+    good = [make_cut(tmp_path, f"g{index}", 1.0 + 0.1 * index) for index in range(3)]
+    missing, broken = make_cut(tmp_path, "missing", 1.0), make_cut(tmp_path, "broken", 1.0)
+    short, hour = make_cut(tmp_path, "short", 0.05), make_cut(tmp_path, "hour", 1.0)
+    (tmp_path / "missing.wav").unlink()
+    (tmp_path / "broken.wav").write_bytes(b"RIFF no audio at all")
+    hour.recording.duration = hour.duration = 3600.0
+    lines: list[str] = []
+    made = loader(lhotse.CutSet.from_cuts([*good, missing, broken, short, hour]), lines)
+    for epoch in (1, 2):
+        batches = list(made(epoch))
+        assert sorted(name for batch in batches for name in batch["ids"]) == ["g0", "g1", "g2"]
+    assert made.left_out.counts() == {"too short": 1, "too long": 1, "cannot be loaded": 2}
+    text = "\n".join(lines)
+    assert "cut short left out: too short (0.050 s, expected 0.3 s or more)" in text
+    assert "cut hour left out: too long (3600.0 s, expected 30.0 s or less)" in text
+    assert "cut missing left out: cannot be loaded" in text and len(lines) == 4
+
+
+def test_a_batch_of_bad_cuts_alone_is_empty(tmp_path: Path) -> None:
+    cut = make_cut(tmp_path, "only", 1.0)
+    (tmp_path / "only.wav").unlink()
+    (batch,) = loader(lhotse.CutSet.from_cuts([cut]), [])(1)
+    assert batch["ids"] == [] and batch["features"].shape == (0, 0, 80) and len(batch["lengths"]) == 0
+
+
+def test_silence_is_loaded_and_no_number_is_not(tmp_path: Path) -> None:
+    silent, wrong = make_cut(tmp_path, "silent", 1.0), make_cut(tmp_path, "wrong", 1.0)
+    soundfile.write(str(tmp_path / "silent.wav"), np.zeros(16000), 16000)
+    soundfile.write(str(tmp_path / "wrong.wav"), np.full(16000, np.nan, dtype=np.float32), 16000, subtype="FLOAT")
+    made = loader(lhotse.CutSet.from_cuts([silent, wrong]), [])
+    assert [name for batch in made(1) for name in batch["ids"]] == ["silent"]
+    assert made.left_out.counts() == {"cannot be loaded": 1}
+
+
+def test_nothing_to_load(cuts: Any) -> None:
+    with pytest.raises(DataError, match="no cut is left to load: the manifest is empty"):
+        loader(lhotse.CutSet.from_cuts([]))
+    with pytest.raises(DataError, match="the noise has no cuts"):
+        loader(cuts, noise=lhotse.CutSet.from_cuts([]))

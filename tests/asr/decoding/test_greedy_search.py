@@ -1,0 +1,87 @@
+"""Greedy search against the search frame by frame in words, and what searches share."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from asr.decoding.greedy_search import GreedySearch, greedy
+from asr.decoding.prefixes import Prefixes
+from asr.errors import DataError
+from tests.asr.tiny import Tiny, pieces, vocabulary
+
+DECODERS = ("stateless", "lstm")
+
+
+def greedy_by_hand(model: Tiny, encoded: torch.Tensor) -> tuple[list[int], list[int], float]:
+    tokens, frames, total = [], [], 0.0
+    for frame, vector in enumerate(encoded):
+        output = model.decoder(torch.tensor([tokens], dtype=torch.long))[0, -1]
+        joined = model.joiner(model.joiner.project_encoder(vector), model.joiner.project_decoder(output))
+        best, symbol = joined.log_softmax(-1).max(-1)
+        total += float(best)
+        if symbol:
+            tokens.append(int(symbol))
+            frames.append(frame)
+    return tokens, frames, total
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_greedy_takes_the_best_symbol_of_each_frame(decoder: str) -> None:
+    model = Tiny(6, decoder)
+    encoded, lengths = model.encoded(9, 5, 0, 12)
+    found = greedy(model, encoded, lengths)
+    for row, length in enumerate(lengths.tolist()):
+        tokens, frames, total = greedy_by_hand(model, encoded[row, :length])
+        (hyp,) = found[row]
+        assert (list(hyp.tokens), list(hyp.frames)) == (tokens, frames)
+        assert hyp.scores["am"] == pytest.approx(total, abs=1e-5)
+    assert any(hyps[0].tokens for hyps in found)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_greedy_piece_by_piece_is_the_same(decoder: str) -> None:
+    model = Tiny(6, decoder)
+    encoded, lengths = model.encoded(11, 7)
+    run = GreedySearch(model, 2, encoded.device)
+    for start in range(0, 11, 4):
+        part = encoded[:, start : start + 4]
+        run.advance(part, (lengths - start).clamp(0, part.shape[1]))
+    for row, (whole,) in enumerate(greedy(model, encoded, lengths)):
+        part = run.hypothesis(row)
+        assert (part.tokens, part.frames) == (whole.tokens, whole.frames)
+        assert part.scores["am"] == pytest.approx(whole.scores["am"], abs=1e-5)
+
+
+def test_bad_encodings_are_refused() -> None:
+    model = Tiny(4)
+    encoded, lengths = model.encoded(4, 3)
+    with pytest.raises(DataError, match=r"lengths \[5, 3\]"):
+        greedy(model, encoded, lengths + torch.tensor([1, 0]))
+    encoded[1, 2, 0] = torch.nan
+    with pytest.raises(DataError, match="NaN or infinite values for utterance 2"):
+        greedy(model, encoded, lengths)
+
+
+def test_words_of_pieces() -> None:
+    tokens = [token for word in ("THE", "CAT", "SAT") for token in vocabulary().encode_word(word)]
+    assert pieces().words(tokens) == ("THE", "CAT", "SAT")
+    assert pieces().words([0, 1, *tokens, 0]) == ("THE", "CAT", "SAT")
+    assert pieces().starts[vocabulary().encode_word("CAT")[0]]
+    with pytest.raises(DataError, match=r"the model has 4 tokens, but its bpe.model .* has 18"):
+        pieces().check(Tiny(4))
+    pieces().check(Tiny(18))
+
+
+def test_the_unknown_symbol_is_a_word_of_its_own() -> None:
+    tokens = [*vocabulary().encode_word("THE"), vocabulary().unk, *vocabulary().encode_word("CAT")]
+    assert pieces().words(tokens) == ("THE", "<unk>", "CAT")
+    assert pieces().starts[vocabulary().unk]
+
+
+def test_equal_prefixes_are_one_node() -> None:
+    tree = Prefixes()
+    one = tree.child(tree.child(0, 3), 2)
+    assert one == tree.child(tree.child(0, 3), 2) and one != tree.child(tree.child(0, 2), 3)
+    assert tree.child(one, 0) == one
+    assert tree.tokens(one) == (3, 2)

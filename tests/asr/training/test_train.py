@@ -1,0 +1,274 @@
+"""The training loop: it learns, continues after a kill, ends its budget at a rate of zero, survives bad utterances."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from asr.errors import AsrError, CheckpointError, ConfigError, DataError
+from asr.model.average import between
+from asr.model.checkpoint import read_checkpoint
+from asr.model.config import EncoderConfig, TransducerConfig
+from asr.training import train as loop
+from asr.training.config import Progress, TrainConfig
+from asr.training.schedule import inner_matrices, rate_factor
+from asr.training.step import noisy
+from asr.training.train import train
+from lm_zoo.text.tokenizer import build_pieces
+from lm_zoo.text.vocabulary import PieceVocabulary
+
+WORDS = ["LOW", "MID", "HIGH", "TOP"]
+
+
+@cache
+def vocabulary() -> PieceVocabulary:
+    return build_pieces(dict.fromkeys(WORDS, 5), 16, "bpe")
+
+
+@dataclass
+class Loss:
+    simple: Tensor
+    pruned: Tensor
+    ctc: Tensor | None
+    problems: dict[int, str]
+
+
+class StandIn(nn.Module):
+    """A model with a Transducer's interface: CTC on the mean of four frames, spoilt at will."""
+
+    def __init__(self, dim: int = 24, dropout: float = 0.1) -> None:
+        super().__init__()
+        size = len(vocabulary())
+        self.config = TransducerConfig(vocab_size=size, encoder=EncoderConfig(features=8, dim=dim, heads=2))
+        self.inner = nn.Sequential(nn.Linear(8, dim), nn.ReLU(), nn.Dropout(dropout), nn.Linear(dim, dim), nn.ReLU())
+        self.decoder = nn.Linear(dim, size)
+
+    def loss(self, features: Tensor, lengths: Tensor, tokens: list[list[int]], options: Any) -> Loss:
+        frames = features.unflatten(1, (-1, 4)).mean(2)
+        scores = self.decoder(self.inner(frames)).log_softmax(-1)
+        sizes = torch.tensor([len(row) for row in tokens])
+        flat = torch.tensor([token for row in tokens for token in row])
+        ctc = nn.functional.ctc_loss(scores.float().transpose(0, 1), flat, lengths // 4, sizes, reduction="none")
+        ctc = ctc * torch.where(features[:, 0, 0] > 90, float("nan"), 1.0)
+        return Loss(ctc, ctc, None, dict.fromkeys(torch.nonzero(ctc == 0).flatten().tolist(), "not finite: zero"))
+
+
+def batch(number: int, size: int = 4) -> dict[str, Any]:
+    """Words as steady features of 16 frames: one feature a word."""
+    rng = torch.Generator().manual_seed(number)
+    spoken = torch.randint(len(WORDS), (size, 3), generator=rng)
+    features = torch.nn.functional.one_hot(spoken, 8).float().repeat_interleave(48, 1)
+    features += 0.1 * torch.randn(features.shape, generator=rng)
+    texts = [" ".join(WORDS[word] for word in row) for row in spoken.tolist()]
+    return {
+        "features": features,
+        "lengths": torch.full((size,), features.shape[1]),
+        "texts": texts,
+        "ids": [f"utt{number}-{index}" for index in range(size)],
+    }
+
+
+def batches(count: int = 10, spoil: Any = lambda batch: batch) -> loop.Batches:
+    def epoch(number: int, skip: int) -> Iterable[dict[str, Any]]:
+        return (spoil(batch(1000 * number + index)) for index in range(skip, count))
+
+    return epoch
+
+
+def config(**changes: Any) -> TrainConfig:
+    values = {"max_steps": 40, "warm_step": 5, "base_lr": 0.01, "valid_every": 20, "save_every_n": 10, "log_every": 5}
+    return TrainConfig(**(values | {"average_period": 10} | changes))
+
+
+def run(out: Path, settings: TrainConfig, **changes: Any) -> Progress:
+    torch.manual_seed(1)
+    values = {"train_batches": batches(), "valid_batches": batches(2)} | changes
+    model = values.pop("model", None) or StandIn()
+    return train(model, vocabulary(), out=out, config=settings, **values)
+
+
+def records(folder: Path, key: str = "loss") -> list[tuple[int, float]]:
+    lines = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+    return [(line["step"], line[key]) for line in lines if key in line]
+
+
+def test_averages_of_a_run_are_those_of_the_models_it_went_through(tmp_path: Path) -> None:
+    """Seven batches an epoch, a running average every five: checkpoints stand between its updates."""
+    model, seen = StandIn(), list[dict[str, Tensor]]()
+
+    def keep(record: dict[str, Any]) -> None:
+        if "loss" in record:
+            seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+
+    settings = config(max_steps=None, num_epochs=4, average_period=5, log_every=1, valid_every=100)
+    run(tmp_path, settings, model=model, train_batches=batches(7), valid_batches=None, report=keep)
+    assert len(seen) == 28
+    for last, first in ((3, 1), (4, 3), (2, 1), (4, 0)):
+        paths = [tmp_path / f"epoch-{last}.pt", tmp_path / f"epoch-{first}.pt"]
+        ends = [read_checkpoint(path) if path.exists() else None for path in paths]
+        assert ends[0] is not None
+        found = between(ends[0], ends[1], paths)
+        chosen = [seen[batch - 1] for batch in range(5, 29, 5) if 7 * first // 5 * 5 < batch <= 7 * last]
+        assert len(chosen) == 7 * last // 5 - 7 * first // 5
+        for name in found:
+            expected = torch.stack([weights[name].double() for weights in chosen]).mean(0)
+            torch.testing.assert_close(found[name], expected.float(), rtol=1e-5, atol=1e-6)
+
+
+class Killed(Exception):
+    pass
+
+
+def killer(step: int) -> Any:
+    def kill(record: dict[str, Any]) -> None:
+        if record["step"] == step:
+            raise Killed
+
+    return kill
+
+
+def test_it_learns_and_keeps_icefalls_files(tmp_path: Path) -> None:
+    progress = run(tmp_path, config(max_steps=None, num_epochs=6))
+    assert progress.finished and (progress.epoch, progress.step) == (7, 60)
+    losses = [loss for _, loss in records(tmp_path)]
+    assert losses[-1] < 0.4 * losses[0]
+    names = {path.name for path in tmp_path.glob("*.pt")}
+    assert {"epoch-1.pt", "epoch-6.pt", "checkpoint-30.pt", "best-train-loss.pt", "best-valid-loss.pt"} <= names
+    contents = read_checkpoint(tmp_path / "epoch-6.pt")
+    keys = {"model", "model_avg", "optimizer", "scheduler", "grad_scaler", "sampler", "batch_idx_train", "cur_epoch"}
+    assert keys <= contents.keys()
+    assert contents["batch_idx_train"] == 60 and contents["average_period"] == 10
+    assert (tmp_path / "model" / "model.safetensors").exists()
+    assert loop.summary_writer(tmp_path / "again", print) is None or list((tmp_path / "tensorboard").iterdir())
+
+
+@pytest.mark.parametrize("changes", [{}, {"max_steps": None, "num_epochs": 4}, {"variational_noise": 0.05}])
+def test_a_killed_run_continues_in_mid_epoch_with_the_same_losses(tmp_path: Path, changes: dict[str, Any]) -> None:
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    settings = config(save_every_n=7, **changes)
+    run(straight, settings)
+    with pytest.raises(Killed):
+        run(killed, settings, report=killer(25))
+    progress = run(killed, settings)
+    assert progress.step == 40 and records(killed) == records(straight)
+    assert records(killed, "valid_loss") == records(straight, "valid_loss")
+    if not changes:
+        ends = [read_checkpoint(folder / "checkpoint-40.pt")["model_avg"] for folder in (straight, killed)]
+        assert all(torch.equal(tensor, ends[1][name]) for name, tensor in ends[0].items())
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
+def test_muon_takes_the_inner_matrices_and_continues_after_a_kill(tmp_path: Path) -> None:
+    model = StandIn()
+    assert [tuple(p.shape) for p in inner_matrices(model)] == [(24, 8), (24, 24)]  # not the layer of the tokens
+    settings = config(optimizer="muon")
+    run(tmp_path / "straight", settings)
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", settings, report=killer(25))
+    run(tmp_path / "killed", settings)
+    assert records(tmp_path / "killed") == records(tmp_path / "straight")
+    assert records(tmp_path / "straight")[-1][1] < 0.5 * records(tmp_path / "straight")[0][1]
+    with pytest.raises(CheckpointError, match=r"the run has another optimizer than adamw"):
+        run(tmp_path / "killed", config())
+
+
+def test_a_budget_ends_at_a_rate_of_zero_and_eden_falls_by_batches_and_epochs() -> None:
+    steps = TrainConfig(max_steps=100, warm_step=500)
+    rates = [rate_factor(steps, Progress(step=step)) for step in (0, 5, 10, 55, 100)]
+    assert rates == pytest.approx([1 / 500, 0.5 * 0.95, 0.9, 0.45, 0.0])  # the warm-up is a tenth of the budget
+    minutes = TrainConfig(max_minutes=2, max_steps=1000, warm_step=10)
+    assert rate_factor(minutes, Progress(step=30, seconds=60.0)) == pytest.approx(0.5)
+    eden = TrainConfig(warm_step=0, lr_batches=10, lr_epochs=2)
+    assert rate_factor(eden, Progress(step=0, epoch=1)) == 1.0
+    assert rate_factor(eden, Progress(step=30, epoch=5)) == pytest.approx(10**-0.25 * 5**-0.25)
+
+
+def test_a_budget_of_time_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(100000))
+    monkeypatch.setattr(loop.time, "monotonic", lambda: next(ticks) / 4)
+    progress = run(tmp_path, config(max_steps=None, max_minutes=0.5))
+    assert progress.finished and 30.0 <= progress.seconds < 40.0
+    assert records(tmp_path, "lr")[-1][1] < 0.1 * 0.01
+    assert run(tmp_path, config(max_steps=None, max_minutes=0.5)).step == progress.step  # nothing more to do
+
+
+def spoilt(batch: dict[str, Any]) -> dict[str, Any]:
+    """The second utterance of each batch has no words, the third a symbol that the tokens lack."""
+    batch["texts"] = [batch["texts"][0], " ", "LOW Ω", batch["texts"][3]]
+    return batch
+
+
+def test_bad_utterances_are_counted_named_and_left_out(tmp_path: Path) -> None:
+    lines: list[str] = []
+    progress = run(tmp_path, config(max_steps=20), train_batches=batches(10, spoilt), remark=lines.append)
+    assert progress.step == 20
+    assert "utterance utt1001-1 not used: no words" in lines
+    assert "utterance utt1001-2 not used: unknown symbols (in 'Ω')" in lines
+    assert lines[-1] == "not used: 20 x no words, 20 x unknown symbols"
+    assert sum("no words" in line for line in lines) == 11  # ten are named
+
+
+def with_nan(share: int) -> Any:
+    def spoil(batch: dict[str, Any]) -> dict[str, Any]:
+        if int(batch["ids"][0][3:].split("-")[0]) % share == 0:
+            batch["features"][0, 0, 0] = 99.0  # the stand-in gives NaN for it
+        return batch
+
+    return spoil
+
+
+def test_a_batch_without_a_usable_gradient_changes_nothing(tmp_path: Path) -> None:
+    lines: list[str] = []
+    run(tmp_path, config(), train_batches=batches(10, with_nan(5)), remark=lines.append)
+    assert lines[-1] == "not used: 8 x batches without a usable gradient"
+    weights = read_checkpoint(tmp_path / "checkpoint-40.pt")["model"]
+    assert all(tensor.isfinite().all() for tensor in weights.values())
+
+
+def test_training_that_only_gives_nan_stops(tmp_path: Path) -> None:
+    with pytest.raises(AsrError, match=r"stopped at batch 20: the last 20 batches gave no usable gradient"):
+        run(tmp_path, config(), train_batches=batches(10, with_nan(1)))
+    with pytest.raises(DataError, match=r"gave no batch in epoch 1"):
+        run(tmp_path / "none", config(), train_batches=batches(0))
+
+
+def test_settings_and_checkpoints_that_do_not_fit(tmp_path: Path) -> None:
+    for changes, message in (
+        ({"optimizer": "sgd"}, r"there are: adamw, muon"),
+        ({"dtype": "float16"}, r"float16 needs a GPU"),
+        ({"dtype": "int8"}, r"found the dtype 'int8'"),
+        ({"max_steps": 0}, r"max_steps is 0, expected more than 0"),
+        ({"prune_range": 1}, r"prune_range is 1, expected 2 or more"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            run(tmp_path, config(**changes))
+    run(tmp_path, config(max_steps=10))
+    with pytest.raises(CheckpointError, match=r"not of a run with this configuration"):
+        run(tmp_path, config(), model=StandIn(dim=20))
+    with pytest.raises(CheckpointError, match=r"epoch-9.pt: no such checkpoint"):
+        run(tmp_path, config(), start=tmp_path / "epoch-9.pt")
+
+
+def test_old_checkpoints_go(tmp_path: Path) -> None:
+    run(tmp_path, config(save_every_n=5, keep_last_k=2))
+    names = {path.name for path in tmp_path.glob("*-*.pt")}
+    assert names == {"checkpoint-35.pt", "checkpoint-40.pt", "epoch-2.pt", "epoch-3.pt"} | {
+        "best-train-loss.pt",
+        "best-valid-loss.pt",
+    }
+
+
+def test_noise_is_taken_away_again() -> None:
+    layer = nn.Linear(4, 4)
+    before = layer.weight.detach().clone()
+    with noisy(list(layer.parameters()), 0.1):
+        assert 0.03 < (layer.weight - before).std() < 0.3
+    assert torch.equal(layer.weight, before)

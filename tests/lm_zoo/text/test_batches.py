@@ -1,0 +1,78 @@
+"""Batches: every token is a target exactly once, in sentences and in windows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lm_zoo.errors import TextError
+from lm_zoo.text.batches import (
+    IGNORE,
+    TokenText,
+    pad_sentences,
+    running_text,
+    sentence_batches,
+    split_long,
+    tokenize,
+    window_batches,
+)
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
+
+VOCAB = WordVocabulary([SOS_EOS, UNK, *"ABCDEFGH"])
+TEXTS = st.lists(st.lists(st.sampled_from("ABCDEFGHX"), max_size=9), min_size=1, max_size=30)
+
+
+def text_of(sentences: list[list[str]]) -> TokenText:
+    return tokenize(VOCAB, sentences)
+
+
+@settings(max_examples=50, deadline=None)
+@given(TEXTS, st.integers(1, 40), st.one_of(st.none(), st.integers(0, 5)))
+def test_sentence_batches(sentences: list[list[str]], budget: int, seed: int | None) -> None:
+    text = text_of(sentences)
+    batches = sentence_batches(text, budget, None if seed is None else np.random.default_rng(seed))
+    assert sorted(np.concatenate(batches)) == list(range(len(sentences)))
+    for chosen in batches:
+        inputs, targets = pad_sentences(text, chosen, VOCAB)
+        assert inputs.numel() <= budget or len(chosen) == 1
+        for row, sentence in enumerate(chosen):
+            tokens = [VOCAB.encode_word(word)[0] for word in sentences[sentence]]
+            assert inputs[row, : len(tokens) + 1].tolist() == [VOCAB.bos, *tokens]
+            assert targets[row, : len(tokens) + 1].tolist() == [*tokens, VOCAB.eos]
+            assert (targets[row, len(tokens) + 1 :] == IGNORE).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(TEXTS, st.integers(1, 12), st.integers(1, 4), st.one_of(st.none(), st.integers(0, 5)))
+def test_windows(sentences: list[list[str]], window: int, batch: int, seed: int | None) -> None:
+    text = text_of(sentences)
+    stream = running_text(text, VOCAB)
+    rng = None if seed is None else np.random.default_rng(seed)
+    seen = []
+    for inputs, targets in window_batches(text, VOCAB, window, batch, rng):
+        assert inputs.shape[1] <= window
+        for row in range(len(inputs)):
+            wanted = targets[row][targets[row] != IGNORE].tolist()
+            assert inputs[row, 1 : len(wanted)].tolist() == wanted[:-1]
+            seen.append(wanted)
+    assert sum(map(len, seen)) == len(stream)
+    if seed is None:
+        assert [token for part in seen for token in part] == stream.tolist()
+
+
+def test_counts() -> None:
+    text = text_of([["A", "X"], [], ["B"]])
+    assert (text.words, text.unknown, text.lengths.tolist()) == (3, 1, [2, 0, 1])
+
+
+def test_split_long() -> None:
+    text, cut = split_long(text_of([list("ABCDEFG"), ["A"], list("ABC")]), 3)
+    assert cut == 1
+    assert text.lengths.tolist() == [3, 3, 1, 1, 3]
+
+
+def test_no_sentence() -> None:
+    with pytest.raises(TextError, match="no sentences"):
+        tokenize(VOCAB, [])

@@ -1,0 +1,390 @@
+"""The training loop: it learns, continues after a kill, halves, stops early, and agrees with itself under DDP."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from lm_zoo.errors import LMError, ModelError
+from lm_zoo.registry import build, load
+from lm_zoo.text.batches import TokenText, tokenize
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
+from lm_zoo.training.config import Progress, TrainConfig
+from lm_zoo.training.distributed import to_start
+from lm_zoo.training.optimizers import learning_rate, make_optimizers
+from lm_zoo.training.train import planned_steps, train
+from rescore.cli.main import cli
+
+VOCAB = WordVocabulary([SOS_EOS, UNK, *"ABCDEFGH"], "upper")
+SETTINGS = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 1, "rnn_layers": 1, "dropout": 0.1}
+
+
+def text(seed: int, sentences: int = 200) -> TokenText:
+    """Letters that mostly follow the alphabet: easy to learn."""
+    rng = np.random.default_rng(seed)
+
+    def sentence() -> list[str]:
+        start, length = rng.integers(0, 8), rng.integers(1, 9)
+        return ["ABCDEFGH"[(start + i) % 8] for i in range(length)]
+
+    return tokenize(VOCAB, [sentence() for _ in range(sentences)])
+
+
+def config(**changes: Any) -> TrainConfig:
+    values = {
+        "batch_tokens": 128,
+        "steps": 40,
+        "warmup": 5,
+        "lr": 0.01,
+        "valid_every": 20,
+        "save_every": 10,
+        "log_every": 5,
+        "window": 12,
+        "batch_windows": 8,
+    }
+    return TrainConfig(**(values | changes))
+
+
+class Killed(Exception):
+    pass
+
+
+def records(folder: Path, key: str = "loss") -> list[tuple[int, float]]:
+    lines = map(json.loads, (folder / "log.jsonl").read_text().splitlines())
+    return [(line["step"], line[key]) for line in lines if key in line]
+
+
+@pytest.mark.parametrize("mode", ["sentences", "windows"])
+def test_it_learns_and_the_folder_is_an_lm(tmp_path: Path, mode: str) -> None:
+    progress = train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path, config(steps=80, text=mode))
+    assert progress.finished and progress.step == 80
+    assert progress.best_loss < 0.7 * math.log(len(VOCAB))
+    lm = load(str(tmp_path))
+    assert lm.score_words([tuple("ABC")])[0][1] > lm.score_words([tuple("AGC")])[0][1]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"text": "windows", "accumulate": 2},
+        {"text": "windows", "carry": True},
+        {"optimizer": "sgd", "momentum": 0.9},
+    ],
+)
+def test_a_killed_run_continues_in_mid_epoch_with_the_same_losses(tmp_path: Path, changes: dict[str, Any]) -> None:
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    train("transfornn", SETTINGS, VOCAB, text(0), text(1), straight, config(**changes))
+
+    def kill(record: dict[str, Any]) -> None:
+        if record["step"] == 25:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train("transfornn", SETTINGS, VOCAB, text(0), text(1), killed, config(**changes), report=kill)
+    progress = train("transfornn", SETTINGS, VOCAB, text(0), text(1), killed, config(**changes))
+    assert progress.epoch > 0  # the run is longer than an epoch, and was killed within one
+    assert records(killed) == records(straight)
+    assert records(killed, "valid_loss") == records(straight, "valid_loss")
+
+
+def test_a_finished_run_says_so_and_does_nothing_more(tmp_path: Path) -> None:
+    first = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+    remarks: list[str] = []
+    again = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10), remark=remarks.append)
+    assert (again.step, again.best_loss) == (first.step, first.best_loss)
+    done = f"{tmp_path}: the run there is finished, with 10 steps"
+    assert remarks == [f"{done}; it goes on with more (--train steps=N, or passes=N)"]
+
+
+@pytest.mark.parametrize("longer", [{"steps": 30}, {"passes": 4}])
+def test_a_finished_run_goes_on_where_it_is_asked_for_more(tmp_path: Path, longer: dict[str, int]) -> None:
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+    remarks: list[str] = []
+    progress = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(**longer), remark=remarks.append)
+    assert progress.finished and progress.step >= 30 and progress.epoch == longer.get("passes", progress.epoch)
+    assert "with 10 steps; it goes on to" in remarks[0]
+    assert [step for step, _ in records(tmp_path)][-1] > 10
+    with pytest.raises(ModelError, match=r"asked for 10 steps, which it has already"):
+        train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+
+
+def test_steps_follow_from_passes(tmp_path: Path) -> None:
+    """Whatever the batches: three passes see every token three times, and are validated after each."""
+    words = text(0)
+    targets = len(words.tokens) + len(words.offsets) - 1
+    for name, changes in (
+        ("sentences", {}),
+        ("windows", {"text": "windows"}),
+        ("accumulate", {"text": "windows", "accumulate": 3}),
+        ("carry", {"text": "windows", "carry": True}),
+    ):
+        plan = config(passes=3, valid_every=0, **changes)
+        progress = train("lstm", {"dim": 8}, VOCAB, words, text(1), tmp_path / name, plan)
+        assert (progress.epoch, progress.tokens) == (3, 3 * targets), name
+        assert len(records(tmp_path / name, "valid_loss")) == 3
+        assert abs(progress.step - planned_steps(words, plan, 1)) <= 6
+        rates = [rate for _, rate in records(tmp_path / name, "lr")]
+        assert rates[-1] < 0.1 * max(rates), "the learning rate has fallen by the end"
+
+
+def test_another_text_or_setting_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    """Whether the run is finished, stopped, or was killed before its first checkpoint."""
+    lines, others, out = tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "lm"
+    lines.write_text("A B C\nB C D\n" * 30)
+    others.write_text("A B D\nB C D\n" * 30)
+    words = ["train-lm", "lstm", "--valid", str(lines), "--out", str(out), "--tokens", "word", "--train", "steps=3"]
+
+    def run(*more: str) -> None:
+        cli.main(["--quiet", *words, "--set", "dim=8", *more], standalone_mode=False)
+
+    run("--text", str(lines))
+    lines_before = (out / "log.jsonl").read_text()
+    for more, message in (
+        (["--text", str(others)], r"text \[\"a.txt \(blake2b .*not \[\"b.txt"),
+        (["--text", str(lines), "--train", "lr=0.5"], r"has lr 0.002, not 0.5; choose another --out"),
+        (["--text", str(lines), "--train", "seed=2"], r"has seed 1, not 2"),
+        (["--text", str(lines), "--set", "dropout=0.5"], r"has dropout 0.1, not 0.5"),
+        (["--text", str(lines), "--vocab-size", "5"], r"has vocab_size null, not 5"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            run(*more)
+    shutil.rmtree(out / "checkpoint")
+    with pytest.raises(ModelError, match=r"has lr"):
+        run("--text", str(lines), "--train", "lr=0.5")
+    assert (out / "log.jsonl").read_text() == lines_before
+
+
+def test_a_run_that_failed_before_it_had_a_vocabulary_holds_nobody_back(tmp_path: Path) -> None:
+    lines = tmp_path / "a.txt"
+    lines.write_text("A B C\nB C D\n" * 30)
+    words = ["--quiet", "train-lm", "lstm", "--text", str(lines), "--valid", str(lines), "--out", str(tmp_path / "lm")]
+    words += ["--set", "dim=8", "--train", "steps=3"]
+    with pytest.raises(LMError, match="nothing"):
+        cli.main([*words, "--vocab", "nothing"], standalone_mode=False)
+    cli.main([*words, "--tokens", "word"], standalone_mode=False)
+    assert load(str(tmp_path / "lm")).knows("A")
+
+
+def test_a_kill_between_the_renames_of_a_checkpoint_loses_nothing(tmp_path: Path) -> None:
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=20))
+    os.replace(tmp_path / "checkpoint", tmp_path / "checkpoint.old")
+    (tmp_path / "checkpoint.new").mkdir()
+    progress = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=20))
+    assert progress.step == 20 and (tmp_path / "checkpoint").is_dir()
+    steps = [step for step, _ in records(tmp_path)]
+    assert steps == sorted(set(steps)), "no step was taken twice"
+
+
+def test_another_model_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+    with pytest.raises(ModelError, match=r"choose another --out"):
+        train("lstm", {"dim": 12}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+
+
+def test_early_stop(tmp_path: Path) -> None:
+    progress = train(
+        "lstm",
+        {"dim": 8},
+        VOCAB,
+        text(0),
+        text(1),
+        tmp_path,
+        config(steps=1000, lr=0.0, warmup=0, valid_every=5, patience=2),
+    )
+    assert progress.step == 15  # best at 5, then two validations without a better one
+    assert progress.stale == 2
+
+
+def test_no_early_stop_under_cosine_unless_asked(tmp_path: Path) -> None:
+    plan = config(steps=60, lr=0.0, warmup=0, valid_every=5)
+    assert train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path / "cosine", plan).step == 60
+    plan = config(steps=60, lr=0.0, warmup=0, valid_every=5, schedule="newbob", optimizer="sgd")
+    assert train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path / "newbob", plan).step == 30
+
+
+def test_weight_decay_leaves_the_posterior_alone() -> None:
+    """Eq. 9 of the Bayesian Transformer paper has the divergence from the prior, and nothing that pulls to zero."""
+    settings = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 2, "uncertain": "feedforward"}
+    for optimizer in ("adamw", *(["muon"] if hasattr(torch.optim, "Muon") else [])):
+        lm = build("bayesian", VOCAB, settings)
+        groups = [group for one in make_optimizers(lm, config(optimizer=optimizer)) for group in one.param_groups]
+        decayed = {id(p) for group in groups if group["weight_decay"] for p in group["params"]}
+        names = {name for name, p in lm.named_parameters() if id(p) in decayed}
+        assert not [name for name in names if name.startswith("log_sigma") or "layers.0.linear" in name]
+        assert "mean.input.embedding.weight" in names
+        assert sum(len(group["params"]) for group in groups) == len(list(lm.parameters()))
+
+
+def test_missing_tensorboard_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    remarks: list[str] = []
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=5), remark=remarks.append)
+    assert "no TensorBoard logs" in remarks[0] and "pip install tensorboard six" in remarks[0]
+
+
+def test_tensorboard_logs_are_written(tmp_path: Path) -> None:
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=5))
+    assert list((tmp_path / "tensorboard").glob("events.*"))
+
+
+def test_eq_6_to_the_letter_learns_from_the_first_step(tmp_path: Path) -> None:
+    """The mixture alone: of a dictionary of zeros nothing would be learnt before it is filled."""
+    settings = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 1, "slots": 7, "entries": 4, "residual": False}
+    plan = config(steps=80, valid_every=80, log_every=10)
+    train("lookup", {**settings, "update_after": 1000}, VOCAB, text(0), text(1), tmp_path, plan)
+    losses = [loss for _, loss in records(tmp_path)]
+    assert losses[-1] < losses[0] - 0.2
+    seeded = [load_file(folder / "model.safetensors")["dictionary"] for folder in (tmp_path,)]
+    train("lookup", {**settings, "update_after": 1000}, VOCAB, text(0), text(1), tmp_path / "again", plan)
+    assert torch.equal(seeded[0], load_file(tmp_path / "again" / "model.safetensors")["dictionary"])
+
+
+def test_newbob_halves_once_validation_stalls(tmp_path: Path) -> None:
+    settings = config(optimizer="sgd", schedule="newbob", lr=1e-9, warmup=0, valid_every=0, passes=4, patience=9)
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, settings)
+    rates = [rate for _, rate in records(tmp_path, "lr")]
+    after = [
+        line["lr"]
+        for line in map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
+        if "valid_loss" in line
+    ]
+    assert rates[0] == 1e-9
+    assert after == pytest.approx([1e-9, 0.5e-9, 0.25e-9, 0.125e-9][: len(after)])
+
+
+def test_warmup_and_cosine() -> None:
+    settings = TrainConfig(lr=1.0, warmup=10, steps=110)
+    rates = [learning_rate(settings, Progress(step=step)) for step in (0, 9, 10, 60, 110)]
+    assert rates == pytest.approx([0.1, 1.0, 1.0, 0.505, 0.01])
+
+
+def test_bfloat16_follows_float32(tmp_path: Path) -> None:
+    settings = {**SETTINGS, "dropout": 0.0}
+    for dtype in ("float32", "bfloat16"):
+        train(
+            "transformer",
+            {k: v for k, v in settings.items() if k != "rnn_layers"},
+            VOCAB,
+            text(0),
+            text(1),
+            tmp_path / dtype,
+            config(dtype=dtype),
+        )
+    exact, rough = (dict(records(tmp_path / dtype))[40] for dtype in ("float32", "bfloat16"))
+    assert rough == pytest.approx(exact, rel=0.05)
+
+
+def test_unknown_settings_are_named(tmp_path: Path) -> None:
+    for changes, message in (
+        ({"optimizer": "adam"}, "adamw, muon, sgd"),
+        ({"dtype": "float16"}, "float32 or bfloat16"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path / "x", config(**changes))
+    with pytest.raises(ModelError, match=r"no setting 'width'; it has: dim"):
+        train("lstm", {"width": 8}, VOCAB, text(0), text(1), tmp_path / "y", config())
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def under_torchrun(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={free_port()}"]
+    environment = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
+    subprocess.run([*command, "-m", "rescore.cli.main", *arguments], check=True, env=environment, capture_output=True)
+
+
+@pytest.mark.parametrize("kind", ["transfornn", "lookup"])
+def test_two_processes_train_like_one_that_accumulates(
+    tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Two processes with a batch each step like one with two; started by torchrun (lookup) or by --world-size."""
+    lines = tmp_path / "text.txt"
+    rng = np.random.default_rng(0)
+    lines.write_text("".join(" ".join(rng.choice(list("ABCDEFGH"), 6)) + "\n" for _ in range(288)))
+    settings = {**SETTINGS, "dropout": 0.0}
+    if kind == "lookup":
+        del settings["rnn_layers"]
+        settings |= {"slots": 5, "entries": 4, "update_after": 3}
+    model = [f"--set={name}={value}" for name, value in settings.items()]
+    plan = {"batch_tokens": 128, "steps": 12, "warmup": 2, "valid_every": 6, "log_every": 1}
+    common = ["train-lm", kind, "--text", str(lines), "--valid", str(lines), "--tokens", "word", *model]
+    common += [f"--train={name}={value}" for name, value in plan.items()]
+    single, double = tmp_path / "single", tmp_path / "double"
+    assert cli.main([*common, "--out", str(single), "--train=accumulate=2"], standalone_mode=False) is None
+    if kind == "lookup":
+        under_torchrun([*common, "--out", str(double)])
+    else:
+        processes = ["--world-size", "2", "--master-port", str(free_port())]
+        assert "tokens/s" in capfd.readouterr().err
+        cli.main(["--quiet", *common, "--out", str(double), *processes], standalone_mode=False)
+        assert not re.search("tokens/s|sentences", capfd.readouterr().err), "processes are quiet like the command"
+    assert len(records(single)) == 12
+    for key in ("loss", "valid_loss"):
+        assert [step for step, _ in records(double, key)] == [step for step, _ in records(single, key)]
+        assert dict(records(double, key)) == pytest.approx(dict(records(single, key)), rel=1e-5)
+    one, two = (load_file(folder / "checkpoint" / "model.safetensors") for folder in (single, double))
+    for name, tensor in one.items():
+        torch.testing.assert_close(
+            two[name], tensor, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    assert kind != "lookup" or load(str(double)).dictionary.abs().sum() > 0
+
+
+def test_processes_that_cannot_start_or_fail(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text.txt").write_text("A B\nB A\n")
+    (tmp_path / "empty.txt").write_text("\n\n")
+    common = ["train-lm", "lstm", "--valid", str(tmp_path / "empty.txt"), "--out", str(tmp_path / "lm")]
+    common += ["--tokens", "word", "--text", str(tmp_path / "text.txt"), "--world-size", "2"]
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(LMError, match=rf"port {port} cannot be used \(.*\); give another by --master-port"):
+            cli.main([*common, "--master-port", str(port)], standalone_mode=False)
+    with pytest.raises(LMError, match=r"process [01] of 2 failed, see above"):
+        cli.main(["--quiet", *common, "--master-port", str(free_port())], standalone_mode=False)
+    assert re.search("^process [01]: .*empty.txt: no sentence", capfd.readouterr().err, re.MULTILINE)
+
+
+def test_torchruns_number_of_processes_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert to_start(2) and not to_start(1)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert not to_start(1) and not to_start(4)
+    with pytest.raises(LMError, match=r"--world-size 2, but torchrun started 4 processes"):
+        to_start(2)
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
+def test_muon_takes_the_matrices_of_the_layers_and_continues_after_a_kill(tmp_path: Path) -> None:
+    settings = config(optimizer="muon", steps=30)
+    adamw, muon = make_optimizers(build("transfornn", VOCAB, SETTINGS), settings)
+    assert {tuple(p.shape) for p in muon.param_groups[0]["params"]} >= {(64, 16), (24, 16)}  # LSTM, feed-forward
+    assert len(adamw.param_groups[0]["params"]) == 1  # the tied embedding
+    train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path / "straight", settings)
+
+    def kill(record: dict[str, Any]) -> None:
+        if record["step"] == 25:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path / "killed", settings, report=kill)
+    train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path / "killed", settings)
+    assert records(tmp_path / "killed") == records(tmp_path / "straight")

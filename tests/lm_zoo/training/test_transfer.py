@@ -1,0 +1,71 @@
+"""Starting from a trained LM: fine-tuning, conversion by the command, and what cannot be started from what."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.registry import load, load_folder, read_config, save_folder
+from lm_zoo.training.train import train
+from lm_zoo.training.transfer import convert, inherit_settings
+from rescore.cli.main import cli
+from tests.lm_zoo import zoo
+from tests.lm_zoo.models.test_bayesian import VOCAB, plain_folder
+from tests.lm_zoo.training.test_train import config, text
+
+
+def test_fine_tuning_starts_from_the_weights(tmp_path: Path) -> None:
+    source = plain_folder(tmp_path)
+    settings = inherit_settings("transformer", str(source), {"dropout": 0.2})
+    assert settings["dropout"] == 0.2 and settings["dim"] == 16
+    train(
+        "transformer", settings, VOCAB, text(0), text(1), tmp_path / "tuned", config(steps=1, lr=0.0), init=str(source)
+    )
+    sentences = [("A", "B"), ("C",)]
+    assert load(str(tmp_path / "tuned")).score_words(sentences) == load(str(source)).score_words(sentences)
+
+
+def test_fine_tuning_by_the_command_takes_vocabulary_and_settings(tmp_path: Path) -> None:
+    source = plain_folder(tmp_path)
+    (tmp_path / "text.txt").write_text("A B C D\nE F\n" * 20)
+    command = ["train-lm", "transformer", "--text", str(tmp_path / "text.txt"), "--valid", str(tmp_path / "text.txt")]
+    command += ["--init", str(source), "--out", str(tmp_path / "tuned"), "--train", "steps=20", "--train", "warmup=2"]
+    result = CliRunner().invoke(cli, command)
+    assert result.exit_code == 0, result.output
+    made = read_config(tmp_path / "tuned")
+    assert made["settings"] == read_config(source)["settings"]
+    better, before = load(str(tmp_path / "tuned")), load(str(source))
+    assert better.score_words([("E", "F")])[0][1] > before.score_words([("E", "F")])[0][1]
+
+
+def test_the_command_makes_a_bayesian_lm(tmp_path: Path) -> None:
+    source = plain_folder(tmp_path)
+    out = tmp_path / "bayesian"
+    for blocks, uncertain in (("1", 2), ("1-2", 4)):
+        command = ["convert-lm", "bayesian", str(source), "--set", f"blocks={blocks}", "--out", str(out)]
+        result = CliRunner().invoke(cli, command)
+        assert result.exit_code == 0, result.output
+        assert len(load_folder(out).log_sigma) == uncertain
+    assert json.loads((out / "config.json").read_text())["data"] == ["made up"]
+
+
+def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
+    source = str(plain_folder(tmp_path))
+    save_folder(tmp_path / "lstm", zoo.neural("lstm"), "lstm", {})
+    with pytest.raises(ModelError, match=r"'input.embedding.weight' has the shape \(10, 16\), .* \(10, 8\)"):
+        convert("bayesian", source, {"dim": 8}, tmp_path / "x")
+    with pytest.raises(ModelError, match=r"has no 'layers"):
+        convert("bayesian", str(tmp_path / "lstm"), {"heads": 2}, tmp_path / "x")
+    with pytest.raises(ModelError, match=r"has 'layers.1.*', which the new LM has no place for"):
+        convert("transformer", source, {"layers": 1}, tmp_path / "x")
+    shorter = zoo.WordVocabulary(zoo.WORDS[:-1], "upper")
+    with pytest.raises(VocabError, match="10 tokens, the new LM 9"):
+        train("transformer", inherit_settings("transformer", source, {}), shorter, text(0), text(1), tmp_path / "y",
+              config(), init=source)  # fmt: skip
+    with pytest.raises(ModelError, match="no kind of LM is called 'bayes'"):
+        inherit_settings("bayes", source, {})
+    assert not (tmp_path / "x").exists()

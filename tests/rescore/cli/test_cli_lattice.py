@@ -1,0 +1,148 @@
+"""`rescore lattice info | best-path | nbest`, and Kaldi's own results on real lattices."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rescore.cli.main import cli
+from rescore.errors import ReferenceError, UsageError
+from rescore.evaluation.wer import kaldi_lines, present_errors
+from rescore.files import read_kaldi_text
+from rescore.formats import read_lattices, read_nbest
+from rescore.lattices.best_path import best_words
+from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run() -> Run:
+    def invoke(*args: object) -> Result:
+        result = CliRunner().invoke(cli, ["lattice", *map(str, args)])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def decode(tmp_path: Path) -> Path:
+    (tmp_path / "lat.1").write_text(TEXT)
+    (tmp_path / "words.txt").write_text(WORDS)
+    (tmp_path / "text").write_text("utt-a A C\nutt-b B B\nutt-c C\n")
+    return tmp_path
+
+
+def test_best_path(run: Run, decode: Path) -> None:
+    arguments = ("best-path", f"kaldi:{decode}", "--words", decode / "words.txt")
+    assert run(*arguments, "--lmwt", 1).stdout == "utt-a B C\nutt-b B\n"
+    assert run(*arguments).stdout == "utt-a A C\nutt-b B\n"
+    result = run(*arguments, "--ref", decode / "text", "--out", decode / "best")
+    assert result.stdout.splitlines() == [
+        "%WER 25.00 [ 1 / 4, 0 ins, 1 del, 0 sub ]",
+        "%SER 50.00 [ 1 / 2 ]",
+        "Scored 2 sentences, 1 not present in hyp.",
+    ]
+    assert "1 references without a lattice" in result.stderr
+    assert (decode / "best").read_text() == "utt-a A C\nutt-b B\n"
+
+
+def test_nothing_in_common(run: Run, decode: Path) -> None:
+    (decode / "text").write_text("utt-x A\n")
+    with pytest.raises(ReferenceError, match="no utterance in common"):
+        run("best-path", f"kaldi:{decode}", "--words", decode / "words.txt", "--ref", decode / "text")
+
+
+def test_word_penalty(decode: Path) -> None:
+    """Of `A` at cost 1 and `A B` at cost 0.5, a penalty above 0.5 chooses the former."""
+    (decode / "lat.1").write_text("u \n0 1 1 1,0,\n0 2 1 0.25,0,\n2 1 2 0.25,0,\n1\n\n")
+    spec = f"kaldi:{decode}?words={decode / 'words.txt'}"
+    assert best_words(read_lattices(spec), 10, 0.4) == {"u": ("A", "B")}
+    assert best_words(read_lattices(spec), 10, 0.6) == {"u": ("A",)}
+
+
+def test_weights_of_tune(run: Run, decode: Path) -> None:
+    """The penalty of the test before, as a weights file; not together with Kaldi's own settings."""
+    (decode / "lat.1").write_text("u \n0 1 1 1,0,\n0 2 1 0.25,0,\n2 1 2 0.25,0,\n1\n\n")
+    source = ("best-path", f"kaldi:{decode}", "--words", decode / "words.txt", "--weights", decode / "w.json")
+    for penalty, best in ((0.4, "u A B\n"), (0.6, "u A\n")):
+        (decode / "w.json").write_text(json.dumps({"scales": {"am": 0.1, "graph": 1.0, "words": -penalty}}))
+        assert run(*source).stdout == best
+    with pytest.raises(UsageError, match="give either --weights FILE or --lmwt and --wip"):
+        run(*source, "--lmwt", "10")
+
+
+def test_info(run: Run, decode: Path) -> None:
+    result = run("info", f"kaldi:{decode}", "--words", decode / "words.txt")
+    lines = dict(re.split(r" {2,}|(?<=second) ", line, maxsplit=1) for line in result.stdout.splitlines())
+    assert lines["lattices"] == "2" and lines["states"] == "7 (median 4, largest 4)"
+    assert lines["arcs"] == "6 (median 3, largest 4)" and lines["different words"] == "3"
+    assert lines["scores"] == "graph, am" and lines["seconds"] == "0.06" and lines["arcs a second"] == "100.00"
+    assert lines["depth"] == "1.50 arcs cross a frame"
+    (decode / "text").write_text("utt-a A A\nutt-b B B\n")
+    result = run("info", f"kaldi:{decode}", "--words", decode / "words.txt", "--ref", decode / "text")
+    assert "oracle WER       50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]" in result.stdout
+
+
+def test_nbest(run: Run, decode: Path) -> None:
+    out = decode / "out.jsonl"
+    result = run("nbest", f"kaldi:{decode}", out, "--words", decode / "words.txt", "-n", 2, "--scale", "graph=1")
+    first, second = read_nbest(str(out))
+    assert [hyp.words for hyp in first.hyps] == [("B", "C"), ("A", "C")]
+    assert first.hyps[0].scores == {"graph": -1.875, "am": -11.0, "words": 2.0}
+    assert [hyp.words for hyp in second.hyps] == [("B",)]
+    assert "1 utterances with fewer hypotheses" in result.stderr
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_skipping(run: Run, decode: Path, jobs: int) -> None:
+    (decode / "lat.1").write_text(f"bad \n0 1 x 1,2,\n1\n\n{TEXT}")
+    out = decode / "out.jsonl"
+    words = ("--words", decode / "words.txt")
+    result = run("nbest", f"kaldi:{decode}", out, *words, "--on-error", "skip", "--jobs", jobs)
+    assert len(list(read_nbest(str(out)))) == 2
+    assert "skipped: " in result.stderr and "utterance 'bad' at byte 0" in result.stderr
+    assert "1 lattices skipped because of errors" in result.stderr
+    assert "1 lattices skipped" in run("best-path", f"kaldi:{decode}", *words, "--on-error", "skip").stderr
+
+
+def test_kaldi_to_kaldi_keeps_every_byte(run: Run, decode: Path) -> None:
+    binary, text = decode / "lat.ark.gz", decode / "lat.txt"
+    assert "2 lattices written to" in run("convert", f"kaldi:{decode}", f"kaldi:{binary}").stderr
+    run("convert", f"kaldi:{binary}", f"kaldi:{text}?text=yes")
+    assert text.read_text() == (
+        "utt-a \n0\t2\t1\t0.5,10.0,7_7_8\n0\t2\t2\t1.5,8.0,7_9_9\n1\t0.125,0.5,6_6\n2\t1\t3\t0.25,2.5,5\n\n"
+        "utt-b \n0\t1\t2\t1.0,2.0,\n1\t0.0,0.0,\n\n"
+    )
+    run("convert", f"kaldi:{binary}", f"kaldi:{decode / 'new'}")
+    again = gzip.decompress((decode / "new" / "lat.1.gz").read_bytes())
+    assert again == gzip.decompress(binary.read_bytes())
+
+
+def test_convert_normalises(run: Run, decode: Path) -> None:
+    (decode / "words.txt").write_text(WORDS + "b 4\na 5\nc 6\n")
+    words = ("--words", decode / "words.txt")
+    run("convert", f"kaldi:{decode}", f"kaldi:{decode / 'low.ark'}", *words, "--case", "lower")
+    assert run("best-path", f"kaldi:{decode / 'low.ark'}", *words).stdout == "utt-a a c\nutt-b b\n"
+
+
+def test_kaldis_own_results(shared_data: Path) -> None:
+    """All 33 files wer_LMWT_WIP that Kaldi wrote for these lattices: error rate, errors of each kind, words."""
+    folder = shared_data / "kaldi_lattices" / "indonesian"
+    lattices = list(read_lattices(f"kaldi:{folder / 'decode'}?words={folder / 'words.txt'}"))
+    refs = read_kaldi_text(folder / "text")
+    results = sorted((folder / "decode").glob("wer_*"))
+    assert len(results) == 33
+    for file in results:
+        lmwt, wip = map(float, file.name.split("_")[1:])
+        counts, absent = present_errors(refs, best_words(lattices, lmwt, wip))
+        found = [*kaldi_lines(counts), f"Scored {counts.sentences} sentences, {absent} not present in hyp."]
+        assert found == file.read_text().splitlines()[1:4]

@@ -1,0 +1,98 @@
+"""`rescore tune` from end to end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rescore.cli.main import cli
+from rescore.errors import ReferenceError, UsageError, WeightsError
+from rescore.files import write_kaldi_text
+from rescore.formats import write_nbest
+from rescore.types import Hypothesis, NbestList
+from rescore.weights import load_weights
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(cli, [str(arg) for arg in args], catch_exceptions=False)
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Path:
+    lists = [
+        NbestList(
+            f"u{i}",
+            [
+                Hypothesis(("A", "X"), {"am": -1.0 - i, "lm": -9.0}),
+                Hypothesis(("A", "B"), {"am": -4.0 - i, "lm": -8.0}),
+            ],
+        )
+        for i in range(6)
+    ]
+    write_nbest(f"jsonl:{tmp_path / 'dev' / 'scores.jsonl.gz'}", lists)
+    write_kaldi_text(tmp_path / "ref", {nbest.utt_id: ("A", "B") for nbest in lists})
+    return tmp_path
+
+
+def test_weights_that_combine_can_use(dev: Path) -> None:
+    out = dev / "w.json"
+    result = run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", out, "--seed", 7, "--folds", 3)
+    weights = load_weights(out)
+    assert weights.scales["am"] == 1.0 and weights.scales["lm"] > 3.0 and weights.scales["words"] == 0.0
+    assert weights.info["errors"] == 0 and weights.info["wer"] == 0.0 and weights.info["cv_wer"] == 0.0
+    assert weights.info["command"] == (
+        "rescore tune --scores dev --ref ref --out w.json --seed 7 --restarts 10 --folds 3"
+    )
+    assert str(dev) not in out.read_text()
+    assert "dev WER 0.00 % (0 errors), oracle 0.00 %\ncross-validated WER 0.00 %\nam = 1 (fixed)\n" in result.stdout
+    assert re.search(r"^lm = [\d.]+ \(same WER from 3 to [\d.]+; within 0.1 % from 3 to", result.stdout, re.MULTILINE)
+    assert "no list has different values of words: scale 0" in result.stderr
+    run("combine", "--scores", dev / "dev", "--weights", out, "--out", dev / "best")
+    assert run("wer", "--ref", dev / "ref", "--hyp", dev / "best" / "1best.txt").stdout.startswith("%WER 0.00 [ 0 / 12")
+
+
+def test_fixed_scales_and_no_folds(dev: Path) -> None:
+    out = dev / "w.json"
+    args = ("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", out)
+    result = run(*args, "--fix", "lm=0", "--folds", 0)
+    weights = load_weights(out)
+    assert weights.scales["lm"] == 0.0 and weights.info["cv_wer"] is None and weights.info["errors"] == 6
+    assert "cross-validated" not in result.stdout
+    with pytest.raises(WeightsError, match="--fix names 'nn', but the scores are: am, lm, words"):
+        run(*args, "--fix", "nn=1")
+
+
+def test_missing_references(dev: Path) -> None:
+    (dev / "ref").write_text("u0 A B\n")
+    with pytest.raises(ReferenceError, match=r"5 of 6 N-best lists have no reference \(u1, u2, u3, u4, u5\)"):
+        run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", dev / "w.json")
+    assert not (dev / "w.json").exists()
+
+
+def test_help_has_an_example() -> None:
+    assert "Example: rescore tune" in run("tune", "-h").stdout
+
+
+def test_lattices(dev: Path) -> None:
+    """Acoustics prefer `A X` by 3, the LM `A B` by 1: an LM scale above 3 makes no error."""
+    arcs = "0 1 A a=-1 l=0\n1 2 B a=-4 l=-8\n1 2 X a=-1 l=-9\n2 3 !NULL a=0 l=0".splitlines()
+    links = [f"J={n} S={s} E={e} W={w} {a} {m}" for n, (s, e, w, a, m) in enumerate(map(str.split, arcs))]
+    text = "\n".join(["VERSION=1.0", "N=4 L=4", *(f"I={n}" for n in range(4)), *links]) + "\n"
+    (dev / "lat").mkdir()
+    for i in range(6):
+        (dev / "lat" / f"u{i}.slf").write_text(text)
+    out = dev / "w.json"
+    result = run("tune", "--lattices", dev / "lat", "--ref", dev / "ref", "--out", out, "--folds", 3)
+    weights = load_weights(out)
+    assert weights.scales["am"] == 1.0 and weights.scales["lm"] > 3.0 and weights.scales["words"] == 0.0
+    assert (weights.info["errors"], weights.info["oracle_wer"], weights.info["cv_wer"]) == (0, 0.0, 0.0)
+    assert weights.info["command"].startswith("rescore tune --lattices slf:lat --ref ref --out w.json --seed 0")
+    assert weights.info["flat_region"]["lm"]["same"][0] == pytest.approx(3.0)
+    assert "dev WER 0.00 % (0 errors), oracle 0.00 %" in result.stdout
+    with pytest.raises(UsageError, match="give either --scores DIR or --lattices"):
+        run("tune", "--ref", dev / "ref", "--out", out)
+    with pytest.raises(UsageError, match="give either --scores DIR or --lattices"):
+        run("tune", "--scores", dev / "dev", "--lattices", dev / "lat", "--ref", dev / "ref", "--out", out)

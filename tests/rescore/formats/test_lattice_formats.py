@@ -1,0 +1,208 @@
+"""OpenFst text, k2 and HTK SLF: lattices written and read again, foreign files, bad input."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from rescore.errors import FormatError, RescoreError, ScoreError
+from rescore.formats import copy_lattices, read_lattices, write_lattices
+from rescore.formats.common import Skip
+from rescore.formats.symbols import SymbolTable
+from rescore.lattices.paths import best_path
+from rescore.types import Alignments, Lattice
+from tests.rescore.lattices.test_paths import lattices, score_sums
+
+WORDS = "<eps> 0\nA 1\nB 2\nC 3\n"
+OPENFST = "one\n0 1 A 0.5\n0 1 B 1.5\n1 2 <eps> 0.25\n2 0.5\n\ntwo\n0 1 C\n1\n\n"
+
+
+def lattice_of(scores: dict[str, list[float]]) -> Lattice:
+    """0 -A|'tis-> 1 -eps-> 2 -B-> 3."""
+    return Lattice(
+        "utt-1",
+        4,
+        np.array([0, 0, 1, 2], dtype=np.int32),
+        np.array([1, 1, 2, 3], dtype=np.int32),
+        np.array([1, 2, 0, 3], dtype=np.int32),
+        {name: np.array(column) for name, column in scores.items()},
+        ["", "A", "'tis", "B"],
+        np.array([0.0, 0.25, 0.5, 1.0]),
+    )
+
+
+def same(one: Lattice, two: Lattice) -> bool:
+    words = [[lattice.symbols[label] for label in lattice.labels] for lattice in (one, two)]
+    arrays = all(np.array_equal(getattr(one, name), getattr(two, name)) for name in ("src", "dst"))
+    scores = one.scores.keys() == two.scores.keys() and all(
+        np.allclose(one.scores[name], two.scores[name]) for name in one.scores
+    )
+    return arrays and scores and words[0] == words[1] and one.utt_id == two.utt_id
+
+
+def test_slf_round_trip(tmp_path: Path) -> None:
+    lattice = lattice_of({"am": [-1.5, -2, 0, -3.25], "graph": [-1, -2, -3, -4], "transfornn": [-1e-9, 0, -0.1, 1e9]})
+    assert write_lattices(f"slf:{tmp_path / 'out'}", [lattice]) == 1
+    (again,) = read_lattices(f"slf:{tmp_path / 'out'}")
+    assert same(again, lattice) and np.array_equal(again.times, lattice.times)
+    assert list(again.scores) == ["am", "graph", "transfornn"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(lattice=lattices(symbols=("", "a", "b", "d-e")))
+def test_any_lattice_in_slf_and_openfst(tmp_path_factory: pytest.TempPathFactory, lattice: Lattice) -> None:
+    from rescore.formats.common import Place
+    from rescore.formats.slf import read_lattice
+    from rescore.formats.slf_write import format_lattice
+
+    file = tmp_path_factory.getbasetemp() / "utt.slf"
+    file.write_text(format_lattice(lattice, Place(file)))
+    assert score_sums(read_lattice(file)) == score_sums(lattice)
+    lattice.scores = {"am": lattice.scores["am"]}
+    target = f"openfst:{tmp_path_factory.getbasetemp() / 'lat.fst.txt'}"
+    write_lattices(target, [lattice])
+    (again,) = read_lattices(target)
+    assert score_sums(again) == score_sums(lattice)
+
+
+def test_slf_bad_scores(tmp_path: Path) -> None:
+    lattice = lattice_of({f"score{number}": [0.0] * 4 for number in range(10)})
+    with pytest.raises(FormatError, match="HTK's format has place for 9 more"):
+        write_lattices(f"slf:{tmp_path / 'out'}", [lattice])
+    lattice = lattice_of({"am": [0.0] * 4})
+    lattice.utt_id = "a/b"
+    with pytest.raises(FormatError, match="cannot be the name of a file"):
+        write_lattices(f"slf:{tmp_path / 'out'}", [lattice])
+
+
+def test_openfst(tmp_path: Path) -> None:
+    (tmp_path / "lat.fst.txt").write_text(OPENFST)
+    one, two = read_lattices(str(tmp_path / "lat.fst.txt"))
+    best = best_path(one, {"score": 1.0})
+    assert best.words == ("A",) and best.scores["score"] == -1.25
+    assert best_path(two, {"score": 1.0}).words == ("C",)
+
+
+def test_openfst_with_numbers_and_kaldi_weights(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text(WORDS)
+    (tmp_path / "lat").write_text("u\n0 1 9 3 0.5,2\n1 2 9 0 1,3\n2 0,0.5\n\n")
+    (lattice,) = read_lattices(f"openfst:{tmp_path / 'lat'}?words={tmp_path / 'words.txt'}")
+    best = best_path(lattice, {"graph": 1.0})
+    assert best.words == ("C",) and best.scores == {"graph": -1.5, "am": -5.5, "words": 1.0}
+    target = f"openfst:{tmp_path / 'out'}?words={tmp_path / 'words.txt'}"
+    write_lattices(target, [lattice])
+    again = best_path(next(read_lattices(target)), {"graph": 1.0})
+    assert again == best and "0\t1\t3\t0.5,2.0\n" in (tmp_path / "out").read_text()
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("", "an empty lattice"),
+        ("0 x A 1\n1\n", "found 'x', expected the number of a state"),
+        ("0 1 A 1\n1 nan\n", "weight 'nan', expected a number"),
+        ("0 1 A B 1 1\n1\n", "expected 3 or 4 fields"),
+        ("0 1 A 1\n1 0 B 1\n1\n", "cycle"),
+        ("0 1 A 1,2\n1 5\n", "weight '5', expected two numbers"),
+        ("0 1 A inf\n1\n", "infinite"),
+    ],
+)
+def test_bad_openfst(tmp_path: Path, lines: str, message: str) -> None:
+    (tmp_path / "lat").write_text(f"bad\n{lines}\n{OPENFST}")
+    with pytest.raises(FormatError, match=f"lat:1: utterance 'bad': .*{message}"):
+        list(read_lattices(f"openfst:{tmp_path / 'lat'}"))
+    skip = Skip()
+    assert len(list(read_lattices(f"openfst:{tmp_path / 'lat'}", skip))) == 2 and skip.count == 1
+
+
+def test_openfst_needs_to_know_the_score(tmp_path: Path) -> None:
+    with pytest.raises(ScoreError, match=r"say which: PATH\?score=NAME"):
+        write_lattices(f"openfst:{tmp_path / 'out'}", [lattice_of({"am": [0.0] * 4, "lm": [1.0] * 4})])
+
+
+def test_k2_files_need_no_k2(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "words.txt").write_text("<eps> 0\nA 4\nB 5\n'tis 6\n")
+    one = lattice_of({"am": [-1.5, -2, 0, -3.25], "lm": [-1, -2, -3, -4], "transfornn": [-1, 0, -0.5, 1]})
+    one.alignments = Alignments.of_lengths(np.array([9, 8, 0, 7]), np.ones(4, dtype=np.int64))
+    two = lattice_of({name: list(column) for name, column in one.scores.items()})
+    two.utt_id = "utt-2"
+    target = f"k2:{tmp_path / 'lat.pt'}?words={tmp_path / 'words.txt'}"
+    assert write_lattices(target, [one, two]) == 2
+    again, other = read_lattices(target)
+    assert again.num_states == 5 and again.utt_id == "utt-1" and other.utt_id == "utt-2"
+    assert {(words, *scores) for words, *scores in score_sums(again)} == score_sums(one)
+    assert again.alignments is not None and again.alignments.ids.tolist() == [9, 8, 0, 7]
+    assert copy_lattices(target, f"k2:{tmp_path / 'new.pt'}?words={tmp_path / 'words.txt'}") == 2
+    assert same(next(read_lattices(f"k2:{tmp_path / 'new.pt'}?words={tmp_path / 'words.txt'}")), again)
+
+
+def test_bad_k2_files(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "lat.pt"
+    with pytest.raises(FormatError, match="no such file"):
+        list(read_lattices(f"k2:{path}?words=ids"))
+    for content, message in (
+        (b"junk", "cannot be read as torch.save"),
+        ({"x": 1}, "no dict with 'arcs'"),
+        ({"arcs": torch.zeros(7, dtype=torch.int32)}, "not that of an Fsa"),
+        ({"arcs": torch.zeros(0, 4, dtype=torch.int32), "utt_ids": ["u"]}, "'u': an empty lattice"),
+        ({"arcs": torch.tensor([[0, 1, -1, 0]], dtype=torch.int32), "utt_ids": ["u", "v"]}, "2 utterance ids for 1"),
+        ({"arcs": Path("x")}, "cannot be read"),
+    ):
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            torch.save(content, path)
+        with pytest.raises(FormatError, match=message):
+            list(read_lattices(f"k2:{path}?words=ids"))
+
+
+def test_icefall_calls(tmp_path: Path) -> None:
+    """An FsaVec with ragged and with plain labels; the file as icefall saves it, and as `write_lattices` does."""
+    k2 = pytest.importorskip("k2")
+    torch = pytest.importorskip("torch")
+    from rescore.formats.k2 import to_dict, to_lattices
+    from rescore.formats.k2 import write_lattices as dump
+
+    one = k2.Fsa.from_str("0 1 5 -0.5\n0 2 3 -1.5\n1 2 4 -0.25\n2 3 -1 -2\n3")
+    two = k2.Fsa.from_str("0 1 6 -1\n1 2 -1 -3\n2")
+    for fsa, words in ((one, [7, 0, 9, -1]), (two, [8, -1])):
+        fsa.aux_labels = torch.tensor(words, dtype=torch.int32)
+        fsa.lm_scores = torch.full((len(words),), -0.125)
+    fsas = k2.create_fsa_vec([one, two])
+    dump(fsas, ["a", "b"], tmp_path / "2.pt")
+    torch.save(fsas.as_dict(), tmp_path / "10.pt")
+    (tmp_path / "ids").write_text("a\nb\nc\nd\n")
+    found = list(read_lattices(f"k2:{tmp_path}?words=ids&ids={tmp_path / 'ids'}"))
+    assert [lattice.utt_id for lattice in found] == ["a", "b", "c", "d"]
+    best = best_path(found[2], {"am": 1.0, "lm": 1.0})
+    assert best.words == ("7", "9") and best.scores == {"am": -2.375, "lm": -0.375, "words": 2.0}
+    assert same(found[0], next(to_lattices(one, ["a"])))
+    again = k2.Fsa.from_dict(to_dict(found[:2]))
+    assert again.shape == (2, None, None) and torch.equal(again.arcs.values(), fsas.arcs.values())
+    assert torch.equal(again.aux_labels, fsas.aux_labels) and torch.allclose(again.lm_scores, fsas.lm_scores)
+    del fsas.aux_labels
+    fsas.aux_labels = k2.RaggedTensor([[7, 8], [], [9], [-1], [8], [-1]])
+    dump(fsas, ["a", "b"], tmp_path / "ragged.pt")
+    torch.save(fsas.as_dict(), tmp_path / "theirs.pt")
+    for file in ("ragged.pt", "theirs.pt"):
+        first, second = read_lattices(f"k2:{tmp_path / file}?words=ids")
+        assert first.num_states == 5 and best_path(first, {"words": 1.0}).words == ("7", "8", "9")
+        assert best_path(second, {"am": 1.0}).words == ("8",)
+
+
+def test_unequal_scores_are_refused_by_k2(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    one, two = lattice_of({"am": [0.0] * 4}), lattice_of({"lm": [0.0] * 4})
+    one.symbols = two.symbols = ["", "1", "2", "3"]
+    two.utt_id = "utt-2"
+    with pytest.raises(FormatError, match="lattice 'utt-2' has scores lm, expected am"):
+        write_lattices(f"k2:{tmp_path / 'lat.pt'}", [one, two])
+    with pytest.raises(RescoreError, match="2 utterance ids for 1 lattices"):
+        from rescore.formats.k2 import to_dict, to_lattices
+
+        list(to_lattices(to_dict([one], SymbolTable()), ["a", "b"]))

@@ -1,0 +1,413 @@
+"""Line search against brute force, tuning against grids and planted scales, and what it reports."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rescore.errors import ReferenceError, ScoreError, UsageError, WeightsError
+from rescore.evaluation.wer import corpus_errors, count_errors
+from rescore.files import write_kaldi_text
+from rescore.formats import write_nbest
+from rescore.tuning.descent import place_at, rounded, search
+from rescore.tuning.line_search import PaddedLists, Steps, contenders, error_steps, merge_steps, walk_envelopes
+from rescore.tuning.score_table import ScoreTable, build_table
+from rescore.tuning.tune import choose_fixed, cross_validation, make_problem, tune_table
+from rescore.types import Hypothesis, NbestList, Words
+from rescore.weights import load_weights, save_weights
+from rescore.workflows.combine import combine_list
+from rescore.workflows.tune import summary, tune_folder
+
+VOCABULARY = [f"W{i}" for i in range(30)]
+
+
+def make_set(utterances: int, seed: int, noise: float = 3.0) -> tuple[list[NbestList], dict[str, Words]]:
+    """Lists whose scores `am`, `lm1`, `lm2` fall with the errors, each with its own noise, plus a column of noise."""
+    rng = np.random.default_rng(seed)
+    lists, refs = [], {}
+    for u in range(utterances):
+        ref = tuple(rng.choice(VOCABULARY, rng.integers(3, 12)))
+        hyps = []
+        for _ in range(rng.integers(1, 13)):
+            words = [word if rng.random() > 0.25 else str(rng.choice(VOCABULARY)) for word in ref]
+            words = [word for word in words if rng.random() > 0.05] + ["W0"] * int(rng.random() < 0.2)
+            errors = count_errors(ref, words).errors
+            scores = {
+                "am": 20 * (-errors + noise * rng.standard_normal()),
+                "lm1": 2 * (-errors + noise * rng.standard_normal()) - 0.5 * len(words),
+                "lm2": 5 * (-errors + 2 * noise * rng.standard_normal()),
+                "noise": rng.standard_normal(),
+            }
+            hyps.append(Hypothesis(tuple(words), {name: float(score) for name, score in scores.items()}))
+        lists.append(NbestList(f"u{u}", hyps))
+        refs[f"u{u}"] = ref
+    return lists, refs
+
+
+def make_table(utterances: int = 40, seed: int = 0, noise: float = 3.0) -> ScoreTable:
+    return build_table(*make_set(utterances, seed, noise))
+
+
+def slow_errors(table: ScoreTable, scales: np.ndarray) -> int:
+    """Errors of the first best hypothesis of each list, one list after another."""
+    errors = 0
+    for begin, end in itertools.pairwise(table.offsets):
+        totals = [sum(s * x for s, x in zip(scales, row, strict=True)) for row in table.matrix[begin:end].tolist()]
+        errors += int(table.errors[begin + totals.index(max(totals))])
+    return errors
+
+
+def check_steps(steps: Steps, base: np.ndarray, slope: np.ndarray, errors: np.ndarray) -> None:
+    """Compares the steps with the errors counted in the middle of each piece and at both its ends."""
+    rows = np.arange(len(base))
+    assert (np.diff(steps.edges) > 0).all()
+    for piece, (begin, end) in enumerate(itertools.pairwise(steps.edges)):
+        for part in (0.001, 0.31, 0.5, 0.999):
+            t = begin + part * (end - begin)
+            totals = base + t * slope
+            best = totals.argmax(axis=1)
+            runner_up = np.partition(totals, -2, axis=1)[:, -2] if totals.shape[1] > 1 else totals[:, 0] - 1
+            if (totals[rows, best] - runner_up > 1e-9).all():  # no tie, which rounding could break either way
+                assert errors[rows, best].sum() == steps.errors[piece]
+
+
+@given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 7), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_line_search_agrees_with_brute_force(seed: int, utterances: int, hyps: int, whole: bool) -> None:
+    rng = np.random.default_rng(seed)
+    shape = (utterances, hyps)
+    base = rng.integers(-6, 7, shape).astype(float) if whole else rng.standard_normal(shape)
+    slope = rng.integers(-3, 4, shape).astype(float) if whole else rng.standard_normal(shape)
+    errors = rng.integers(0, 5, shape)
+    steps = error_steps(base, slope, errors, -3.3, 4.1)
+    assert steps.edges[0] == -3.3 and steps.edges[-1] == 4.1
+    check_steps(steps, base, slope, errors)
+
+
+def test_line_search_by_hand() -> None:
+    # Lines 0, t - 1, 2 t - 4 with 3, 1, 2 errors: crossings at 1 and 3.  A second list changes from 0 to 1 errors at 2.
+    base, slope = np.array([[0.0, -1.0, -4.0], [0.0, -2.0, -9.0]]), np.array([[0.0, 1.0, 2.0], [0.0, 1.0, 0.0]])
+    steps = error_steps(base, slope, np.array([[3, 1, 2], [0, 1, 7]]), -10.0, 10.0)
+    assert steps.edges.tolist() == [-10.0, 1.0, 2.0, 3.0, 10.0]
+    assert steps.errors.tolist() == [3, 1, 2, 3]
+    assert steps.best() == (1, 1.0, 2.0)
+    assert steps.region(1.5, 2) == (1.0, 3.0)
+    assert steps.region(5.0, 2) == (5.0, 5.0)
+
+
+def test_of_equal_pieces_the_widest_is_taken_and_steps_that_cancel_are_none() -> None:
+    assert Steps(np.array([0.0, 1.0, 2.0, 4.0, 5.0]), np.array([1, 2, 1, 3])).best() == (1, 2.0, 4.0)
+    base, slope = np.array([[0.0, -1.0], [0.0, -1.0]]), np.array([[0.0, 1.0], [0.0, 1.0]])
+    steps = error_steps(base, slope, np.array([[1, 0], [0, 1]]), 0.0, 2.0)
+    assert steps.edges.tolist() == [0.0, 2.0] and steps.errors.tolist() == [1]
+
+
+def test_blocks_of_lists_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    base, slope = rng.standard_normal((2, 30, 6))
+    errors = rng.integers(0, 9, (30, 6))
+    whole = error_steps(base, slope, errors, -5.0, 5.0)
+    monkeypatch.setattr("rescore.tuning.line_search.CHUNK", 13)
+    blocks = error_steps(base, slope, errors, -5.0, 5.0)
+    assert blocks.edges.tolist() == whole.edges.tolist() and blocks.errors.tolist() == whole.errors.tolist()
+
+
+def slow_steps(base: np.ndarray, slope: np.ndarray, errors: np.ndarray, low: float, high: float) -> Steps:
+    """Walks along the envelopes of all lines, one list after another."""
+    walks = [walk_envelopes(*(rows[u : u + 1] for rows in (base, slope, errors)), low, high) for u in range(len(base))]
+    places, changes = ([part for walk in walks for part in walk[k]] for k in (1, 2))
+    start = sum(walk[0] for walk in walks)
+    return merge_steps(start, np.concatenate([[], *places]), np.concatenate([[], *changes]), low, high)
+
+
+@pytest.mark.parametrize("ends", [(-4.0, 5.0), (0.0, 3.0), (-50.0, -1.0)])
+def test_lines_left_out_are_nowhere_highest(ends: tuple[float, float]) -> None:
+    rng = np.random.default_rng(1)
+    base, slope = rng.standard_normal((2, 80, 60))
+    slope[:, 30] = slope[:, 7]  # parallel lines, and equal ones
+    base[:40, 50], slope[:40, 50] = base[:40, 20], slope[:40, 20]
+    errors = rng.integers(0, 9, base.shape)
+    kept = contenders(base, slope, *ends)
+    assert len(kept) < 0.3 * base.size and (np.diff(kept) > 0).all()
+    for t in np.linspace(*ends, 300):
+        assert np.isin(np.arange(80) * 60 + (base + t * slope).argmax(axis=1), kept).all()
+    fast, slow = error_steps(base, slope, errors, *ends), slow_steps(base, slope, errors, *ends)
+    assert fast.edges.tolist() == slow.edges.tolist() and fast.errors.tolist() == slow.errors.tolist()
+
+
+def test_counting_agrees_with_the_slow_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table()
+    lists = PaddedLists.from_table(table)
+    rng = np.random.default_rng(1)
+    points = [rng.standard_normal(len(table.names)) * rng.integers(0, 2, len(table.names)) for _ in range(50)]
+    points = [point if point[0] else point + 1 for point in points]  # no ties
+    slow = [slow_errors(table, point) for point in points]
+    assert [lists.count(point) for point in points] == slow
+    monkeypatch.setattr("rescore.tuning.line_search.BATCH", 5000)
+    assert lists.count_all(np.stack(points)).tolist() == slow
+    assert [int(lists.chosen_errors(lists.totals(point)).sum()) for point in points] == slow
+    assert lists.totals(points[0]) == pytest.approx(np.tensordot(points[0], lists.scores, 1))
+
+
+def test_table_holds_scores_words_and_errors() -> None:
+    lists, refs = make_set(5, 0)
+    table = build_table(iter(lists), refs)
+    assert table.names == ["am", "lm1", "lm2", "noise", "words"]
+    assert table.utt_ids == list(refs) and table.total_words == sum(map(len, refs.values()))
+    hyps = [(hyp, refs[nbest.utt_id]) for nbest in lists for hyp in nbest.hyps]
+    assert table.errors.tolist() == [count_errors(ref, hyp.words).errors for hyp, ref in hyps]
+    assert table.matrix[:, 4].tolist() == [len(hyp.words) for hyp, _ in hyps]
+    assert table.matrix[:, 1].tolist() == [hyp.scores["lm1"] for hyp, _ in hyps]
+    part = table.select(np.array([3, 1]))
+    assert part.utt_ids == ["u3", "u1"] and part.offsets[-1] == len(lists[3].hyps) + len(lists[1].hyps)
+    assert part.matrix[0].tolist() == table.matrix[table.offsets[3]].tolist()
+    own = [np.std(table.matrix[a:b], axis=0) ** 2 * (b - a) for a, b in itertools.pairwise(table.offsets)]
+    assert table.spread() == pytest.approx(np.sqrt(np.sum(own, axis=0) / len(table.errors)))
+
+
+def test_bad_tables_say_what_is_wrong() -> None:
+    lists, refs = make_set(4, 0)
+    with pytest.raises(ReferenceError, match=r"1 of 4 references have no N-best lists \(u0\)"):
+        build_table(lists[1:], refs)
+    with pytest.raises(ReferenceError, match=r"1 of 4 N-best lists have no reference \(u3\)"):
+        build_table(lists, {utt_id: refs[utt_id] for utt_id in ("u0", "u1", "u2")})
+    with pytest.raises(ScoreError, match="u1 occurs a second time"):
+        build_table([*lists, lists[1]], refs)
+    with pytest.raises(ScoreError, match="u0: no hypothesis"):
+        build_table([NbestList("u0", []), *lists[1:]], refs)
+    with pytest.raises(ReferenceError, match="letter case"):
+        build_table(lists, {utt_id: tuple(w.lower() for w in ref) for utt_id, ref in refs.items()})
+    lists[2].hyps[-1].scores["lm1"] = float("inf")
+    with pytest.raises(ScoreError, match=r"u2: hypothesis \d+ has the score lm1 = inf"):
+        build_table(lists, refs)
+    del lists[2].hyps[-1].scores["lm1"]
+    with pytest.raises(ScoreError, match=r"u2: hypothesis \d+ has the scores am, lm2, noise, words, where"):
+        build_table(lists, refs)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_coarse_grid_never_beats_tuning(seed: int) -> None:
+    table = make_table(30, seed, noise=1.0 + seed)
+    weights = tune_table(table, seed=seed, restarts=6, folds=0)
+    lists = PaddedLists.from_table(table)
+    grid = itertools.product((1.0,), (0, 2, 5, 10, 20), (0, 1, 2, 4, 8), (0, 5, 20), (-20, -5, 0, 5, 20))
+    assert weights.info["errors"] <= min(lists.count(np.array(point, dtype=float)) for point in grid)
+    assert weights.info["errors"] <= lists.count(np.array([1.0, 0, 0, 0, 0]))
+    assert weights.info["errors"] >= table.oracle_errors()
+
+
+def test_two_scales_reach_the_best_of_a_fine_grid() -> None:
+    lists, refs = make_set(25, 11)
+    for nbest in lists:
+        for hyp in nbest.hyps:
+            hyp.scores = {"am": hyp.scores["am"], "lm": hyp.scores["lm1"], "words": 0.0}
+    table = build_table(lists, refs)
+    found = tune_table(table, folds=0)
+    padded = PaddedLists.from_table(table)
+    fine = min(padded.count(np.array([1.0, lm, 0.0])) for lm in np.arange(0, 500, 0.02))
+    assert found.info["errors"] == fine
+    assert found.scales["words"] == 0.0  # the same in every list
+
+
+def test_large_sets_are_searched_on_a_sample_first_and_then_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make_table(40, 9)
+    whole = tune_table(table, restarts=3, folds=0)
+    monkeypatch.setattr("rescore.tuning.descent.SAMPLE", 120)
+    sampled = tune_table(table, restarts=3, folds=0)
+    assert sampled.info["errors"] == slow_errors(table, np.array([sampled.scales[name] for name in table.names]))
+    assert sampled.info["errors"] <= 1.1 * whole.info["errors"]
+
+
+def test_planted_scales_are_found() -> None:
+    # The hypothesis with the highest am + 7 lm - 3 words has no errors, all others have one.
+    rng = np.random.default_rng(0)
+    utterances, hyps = 200, 10
+    matrix = rng.standard_normal((utterances * hyps, 3)) * (7.0, 1.0, 2.0)
+    totals = (matrix @ (1.0, 7.0, -3.0)).reshape(utterances, hyps)
+    errors = np.ones((utterances, hyps), dtype=np.int64)
+    errors[np.arange(utterances), totals.argmax(axis=1)] = 0
+    offsets = np.arange(0, utterances * hyps + 1, hyps)
+    ids = [f"u{i}" for i in range(utterances)]
+    table = ScoreTable(["am", "lm", "words"], ids, offsets, matrix, errors.ravel(), np.full(utterances, 10))
+    weights = tune_table(table, restarts=2, folds=2)
+    assert weights.info["errors"] == 0
+    assert (weights.scales["am"], weights.scales["lm"], weights.scales["words"]) == (
+        1.0,
+        pytest.approx(7.0, rel=0.05),
+        pytest.approx(-3.0, rel=0.05),
+    )
+    low, high = weights.info["flat_region"]["lm"]["same"]
+    assert low <= weights.scales["lm"] <= high
+    assert weights.info["cv_wer"] < 1.0
+
+
+def test_the_same_seed_gives_the_same_scales() -> None:
+    table = make_table(20)
+    first, second = (tune_table(table, seed=5, restarts=2, folds=2) for _ in range(2))
+    assert first == second
+
+
+def test_reported_errors_are_those_of_combination(tmp_path: Path) -> None:
+    lists, refs = make_set(40, 2)
+    weights = tune_table(build_table(lists, refs), restarts=3, folds=0)
+    save_weights(tmp_path / "w.json", weights)
+    read = load_weights(tmp_path / "w.json")
+    assert read == weights
+    best = {nbest.utt_id: combine_list(nbest, read).hyps[0].words for nbest in lists}
+    counts = corpus_errors(refs, best)
+    assert counts.errors == weights.info["errors"]
+    assert weights.info["wer"] == pytest.approx(counts.wer, abs=1e-3)
+
+
+def test_lm_scales_are_not_negative_but_the_word_reward_may_be() -> None:
+    lists, refs = make_set(40, 3)
+    for nbest in lists:
+        for hyp in nbest.hyps:
+            hyp.scores["bad"] = -hyp.scores["lm1"]  # only a negative scale could make use of it
+            del hyp.scores["lm1"]
+            hyp.words = hyp.words + ("X",) * count_errors(refs[nbest.utt_id], hyp.words).errors
+    weights = tune_table(build_table(lists, refs), restarts=3, folds=0)
+    assert all(scale >= 0 for name, scale in weights.scales.items() if name != "words")
+    assert weights.scales["words"] < 0
+
+
+def test_fixed_scales() -> None:
+    names = ["lm", "am", "words"]
+    assert choose_fixed(names, {}) == {"am": 1.0}
+    assert choose_fixed(names, {"lm": 0.0}) == {"lm": 0.0, "am": 1.0}
+    assert choose_fixed(names, {"lm": 2.0}) == {"lm": 2.0}
+    assert choose_fixed(["lm", "words"], {}) == {"lm": 1.0}
+    with pytest.raises(WeightsError, match="'nnlm', but the scores are: lm, am, words"):
+        choose_fixed(names, {"nnlm": 1.0})
+    with pytest.raises(UsageError, match="fixed at 0"):
+        choose_fixed(["am"], {"am": 0.0})
+    table = make_table()
+    weights = tune_table(table, {"lm1": 0.0, "am": 0.5}, restarts=2, folds=0)
+    assert weights.scales["lm1"] == 0.0 and weights.scales["am"] == 0.5
+    everything = dict.fromkeys(table.names, 1.0)
+    assert tune_table(table, everything, folds=2).scales == everything
+    with pytest.raises(UsageError, match="restarts must be at least 1"):
+        tune_table(table, restarts=0)
+
+
+def test_multiplying_a_column_divides_its_scale() -> None:
+    table = make_table(30, 7)
+    weights = tune_table(table, restarts=3, folds=0)
+    table.matrix = table.matrix * np.array([1.0, 8.0, 0.25, 1.0, 1.0])  # powers of 2: exact
+    other = tune_table(table, restarts=3, folds=0)
+    assert other.info["errors"] == weights.info["errors"]
+    assert other.scales["lm1"] == pytest.approx(weights.scales["lm1"] / 8, rel=0.01)
+    assert other.scales["lm2"] == pytest.approx(weights.scales["lm2"] * 4, rel=0.01)
+
+
+def test_flat_regions_are_flat() -> None:
+    table = make_table(40, 1)
+    weights = tune_table(table, restarts=3, folds=0)
+    scales = np.array([weights.scales[name] for name in table.names])
+    for name, intervals in weights.info["flat_region"].items():
+        for title, slack in (("same", 0.0), ("within_0.1", 0.001 * table.total_words)):
+            low, high = intervals[title]
+            assert low <= weights.scales[name] <= high
+            for part in np.linspace(0.01, 0.99, 9):
+                moved = scales.copy()
+                moved[table.names.index(name)] = low + part * (high - low)
+                if low < moved[table.names.index(name)] < high:
+                    assert slow_errors(table, moved) <= weights.info["errors"] + slack
+
+
+def test_rounding_keeps_the_errors() -> None:
+    table = make_table(40, 4)
+    problem = make_problem(table, {"am": 1.0})
+    found = search(problem, np.random.default_rng(0), 2)
+    assert problem.lists.count(rounded(problem.lists, found)) == found.errors == place_at(problem, found.scales).errors
+
+
+def test_cross_validation_uses_each_utterance_once_and_never_its_own_scales() -> None:
+    table = make_table(20, 5)
+    result = cross_validation(table, {"am": 1.0}, seed=3, restarts=1, folds=2)
+    parts = np.array_split(np.random.default_rng(3).permutation(20), 2)
+    errors = 0
+    for fold, part in enumerate(parts):
+        others = np.array([u for u in range(20) if u not in part])
+        found = search(make_problem(table.select(others), {"am": 1.0}), np.random.default_rng([3, fold]), 1)
+        errors += slow_errors(table.select(part), found.scales)
+    assert result["cv_wer"] == round(100 * errors / table.total_words, 3)
+    assert "2 folds" in result["cv_how"] and "seed 3" in result["cv_how"]
+    assert cross_validation(table, {"am": 1.0}, 0, 2, 1)["cv_wer"] is None
+    assert result["cv_wer"] >= tune_table(table, restarts=3, folds=0).info["wer"]
+
+
+def test_one_hypothesis_each_leaves_nothing_to_tune() -> None:
+    lists, refs = make_set(5, 0)
+    for nbest in lists:
+        nbest.hyps = nbest.hyps[:1]
+    weights = tune_table(build_table(lists, refs))
+    assert weights.scales == {"am": 1.0, "lm1": 0.0, "lm2": 0.0, "noise": 0.0, "words": 0.0}
+    assert weights.info["flat_region"] == {}
+
+
+def test_weights_of_a_folder_say_how_they_were_made(tmp_path: Path) -> None:
+    lists, refs = make_set(20, 6)
+    write_nbest(f"jsonl:{tmp_path / 'dev' / 'scores.jsonl.gz'}", lists)
+    write_kaldi_text(tmp_path / "dev.text", refs)
+    weights = tune_folder(
+        tmp_path / "dev", tmp_path / "dev.text", {}, seed=1, restarts=2, folds=2, command="rescore tune ..."
+    )
+    info = weights.info
+    assert info["data"]["scores"]["file"] == "scores.jsonl.gz" and len(info["data"]["ref"]["sha256"]) == 64
+    assert (info["data"]["utterances"], info["data"]["words"]) == (20, sum(map(len, refs.values())))
+    assert (info["seed"], info["restarts"], info["columns"][0], info["fixed"]) == (1, 2, "am", {"am": 1.0})
+    assert str(tmp_path) not in str(weights)
+    assert [line.split()[0] for line in summary(weights)][2:] == ["am", "lm1", "lm2", "noise", "words"]
+
+
+@pytest.mark.parametrize("fixed", [{}, {"lm": 0.0}, {"am": 2.0}])
+@pytest.mark.parametrize("seed", range(4))
+def test_on_a_flat_optimum_the_scales_are_small(seed: int, fixed: dict[str, float]) -> None:
+    """No scale changes an error beyond the point where it has done its work, however large it gets."""
+    rng = np.random.default_rng(seed)
+    lists, refs = [], {}
+    for u in range(6):
+        right = {"am": 0.0, "lm": -1.0 - rng.random(), "words": 0.0}
+        wrong = {"am": -1.0 - rng.random(), "lm": -5.0, "words": 0.0}
+        lists.append(NbestList(f"u{u}", [Hypothesis(("A", "B"), right), Hypothesis(("A",), wrong)]))
+        refs[f"u{u}"] = ("A", "B")
+    weights = tune_table(build_table(lists, refs), fixed, restarts=3, folds=0, seed=seed)
+    assert weights.info["errors"] == 0
+    assert abs(weights.scales["words"]) < 1.0 and weights.scales["lm"] < 1.0, weights.scales
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_scale_that_must_be_large_is_no_larger_than_that(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lists = []
+    for u in range(8):
+        right = {"am": -2.0 - rng.random(), "lm": -1.0}
+        wrong = {"am": 0.0, "lm": -2.0}
+        lists.append(NbestList(f"u{u}", [Hypothesis(("B",), wrong), Hypothesis(("A",), right)]))
+    weights = tune_table(build_table(lists, {f"u{u}": ("A",) for u in range(8)}), restarts=3, folds=0, seed=seed)
+    assert weights.info["errors"] == 0 and 2.0 < weights.scales["lm"] < 6.0
+
+
+@pytest.mark.parametrize("seed", [68, 69, 70])
+def test_no_grid_of_two_scales_beats_tuning(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    utterances, hyps = 12, 8
+    matrix, errors = rng.standard_normal((utterances * hyps, 3)), rng.integers(0, 6, utterances * hyps)
+    matrix[:, :2] -= 0.3 * errors[:, None]
+    offsets, ids = np.arange(0, utterances * hyps + 1, hyps), [f"u{u}" for u in range(utterances)]
+    table = ScoreTable(["am", "lm", "words"], ids, offsets, matrix, errors, np.full(utterances, 10))
+    axis = np.geomspace(0.01, 20, 60)
+    grid = np.array([(1.0, lm, words) for lm in [0, *axis] for words in [*-axis, 0, *axis]])
+    assert tune_table(table, folds=0).info["errors"] <= PaddedLists.from_table(table).count_all(grid).min()
+
+
+def test_references_without_a_word() -> None:
+    lists, refs = make_set(3, 0)
+    with pytest.raises(ReferenceError, match="all references are empty: there is no word to count errors by"):
+        tune_table(build_table(lists, dict.fromkeys(refs, ())))

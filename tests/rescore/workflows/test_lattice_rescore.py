@@ -1,0 +1,102 @@
+"""`rescore lattice rescore`: n-gram and neural passes together against the scoring of all paths; the command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lm_zoo.registry import save_folder
+from rescore.cli.main import cli
+from rescore.errors import UsageError
+from rescore.formats import read_nbest
+from rescore.lattices.nbest import exact_nbest
+from rescore.types import Lattice
+from rescore.workflows.lattice_rescore import LatticeRescoring
+from tests.lm_zoo import zoo
+from tests.rescore.lattices.test_ngram_lm import Backoff, ToyTrigram
+from tests.rescore.lattices.test_paths import SCALES, best_by_words, lattices
+
+SYMBOLS = ("", "A", "B", "C")
+LM = zoo.neural("transfornn")
+ALL = {**SCALES, "ngram": 0.75, "old-ngram": -0.25, "nn": 0.5}
+
+
+@settings(max_examples=30, deadline=None)
+@given(lattices(SYMBOLS))
+def test_all_passes_together_are_the_sum_of_the_sentence_scores(lattice: Lattice) -> None:
+    trigram = ToyTrigram()
+    work = LatticeRescoring(ALL, {"nn": LM}, trigram, trigram, context=None)
+    (result,) = work([lattice])
+    expected = best_by_words(lattice)
+    for words in expected:
+        expected[words] += (0.75 - 0.25) * trigram.score(words) + 0.5 * sum(LM.score_words([words])[0])
+    assert best_by_words(result, ALL) == pytest.approx(expected, abs=1e-3)
+    assert {"ngram", "old-ngram", "nn", "am", "lm"} == set(result.scores)
+    assert work.counts["evaluations"] > 0
+
+
+@settings(max_examples=20, deadline=None)
+@given(lattices(SYMBOLS))
+def test_wide_beams_keep_the_best_path(lattice: Lattice) -> None:
+    exact = LatticeRescoring(ALL, {"nn": LM}, ToyTrigram(), ToyTrigram(), context=None)
+    pruned = LatticeRescoring(ALL, {"nn": LM}, ToyTrigram(), ToyTrigram(), context=None, ngram_beam=40.0, beam=40.0)
+    best = [exact_nbest(next(work([lattice])), ALL, 1).hyps[0] for work in (exact, pruned)]
+    totals = [sum(ALL[name] * value for name, value in hyp.scores.items()) for hyp in best]
+    assert totals[1] == pytest.approx(totals[0], abs=1e-4)
+
+
+@settings(max_examples=60, deadline=None)
+@given(lattices(SYMBOLS), st.integers(0, 1000), st.sampled_from([0.0, 2.0, 10.0]))
+def test_the_ngram_beam_goes_by_all_ngrams_together(lattice: Lattice, seed: int, beam: float) -> None:
+    old, new = Backoff(seed), Backoff(seed + 1)
+    scales = {**SCALES, "ngram": 2.0, "old-ngram": -2.0}
+    (result,) = LatticeRescoring(scales, ngram=new, old_ngram=old, ngram_beam=beam)([lattice])
+    every = {
+        words: total + 2.0 * (new.score(words) - old.score(words)) for words, total in best_by_words(lattice).items()
+    }
+    within = {words for words, total in every.items() if total >= max(every.values()) - beam + 1e-6}
+    found = best_by_words(result, scales)
+    assert within <= set(found) and found == pytest.approx({words: every[words] for words in found})
+
+
+def test_scales_are_asked_for() -> None:
+    with pytest.raises(UsageError, match="no scale for nn; give one with --scale"):
+        LatticeRescoring({"am": 1.0}, {"nn": LM})
+    with pytest.raises(UsageError, match="no LM given"):
+        LatticeRescoring({"am": 1.0})
+
+
+SLF = """VERSION=1.0
+N=4 L=4
+I=0 t=0.0
+I=1 t=0.5
+I=2 t=1.0
+I=3 t=1.2
+J=0 S=0 E=1 W=a a=-5.0 l=-1.0
+J=1 S=0 E=1 W=b a=-5.5 l=-0.5
+J=2 S=1 E=2 W=c a=-3.0 l=-1.0
+J=3 S=2 E=3 W=!NULL a=0.0 l=0.0
+"""
+
+
+def test_the_command_writes_lists_and_lattices(tmp_path: Path) -> None:
+    (tmp_path / "lat").mkdir()
+    for name in ("u1", "u2"):
+        (tmp_path / "lat" / f"{name}.slf").write_text(SLF)
+    save_folder(tmp_path / "nn", LM, "transfornn", {})
+    common = ["--lm", str(tmp_path / "nn"), "--scale", "nn=2", "--scale", "lm=1", "--case", "upper", "--beam", "50"]
+    source = ["lattice", "rescore", f"slf:{tmp_path / 'lat'}"]
+    result = CliRunner().invoke(cli, [*source, str(tmp_path / "lists.jsonl"), *common, "-n", "5"])
+    assert result.exit_code == 0, result.output
+    (first, second) = read_nbest(str(tmp_path / "lists.jsonl"))
+    assert {hyp.words for hyp in first.hyps} == {("A", "C"), ("B", "C")}
+    for hyp in first.hyps:
+        assert hyp.scores["nn"] == pytest.approx(sum(LM.score_words([hyp.words])[0]), abs=1e-4)
+    assert [hyp.words for hyp in second.hyps] == [hyp.words for hyp in first.hyps]
+    result = CliRunner().invoke(cli, [*source, f"slf:{tmp_path / 'new'}", *common])
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["u1.slf.gz", "u2.slf.gz"]
