@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from rescore.text import short
 from rescore.types import Hypothesis, Weights
 
 WORDS_COLUMN = "words"
+LM_WEIGHT = 10.0  # of an LM's score, where acoustics count 1: Kaldi's --lmwt
 
 
 def load_weights(path: str | Path) -> Weights:
@@ -90,6 +91,26 @@ def parse_scales(options: Iterable[str]) -> dict[str, float]:
             raise UsageError(f"the scale of '{name}' is given twice")
         scales[name] = value
     return scales
+
+
+def default_scales(names: Collection[str], ngram: str | None = None) -> dict[str, float]:
+    """The scales of scores of lattices that the user gave none: 1 for acoustics, LM_WEIGHT for an LM, else none at all.
+
+    Two commands have others.  `rescore nbest`, which cannot know the LMs among the columns it is given, counts every
+    one alike (`equal_scales`).  `rescore lattice best-path` counts all that is no acoustics as Kaldi's graph cost,
+    pronunciations and an only `score` too (`rescore.lattices.best_path.kaldi_scales`, at LM_WEIGHT).
+
+    Args:
+      names: the scores that are there.
+      ngram: the name of an n-gram LM's score, which stands for that of the recogniser's own LM.
+    """
+    lms = [name for name in ("lm", "graph") if name in names] if ngram is None else [ngram]
+    return {**{name: 1.0 for name in ("am", "score") if name in names}, **dict.fromkeys(lms, LM_WEIGHT)}
+
+
+def equal_scales(names: Iterable[str]) -> dict[str, float]:
+    """1 for every score."""
+    return dict.fromkeys(names, 1.0)
 
 
 def total(scores: Mapping[str, float], scales: Mapping[str, float]) -> float:

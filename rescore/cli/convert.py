@@ -54,36 +54,7 @@ def command(
     Example: rescore convert lattices/ lists.jsonl.gz -n 100 --ngram 4gram.bin --scale ngram=8 --scale words=-10
     Example: rescore convert kaldi:exp/decode?words=words.txt slf:exp/htk
     """
-    from rescore.errors import UsageError
-    from rescore.formats import is_lattice
     from rescore.text import TextNormalizer
-    from rescore.weights import parse_scales
-    from rescore.workflows.convert import convert_lattices, convert_nbest, report
+    from rescore.workflows.convert import convert
 
-    normalizer = TextNormalizer(case, delete, split, pieces)
-    if pieces and is_lattice(source):
-        raise UsageError(f"--pieces is for N-best lists; make them of {source} first: rescore lattice nbest")
-    if is_lattice(source) and is_lattice(target):
-        from rescore.workflows.convert import copy_or_normalize
-
-        if n or ngram or scales or beam or jobs:
-            raise UsageError(f"-n, --ngram, --scale, --beam and --jobs are for N-best lists; {target} holds lattices")
-        counts = copy_or_normalize(source, target, normalizer)
-    elif is_lattice(source):
-        from rescore.workflows.lattice_nbest import LatticeToNbest
-
-        if beam is not None and ngram is None:
-            raise UsageError("--beam prunes the n-gram pass, so it needs --ngram FILE")
-        lm = None
-        if ngram is not None:
-            from lm_zoo.registry import load_ngram
-
-            lm = load_ngram(ngram)
-        n = n or 100
-        work = LatticeToNbest(n, parse_scales(scales), lm, beam, normalizer, max_unknown)
-        counts = convert_lattices(source, target, work, jobs)
-    else:
-        if ngram or scales or beam or jobs:
-            raise UsageError(f"--ngram, --scale, --beam and --jobs are for lattices; {source} holds N-best lists")
-        counts = convert_nbest(source, target, n, normalizer)
-    report(counts, target, n)
+    convert(source, target, TextNormalizer(case, delete, split, pieces), n, ngram, scales, beam, jobs, max_unknown)

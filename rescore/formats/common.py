@@ -37,6 +37,12 @@ class Skip:
         remark(f"skipped: {error}")
 
 
+def report_skipped(on_error: OnError) -> None:
+    """A remark on how many lattices were skipped, if any was."""
+    if isinstance(on_error, Skip) and on_error.count:
+        remark(f"{on_error.count} lattices skipped because of errors")
+
+
 @dataclass(frozen=True)
 class Place:
     """Where something was found, for messages."""

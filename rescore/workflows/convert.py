@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
-from lm_zoo.text.coverage import Coverage, said
+from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
 from rescore.console import progress, remark
-from rescore.formats import copy_lattices, read_lattices, read_nbest, write_lattices, write_nbest
-from rescore.formats.common import OnError, fail
+from rescore.errors import UsageError
+from rescore.formats import copy_lattices, is_lattice, read_lattices, read_nbest, write_lattices, write_nbest
+from rescore.formats.common import OnError, fail, report_skipped
 from rescore.lattices.build import normalize_words
 from rescore.text import TextNormalizer
 from rescore.types import Hypothesis, Lattice, NbestList, Words
+from rescore.weights import default_scales, parse_scales
 from rescore.workflows.lattice_nbest import (
     NGRAM,
     PATH_WORDS,
@@ -23,8 +24,7 @@ from rescore.workflows.lattice_nbest import (
     nbest_of_lattices,
 )
 
-if TYPE_CHECKING:
-    from rescore.text import TextNormalizer
+MOST_PATHS = 100  # hypotheses of a lattice, if nothing is said
 
 _COUNTS = {
     "fewer": "utterances with fewer hypotheses than asked for: the lattice has no more word sequences",
@@ -42,8 +42,44 @@ _USELESS = (
 )
 
 
-def convert_nbest(source: str, target: str, n: int | None, normalizer: TextNormalizer) -> Counter[str]:
-    """N-best lists to N-best lists, the first `n` hypotheses of each (None for all); returns the counts."""
+def convert(
+    source: str,
+    target: str,
+    normalizer: TextNormalizer,
+    n: int | None = None,
+    ngram: str | None = None,
+    scales: Sequence[str] = (),
+    beam: float | None = None,
+    jobs: int | None = None,
+    max_unknown: float = MOST_UNKNOWN,
+) -> None:
+    """N-best lists or lattices to a form that `target` can hold; see `rescore convert`.
+
+    Raises:
+      UsageError: an option that is not for what `source` and `target` hold.
+    """
+    if not is_lattice(source):
+        if ngram or scales or beam or jobs:
+            raise UsageError(f"--ngram, --scale, --beam and --jobs are for lattices; {source} holds N-best lists")
+        nbest_to_nbest(source, target, normalizer, n)
+    elif normalizer.pieces:
+        raise UsageError(f"--pieces is for N-best lists; make them of {source} first: rescore lattice nbest")
+    elif not is_lattice(target):
+        if beam is not None and ngram is None:
+            raise UsageError("--beam prunes the n-gram pass, so it needs --ngram FILE")
+        from lm_zoo.registry import load_ngram
+
+        lm = None if ngram is None else load_ngram(ngram)
+        work = LatticeToNbest(n or MOST_PATHS, parse_scales(scales), lm, beam, normalizer, max_unknown)
+        lattices_to_nbest(source, target, work, jobs)
+    elif n or ngram or scales or beam or jobs:
+        raise UsageError(f"-n, --ngram, --scale, --beam and --jobs are for N-best lists; {target} holds lattices")
+    else:
+        lattices_to_lattices(source, target, normalizer)
+
+
+def nbest_to_nbest(source: str, target: str, normalizer: TextNormalizer, n: int | None = None) -> None:
+    """Writes the first `n` hypotheses of each list, None for all, with their words normalised."""
     counts: Counter[str] = Counter()
 
     def converted() -> Iterator[NbestList]:
@@ -56,13 +92,18 @@ def convert_nbest(source: str, target: str, n: int | None, normalizer: TextNorma
             yield nbest
 
     counts["utterances"] = write_nbest(target, converted())
-    return counts
+    _report(counts, target, n)
 
 
-def convert_lattices(
+def lattices_to_nbest(
     source: str, target: str, work: LatticeToNbest, jobs: int | None = None, on_error: OnError = fail
-) -> Counter[str]:
-    """Lattices to N-best lists; returns the counts.  `jobs`: processes, None for one a core; `on_error`: as there."""
+) -> None:
+    """Writes the N best word sequences of lattices.
+
+    Args:
+      jobs: processes, None for one a core.
+      on_error: as `rescore.workflows.lattice_nbest.nbest_of_lattices` has it.
+    """
     jobs = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or 1
     _, total = lattice_sources(source)
     coverage = Coverage(work.lm, NGRAM, work.max_unknown) if work.lm is not None else None
@@ -85,11 +126,11 @@ def convert_lattices(
     counts["utterances"] = write_nbest(target, converted())
     if coverage is not None:
         remark(f"{coverage.name}: {said(coverage, 'words on best paths')}, scored as <unk>")
-    return counts
+    _report(counts, target, work.n, on_error)
 
 
-def copy_or_normalize(source: str, target: str, normalizer: TextNormalizer, on_error: OnError = fail) -> Counter[str]:
-    """Lattices to lattices, with their words normalised; returns the counts."""
+def lattices_to_lattices(source: str, target: str, normalizer: TextNormalizer, on_error: OnError = fail) -> None:
+    """Writes lattices with their words normalised, or, if words stay, as they are."""
     counts: Counter[str] = Counter()
 
     def converted() -> Iterator[Lattice]:
@@ -102,16 +143,16 @@ def copy_or_normalize(source: str, target: str, normalizer: TextNormalizer, on_e
         counts["lattices"] = copy_lattices(source, target, on_error)
     else:
         counts["lattices"] = write_lattices(target, converted())
-    return counts
+    _report(counts, target, on_error=on_error)
 
 
 def _has_lm(nbest: NbestList, work: LatticeToNbest) -> bool:
     """Whether anything but acoustics, pronunciations and the number of words has ranked the list."""
-    scales = {"lm": 1.0, "graph": 1.0, **work.scales}
+    scales = {**default_scales(["lm", "graph"]), **work.scales}  # an only `score` may be acoustics
     return any(scales.get(name) for name in nbest.hyps[0].scores if name not in ("am", "pron", "words"))
 
 
-def report(counts: Counter[str], target: str, n: int | None = None) -> None:
+def _report(counts: Counter[str], target: str, n: int | None = None, on_error: OnError = fail) -> None:
     """Remarks on what was written and what was left out."""
     if counts["lattices"]:
         remark(f"{counts['lattices']} lattices written to {target}")
@@ -120,6 +161,7 @@ def report(counts: Counter[str], target: str, n: int | None = None) -> None:
     for name, what in _COUNTS.items():
         if counts[name]:
             remark(f"{counts[name]} {what.format(n=n)}")
+    report_skipped(on_error)
 
 
 def normalize_nbest(nbest: NbestList, normalizer: TextNormalizer) -> tuple[NbestList, int]:

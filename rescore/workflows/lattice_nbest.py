@@ -23,11 +23,11 @@ from rescore.lattices.ngram_lm import ngram_nbest
 from rescore.lattices.paths import best_path_words
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList
+from rescore.weights import default_scales
 from rescore.workers import worker_pool
 
 NGRAM = "ngram"  # the n-gram's score
 PATH_WORDS, UNKNOWN_WORDS = "path_words", "unknown_words"  # counts of words on best paths; those that it does not know
-DEFAULT_LM_SCALE = 10.0
 
 Found = tuple[NbestList, dict[str, int]]
 
@@ -38,8 +38,7 @@ class LatticeToNbest:
 
     Attributes:
       n: hypotheses for each utterance.
-      scales: scales by score name; those not given are 1 for `am` and DEFAULT_LM_SCALE for the n-gram or, without one,
-        for the recogniser's `lm` or `graph`.
+      scales: scales by score name; those not given are the default ones.
       lm: the n-gram LM, or None for none.
       beam: of the search after the n-gram pass, which changes no list; None for none.
       max_unknown: the largest share of words on best paths that the n-gram may not know, for those who sum the counts.
@@ -60,22 +59,13 @@ class LatticeToNbest:
         """
         lattice = read_lattice(source) if isinstance(source, Path) else source
         lattice = lattice if self.normalizer.is_identity else normalize_words(lattice, self.normalizer)
-        scales = self.all_scales(lattice)
+        scales = {**default_scales(lattice.scores, None if self.lm is None else NGRAM), **self.scales}
         if self.lm is None:
             return exact_nbest(lattice, scales, self.n), lattice.counts
         coverage = Coverage(self.lm, NGRAM, 1.0)
         coverage.add(best_path_words(lattice, scales), f"LM '{NGRAM}', lattice '{lattice.utt_id}'")
         nbest, counts = ngram_nbest(lattice, self.lm, NGRAM, scales, self.n, self.beam)
         return nbest, {**counts, PATH_WORDS: coverage.words, UNKNOWN_WORDS: coverage.unknown}
-
-    def all_scales(self, lattice: Lattice) -> dict[str, float]:
-        """The scales given, and the defaults of those that are not."""
-        scales: dict[str, float] = {name: 1.0 for name in ("am", "score") if name in lattice.scores}
-        if self.lm is not None:
-            scales[NGRAM] = DEFAULT_LM_SCALE
-        else:
-            scales.update({name: DEFAULT_LM_SCALE for name in ("lm", "graph") if name in lattice.scores})
-        return {**scales, **self.scales}
 
 
 def nbest_of_lattices(spec: str, work: LatticeToNbest, jobs: int = 1, on_error: OnError = fail) -> Iterator[Found]:
@@ -122,6 +112,8 @@ def _run(source: Path | Lattice) -> Found | RescoreError:
 def _parallel(sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int, on_error: OnError) -> Iterator[Found]:
     global _work
     _work = work
+    # Not multiprocessing.Pool.imap: it reads all sources ahead, waits for ever for a worker that was killed, and its
+    # workers outlive a parent that was (`rescore.workers`).
     todo, stack = iter(sources), ExitStack()
     pool = stack.enter_context(worker_pool(jobs, "fork"))  # here, before the caller starts threads
     running: deque[Future[Found | RescoreError]] = deque(pool.submit(_run, source) for source in islice(todo, 2 * jobs))

@@ -21,7 +21,7 @@ from rescore.lattices.paths import best_path_words
 from rescore.lattices.prune import prune_beam
 from rescore.text import TextNormalizer
 from rescore.types import Lattice
-from rescore.weights import load_weights, parse_scales
+from rescore.weights import default_scales, load_weights, parse_scales
 from rescore.workflows.scoring import open_scorers
 
 NGRAM, OLD = "ngram", "old-ngram"  # names of the n-grams' scores
@@ -163,7 +163,8 @@ def rescore_lattices(
     found = load_weights(weights_file).scales if weights_file else parse_scales(scales)
     neural = {scorer.column: scorer.lm for scorer in open_scorers(lms, None, dtype, device)} if lms else {}
     new, old = (load_ngram(name) if name else None for name in (ngram, old_ngram))
-    work = LatticeRescoring({"am": 1.0, **found}, neural, new, old, **settings)
+    acoustics = default_scales(["am"])  # every LM needs a scale of the user's
+    work = LatticeRescoring({**acoustics, **found}, neural, new, old, **settings)
     rescored = work(lattices)
     if n:
         total = write_nbest(target, (exact_nbest(lattice, work.known_scales(lattice), n) for lattice in rescored))

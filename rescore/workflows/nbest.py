@@ -11,7 +11,7 @@ from rescore.console import progress, remark
 from rescore.errors import FormatError, UsageError
 from rescore.formats import read_nbest, source_identity
 from rescore.types import NbestList, Weights
-from rescore.weights import load_weights, parse_scales
+from rescore.weights import equal_scales, load_weights, parse_scales
 from rescore.workflows.combine import write_combined
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _check_lengths(source: str, scorers: list[Scorer]) -> None:
 def _all_ones(first: NbestList, scorers: list[Scorer], mix: dict[str, float] | None) -> Weights:
     new = [column for scorer in scorers for column in scorer.columns] + (["mix"] if mix else [])
     names = [*first.hyps[0].scores, *new]
-    return Weights(dict.fromkeys(names, 1.0), {"how": "no weights given: every scale is 1"})
+    return Weights(equal_scales(names), {"how": "no weights given: every scale is 1"})
 
 
 def _read_mix(path: Path, scorers: list[Scorer]) -> dict[str, float]:

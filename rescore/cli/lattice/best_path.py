@@ -46,7 +46,7 @@ def command(
     from rescore.evaluation.wer import kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
     from rescore.lattices.best_path import best_words, weighted_words
-    from rescore.weights import load_weights
+    from rescore.weights import LM_WEIGHT, load_weights
 
     if weights_file and (lmwt is not None or wip is not None):
         raise UsageError("give either --weights FILE or --lmwt and --wip, not both")
@@ -55,7 +55,7 @@ def command(
     if weights_file:
         hyps = weighted_words(lattices, load_weights(weights_file).scales)
     else:
-        hyps = best_words(lattices, 10.0 if lmwt is None else lmwt, 0.0 if wip is None else wip)
+        hyps = best_words(lattices, LM_WEIGHT if lmwt is None else lmwt, 0.0 if wip is None else wip)
     if out is not None:
         write_kaldi_text(out, hyps)
     if refs is not None:

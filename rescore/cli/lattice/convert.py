@@ -25,16 +25,14 @@ def command(
     Example: rescore lattice convert kaldi:exp/tri1/decode slf:exp/tri1/slf --words words.txt
     Example: rescore lattice convert kaldi:lat.1.gz kaldi:lat.txt?text=yes
     """
-    from rescore.cli.lattice.source import policy, report_skipped
+    from rescore.cli.lattice.source import policy
     from rescore.errors import UsageError
     from rescore.formats import has_option, with_option
     from rescore.text import TextNormalizer
-    from rescore.workflows.convert import copy_or_normalize, report
+    from rescore.workflows.convert import lattices_to_lattices
 
     takers = [spec for spec in (source, target) if has_option(spec, "words")]
     if words is not None and not takers:
         raise UsageError(f"--words is for formats that hold numbers of words; neither {source} nor {target} does")
     source, target = (with_option(spec, "words", words if spec in takers else None) for spec in (source, target))
-    on_bad = policy(on_error)
-    report(copy_or_normalize(source, target, TextNormalizer(case, delete, split), on_bad), target)
-    report_skipped(on_bad)
+    lattices_to_lattices(source, target, TextNormalizer(case, delete, split), policy(on_error))

@@ -25,14 +25,11 @@ def command(
     \b
     Example: rescore lattice nbest kaldi:exp/tri1/decode lists.jsonl.gz --words words.txt -n 100 --scale graph=12
     """
-    from rescore.cli.lattice.source import policy, report_skipped
+    from rescore.cli.lattice.source import policy
     from rescore.formats import with_option
     from rescore.weights import parse_scales
-    from rescore.workflows.convert import convert_lattices, report
+    from rescore.workflows.convert import lattices_to_nbest
     from rescore.workflows.lattice_nbest import LatticeToNbest
 
-    on_bad = policy(on_error)
     work = LatticeToNbest(n, parse_scales(scales))
-    counts = convert_lattices(with_option(source, "words", words), target, work, jobs, on_bad)
-    report(counts, target, n)
-    report_skipped(on_bad)
+    lattices_to_nbest(with_option(source, "words", words), target, work, jobs, policy(on_error))

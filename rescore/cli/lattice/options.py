@@ -69,13 +69,11 @@ def scaled_lattices(
 ) -> Iterator[tuple[Lattice, dict[str, float]]]:
     """Each lattice with the scales of its scores times `factor`; `source`: arguments of `normalized_lattices`."""
     from rescore.errors import UsageError
-    from rescore.weights import load_weights, parse_scales
-    from rescore.workflows.lattice_nbest import LatticeToNbest
+    from rescore.weights import default_scales, load_weights, parse_scales
 
     if weights_file and scales:
         raise UsageError("give either --weights FILE or --scale NAME=VALUE (one or more), not both")
     given = load_weights(weights_file).scales if weights_file else parse_scales(scales)
-    defaults = LatticeToNbest(scales=given)
     for lattice in normalized_lattices(**source):
-        used = given if weights_file else defaults.all_scales(lattice)
+        used = given if weights_file else {**default_scales(lattice.scores), **given}
         yield lattice, {name: factor * scale for name, scale in used.items()}

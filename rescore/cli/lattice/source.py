@@ -45,6 +45,7 @@ def read(source: str, words: str | None, on_error: OnError) -> Iterator[Lattice]
     from rescore.console import progress
     from rescore.errors import FormatError
     from rescore.formats import read_lattices, with_option
+    from rescore.formats.common import report_skipped
 
     empty = True
     for lattice in progress(read_lattices(with_option(source, "words", words), on_error), "lattices"):
@@ -53,11 +54,3 @@ def read(source: str, words: str | None, on_error: OnError) -> Iterator[Lattice]
     report_skipped(on_error)
     if empty:
         raise FormatError(source, "no lattice in it that can be read")
-
-
-def report_skipped(on_error: OnError) -> None:
-    from rescore.console import remark
-    from rescore.formats.common import Skip
-
-    if isinstance(on_error, Skip) and on_error.count:
-        remark(f"{on_error.count} lattices skipped because of errors")
