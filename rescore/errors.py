@@ -34,7 +34,7 @@ class ScoreError(RescoreError):
     """A score is missing, NaN or infinite, or a score column does not fit the lists."""
 
 
-class ReferenceError(RescoreError):
+class ReferencesError(RescoreError):
     """References and hypotheses do not cover the same utterances."""
 
 

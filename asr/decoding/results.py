@@ -67,7 +67,7 @@ def write_icefall(
     Args:
       setting: what stands before the WER in the summary, such as `beam_size_4`.
     Raises:
-      ReferenceError: references and hypotheses differ in their letter case, or there is no reference word.
+      ReferencesError: references and hypotheses differ in their letter case, or there is no reference word.
     """
     write_recogs(folder / f"recogs-{name}-{suffix}.txt", refs, hyps)
     counts = corpus_errors(refs, hyps)

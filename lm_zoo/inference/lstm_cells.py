@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lm_zoo.inference.products import product
-
-if TYPE_CHECKING:
-    pass
 from lm_zoo.inference.tree import Tree
 
 
@@ -66,11 +63,11 @@ def _bias(rnn: nn.LSTM, layer: int) -> Tensor:
 
 def _cell(gates: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
     """Gates `(rows, 4 * dim)`, which are overwritten, and the cell before (None: zero) -> hidden and cell."""
-    read, forget, new, shown = gates.chunk(4, dim=1)
-    cell = read.sigmoid_() * _tanh(new)
+    input_gate, forget, cell_gate, output = gates.chunk(4, dim=1)  # the order of `nn.LSTM`
+    cell = input_gate.sigmoid_() * _tanh(cell_gate)
     if before is not None:
         cell.addcmul_(forget.sigmoid_(), before)
-    return shown.sigmoid_() * _tanh(cell), cell
+    return output.sigmoid_() * _tanh(cell), cell
 
 
 def lstm(rnn: nn.Module, x: Tensor, tree: Tree) -> Tensor:

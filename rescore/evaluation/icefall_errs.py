@@ -16,7 +16,7 @@ def write_errs(path: str | Path, refs: Mapping[str, Words], hyps: Mapping[str, W
     """Writes icefall's `errs-*.txt`: totals, every alignment, and tables of the confusions and words.
 
     Raises:
-      ReferenceError: as `corpus_errors`.
+      ReferencesError: as `corpus_errors`.
     """
     check_same_utterances(refs, hyps)
     check_same_case(refs.values(), hyps.values())

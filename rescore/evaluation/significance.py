@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rescore.errors import ReferenceError
+from rescore.errors import ReferencesError
 from rescore.evaluation.wer import GAP, align
 from rescore.types import Words
 
@@ -89,10 +89,10 @@ def mapsswe(errors_a: Sequence[np.ndarray], errors_b: Sequence[np.ndarray], min_
       "no difference" of sc_stats.
 
     Raises:
-      ReferenceError: the arrays do not belong to the same references.
+      ReferencesError: the arrays do not belong to the same references.
     """
     if [len(a) for a in errors_a] != [len(b) for b in errors_b]:
-        raise ReferenceError("matched pairs need the errors of both systems on the same references")
+        raise ReferencesError("matched pairs need the errors of both systems on the same references")
     differences = np.array(
         [d for a, b in zip(errors_a, errors_b, strict=True) for d in segment_differences(a, b, min_correct)],
         dtype=np.float64,
@@ -140,7 +140,7 @@ def resampled_wer(errors: np.ndarray, ref_words: np.ndarray, seed: int, samples:
     what is drawn there, for each system, is how often each such kind of utterance occurs, which is as likely.
     """
     if ref_words.sum() <= 0:
-        raise ReferenceError("the references hold no word at all: an error rate over 0 words is not defined")
+        raise ReferencesError("the references hold no word at all: an error rate over 0 words is not defined")
     if len(ref_words) <= MANY:
         return _resampled(errors, ref_words, np.ones(len(ref_words)), seed, samples)
     rates = []

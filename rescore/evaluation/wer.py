@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import kaldialign
 
 from rescore.console import remark
-from rescore.errors import ReferenceError
+from rescore.errors import ReferencesError
 from rescore.types import NbestList, Words
 
 GAP = "\0"  # stands for "no word" in alignments; no word of a text file can contain it
@@ -48,16 +48,16 @@ class ErrorCounts:
 
     @property
     def wer(self) -> float:
-        """Word error rate in percent.  Raises ReferenceError if there is no reference word."""
+        """Word error rate in percent.  Raises ReferencesError if there is no reference word."""
         if self.ref_words == 0:
-            raise ReferenceError("the references hold no word at all: an error rate over 0 words is not defined")
+            raise ReferencesError("the references hold no word at all: an error rate over 0 words is not defined")
         return 100.0 * self.errors / self.ref_words
 
     @property
     def ser(self) -> float:
         """Sentence error rate in percent."""
         if self.sentences == 0:
-            raise ReferenceError("there is no utterance: a sentence error rate is not defined")
+            raise ReferencesError("there is no utterance: a sentence error rate is not defined")
         return 100.0 * self.wrong_sentences / self.sentences
 
 
@@ -100,7 +100,7 @@ def corpus_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> Error
     """Sums the errors of all utterances.
 
     Raises:
-      ReferenceError: the two do not hold the same utterances, or differ in letter case throughout.
+      ReferencesError: the two do not hold the same utterances, or differ in letter case throughout.
     """
     return sum(utterance_errors(refs, hyps).values(), ErrorCounts())
 
@@ -123,7 +123,7 @@ def split_characters(words: Words) -> Words:
 
 
 def check_same_utterances(refs: Iterable[str], hyps: Iterable[str], hyps_name: str = "hypotheses") -> None:
-    """Raises ReferenceError that counts and names the utterances which only one side has."""
+    """Raises ReferencesError that counts and names the utterances which only one side has."""
     ref_ids, hyp_ids = dict.fromkeys(refs), dict.fromkeys(hyps)
     only_ref = [utt_id for utt_id in ref_ids if utt_id not in hyp_ids]
     only_hyp = [utt_id for utt_id in hyp_ids if utt_id not in ref_ids]
@@ -134,7 +134,7 @@ def check_same_utterances(refs: Iterable[str], hyps: Iterable[str], hyps_name: s
         problems.append(f"{len(only_ref)} of {len(ref_ids)} references have no {hyps_name} ({some_names(only_ref)})")
     if only_hyp:
         problems.append(f"{len(only_hyp)} of {len(hyp_ids)} {hyps_name} have no reference ({some_names(only_hyp)})")
-    raise ReferenceError("; ".join(problems) + ": both must hold the same utterances; filter one of the files")
+    raise ReferencesError("; ".join(problems) + ": both must hold the same utterances; filter one of the files")
 
 
 def some_names(utt_ids: list[str]) -> str:
@@ -144,10 +144,10 @@ def some_names(utt_ids: list[str]) -> str:
 
 
 def check_same_case(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
-    """Raises ReferenceError if one side is upper case throughout and the other lower case throughout."""
+    """Raises ReferencesError if one side is upper case throughout and the other lower case throughout."""
     cases = {letter_case(refs), letter_case(hyps)}
     if cases == {"upper", "lower"}:
-        raise ReferenceError(
+        raise ReferencesError(
             "references and hypotheses differ in letter case (one upper, one lower throughout), so that every word "
             "would be wrong: convert one of them"
         )
@@ -173,7 +173,7 @@ def oracle_errors(lists: Iterable[NbestList], refs: Mapping[str, Words]) -> Erro
     """Errors of the hypothesis nearest to the reference in each list (the first of several).
 
     Raises:
-      ReferenceError: lists and references do not cover the same utterances.
+      ReferencesError: lists and references do not cover the same utterances.
     """
     total, seen = ErrorCounts(), []
     for nbest in lists:
@@ -206,11 +206,11 @@ def present_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> tupl
     Remarks say which are in one of them only.
 
     Raises:
-      ReferenceError: they have no utterance in common.
+      ReferencesError: they have no utterance in common.
     """
     both = [utt_id for utt_id in refs if utt_id in hyps]
     if not both:
-        raise ReferenceError("references and lattices have no utterance in common")
+        raise ReferencesError("references and lattices have no utterance in common")
     absent = [utt_id for utt_id in refs if utt_id not in hyps]
     unknown = [utt_id for utt_id in hyps if utt_id not in refs]
     if absent:

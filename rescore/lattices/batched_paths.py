@@ -29,7 +29,7 @@ class Forest:
         self.bounds = np.cumsum([0, *(lattice.num_arcs for lattice in lattices)])
         self.lattice = np.repeat(np.arange(len(lattices)), np.diff(self.bounds))
         states = np.cumsum([0, *(lattice.num_states for lattice in lattices)])
-        level = np.concatenate([_levels(lattice) for lattice in lattices])
+        level = np.concatenate([_levels_to_end(lattice) for lattice in lattices])
         order = np.argsort(level, kind="stable")  # the ends come first, in the order of their lattices
         number = np.empty_like(order)
         number[order] = np.arange(len(order))
@@ -137,7 +137,7 @@ class Forest:
         return [path[path >= 0] for path in taken.T]
 
 
-def _levels(lattice: Lattice) -> np.ndarray:
+def _levels_to_end(lattice: Lattice) -> np.ndarray:
     """Arcs on the longest way from each state to the end, int64 `(states,)`."""
     level = np.zeros(lattice.num_states, dtype=np.int64)
     ranges = arc_ranges(lattice)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rescore.lattices.build import EPSILON, build_lattice
-from rescore.types import Alignments, Lattice
-
-if TYPE_CHECKING:
-    pass
 from rescore.lattices.paths import best_of_parallel, total_scores
+from rescore.types import Alignments, Lattice
 
 
 def remove_epsilons(lattice: Lattice, scales: Mapping[str, float]) -> Lattice:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rescore.errors import ReferenceError
+from rescore.errors import ReferencesError
 from rescore.evaluation.wer import ErrorCounts, some_names
 from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import oracle
@@ -96,7 +96,7 @@ def lattice_info(lattices: Iterable[Lattice], refs: Mapping[str, Words] | None =
     """The sums over `lattices`, with oracle errors where there are references.
 
     Raises:
-      ReferenceError: there are references, but none of any lattice.
+      ReferencesError: there are references, but none of any lattice.
     """
     info = LatticeInfo()
     for lattice in lattices:
@@ -104,5 +104,5 @@ def lattice_info(lattices: Iterable[Lattice], refs: Mapping[str, Words] | None =
             info.no_ref.append(lattice.utt_id)
         info.add(lattice, None if refs is None else refs.get(lattice.utt_id))
     if refs is not None and info.oracle is None:
-        raise ReferenceError("references and lattices have no utterance in common")
+        raise ReferencesError("references and lattices have no utterance in common")
     return info

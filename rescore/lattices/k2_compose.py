@@ -20,7 +20,7 @@ from lm_zoo.base import WordLM
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
 from rescore.console import remark
 from rescore.errors import K2_INSTALL, FormatError
-from rescore.lattices.ngram_states import Histories
+from rescore.lattices.ngram_states import NgramHistories
 
 FINAL, EPSILON = -1, 0  # labels of k2
 
@@ -85,7 +85,7 @@ def grammar(inverse: Any, lm: WordLM, words: Mapping[int, str], max_unknown: flo
     coverage.check()
     remark(f"lm_scores: {said(coverage, 'words on best paths')}, scored as <unk>")
     compact = np.where(label > EPSILON, np.searchsorted(ids, label) + 1, label)
-    histories = Histories(lm, symbols, "lm_scores", "k2 lattices")
+    histories = NgramHistories(lm, symbols, "lm_scores", "k2 lattices")
     _ask_all(histories, _followers(source.tolist(), target.tolist(), compact.tolist()))
     arcs, scores = _arcs_of(histories, np.append(EPSILON, ids))
     bits = np.ascontiguousarray(scores.astype(np.float32)).view(np.int32)
@@ -125,7 +125,7 @@ def _followers(source: list[int], target: list[int], label: list[int]) -> dict[i
     return followers
 
 
-def _ask_all(histories: Histories, followers: Mapping[int, set[int]]) -> None:
+def _ask_all(histories: NgramHistories, followers: Mapping[int, set[int]]) -> None:
     """Asks the LM for every word after every history that it can follow."""
     todo = [(0, EPSILON)]  # history and its last word
     seen = set(todo)
@@ -140,7 +140,7 @@ def _ask_all(histories: Histories, followers: Mapping[int, set[int]]) -> None:
                 todo.append((longer, word))
 
 
-def _arcs_of(histories: Histories, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _arcs_of(histories: NgramHistories, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Arcs `(arcs, 3)` of source, target and label, sorted by source, and their scores `(arcs,)`.
 
     Args:

@@ -34,7 +34,7 @@ _MOST_ROUNDS = 100
 
 
 @dataclass(frozen=True)
-class Place:
+class Slot:
     """A place of a confusion network: the words that may stand there, most probable first ("" for none).
 
     Attributes:
@@ -63,7 +63,7 @@ class MbrResult:
     words: Words
     confidences: list[float]
     times: list[tuple[float, float]] | None
-    network: list[Place]
+    network: list[Slot]
     risk: float
 
 
@@ -245,7 +245,7 @@ def _result(lattice: Lattice, labels: np.ndarray, hyp: np.ndarray, stats: _Stati
             total = stats.mass[:, place].sum()
             ends = [float(sums[:, place].sum() / total) for sums in (stats.begin, stats.end)] if timed else [None, None]
             entries = [(lattice.symbols[labels[row]], min(1.0, float(stats.mass[row, place]))) for row in likely]
-            network.append(Place(entries, *ends))
+            network.append(Slot(entries, *ends))
     return MbrResult(lattice.utt_id, words, mass.tolist(), times, network, stats.risk)
 
 

@@ -12,7 +12,6 @@ import heapq
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,9 +20,6 @@ from rescore.lattices.epsilons import remove_epsilons
 from rescore.lattices.paths import arc_ranges, backward_scores, best_of_parallel, path_hypothesis, total_scores
 from rescore.lattices.posteriors import checked_totals
 from rescore.types import Lattice, NbestList
-
-if TYPE_CHECKING:
-    pass
 
 _END = -1  # in place of a label: the word sequence ends here
 _LEAST = float(np.finfo(np.float64).min)  # above -inf, the total of what is impossible
@@ -64,7 +60,7 @@ class _Prefix:
         return [arc for arc in reversed(arcs) if arc >= 0]
 
 
-class _Search:
+class _NbestSearch:
     """One search; `queue` holds `(-score of the best completion, count, prefix, next label)`."""
 
     def __init__(self, lattice: Lattice, scales: Mapping[str, float], n: int) -> None:
@@ -166,4 +162,4 @@ def exact_paths(lattice: Lattice, scales: Mapping[str, float], n: int) -> tuple[
         raise ValueError(f"n = {n}, expected at least 1")
     checked_totals(lattice, scales)
     lattice = remove_epsilons(lattice, scales)
-    return lattice, list(islice(_Search(lattice, scales, n).run(), n))
+    return lattice, list(islice(_NbestSearch(lattice, scales, n).run(), n))

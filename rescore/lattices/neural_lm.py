@@ -68,7 +68,7 @@ class LatticeLM:
         words.insert(0, words.pop(words.index("")))
         number = {word: place for place, word in enumerate(words)}
         histories = [Histories(lm, words) for lm in self.lms.values()]
-        searches = [_Search(lattice, self, number) for lattice in lattices]
+        searches = [_LatticePass(lattice, self, number) for lattice in lattices]
         runs = [(search, search.run()) for search in searches]
         asked = [(search, run, next(run, None)) for search, run in runs]
         while asked := [item for item in asked if item[2] is not None]:
@@ -135,7 +135,7 @@ class _Ways(NamedTuple):
         return _Ways(*(column[rows] for column in self))
 
 
-class _Search:
+class _LatticePass:
     """The pass over one lattice."""
 
     def __init__(self, lattice: Lattice, plan: LatticeLM, number: Mapping[str, int]) -> None:
@@ -159,7 +159,7 @@ class _Search:
         none, count = np.zeros(1, dtype=int), len(plan.lms)
         begin = np.array([self._context_number(())])
         start = _Ways(none, begin, np.zeros(1), none - 1, none - 1, np.zeros((1, count)), np.full((1, count), ROOT))
-        self.level = _levels(lattice)
+        self.level = _levels_from_start(lattice)
         self.waiting: dict[int, list[_Ways]] = {0: [start]}  # by the level of the state that they lead to
         self.best: dict[int, float] = {0: -np.inf}  # estimate of the best path through each level's ways
         self.pair_state: list[int] = []
@@ -301,7 +301,7 @@ class _Search:
         return made
 
 
-def _levels(lattice: Lattice) -> np.ndarray:
+def _levels_from_start(lattice: Lattice) -> np.ndarray:
     """Arcs on the longest way from the start to each state, int64 `(states,)`: ways lead to higher levels only."""
     level = np.zeros(lattice.num_states, dtype=np.int64)
     for src, dst in zip(lattice.src.tolist(), lattice.dst.tolist(), strict=True):

@@ -19,7 +19,7 @@ from rescore.errors import ScoreError
 from rescore.lattices.build import add_counts, build_lattice
 from rescore.lattices.epsilons import remove_epsilons
 from rescore.lattices.nbest import exact_nbest
-from rescore.lattices.ngram_states import Histories
+from rescore.lattices.ngram_states import NgramHistories
 from rescore.lattices.paths import arc_ranges, independent_blocks, total_scores
 from rescore.lattices.posteriors import checked_totals
 from rescore.types import Lattice, NbestList
@@ -105,7 +105,7 @@ class _Expanded:
         own_scales = {key: scale for key, scale in scales.items() if key != name}
         checked_totals(lattice, own_scales)
         lattice = remove_epsilons(lattice, own_scales)
-        histories = Histories(lm, lattice.symbols, name, f"lattice '{lattice.utt_id}'")
+        histories = NgramHistories(lm, lattice.symbols, name, f"lattice '{lattice.utt_id}'")
         blocks, (state, source, target, arc, logprob) = _Expansion(lattice, histories).run()
         total = total_scores(lattice, own_scales)[arc] + scales[name] * logprob
         counts = {"unknown_words": len(histories.unknown_words), "impossible_words": histories.impossible}
@@ -161,7 +161,7 @@ class _Expansion:
     Pairs are numbered, and their histories known, when their block is reached; until then what leads to them waits.
     """
 
-    def __init__(self, lattice: Lattice, histories: Histories) -> None:
+    def __init__(self, lattice: Lattice, histories: NgramHistories) -> None:
         self.lattice, self.histories = lattice, histories
         self.final = lattice.num_states - 1
         self.ranges = arc_ranges(lattice)

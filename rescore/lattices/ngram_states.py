@@ -12,7 +12,7 @@ from rescore.lattices.build import EPSILON
 from rescore.lattices.log_zero import without_infinities
 
 
-class Histories:
+class NgramHistories:
     """Numbers for LM states (0: the begin of sentence), and the LM's scores after them, LOG_ZERO where it says -inf.
 
     Attributes:

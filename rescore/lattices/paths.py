@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rescore.errors import ScoreError
 from rescore.lattices.build import EPSILON
 from rescore.types import Hypothesis, Lattice
-
-if TYPE_CHECKING:
-    pass
 
 
 def total_scores(lattice: Lattice, scales: Mapping[str, float]) -> np.ndarray:

@@ -43,7 +43,7 @@ class Problem:
 
 
 @dataclass
-class Place:
+class Point:
     """A point of the search: scales `(columns,)`, totals as `Problem.lists` has them, and the errors of the 1-best."""
 
     scales: np.ndarray
@@ -51,14 +51,14 @@ class Place:
     errors: int
 
 
-def search(problem: Problem, rng: np.random.Generator, restarts: int, show: bool = False) -> Place:
+def search(problem: Problem, rng: np.random.Generator, restarts: int, show: bool = False) -> Point:
     """Descends from every starting point; of the best results takes the one in the widest flat region.
 
     Large sets are searched on a random sample of their utterances first, lattices on lists of paths, and in full from
-    the best places found.
+    the best points found.
     """
     if not len(problem.free):
-        return place_at(problem, problem.start)
+        return point_at(problem, problem.start)
     if isinstance(problem.lists, PaddedLists):
         rough = sample(problem, rng)
         starts = starting_points(rough, rng, restarts)
@@ -78,7 +78,7 @@ def with_more(problem: Problem, restarts: int) -> int:
 
 def descend_all(
     problem: Problem, rough: Problem, starts: list[np.ndarray], rng: np.random.Generator, show: bool
-) -> list[Place]:
+) -> list[Point]:
     """Descends from all starts, on `rough` first if that is another problem; the results, best first."""
     results = [descend(rough, start, rng) for start in (progress(starts, "tuning") if show else starts)]
     if rough is not problem:
@@ -89,16 +89,16 @@ def descend_all(
 
 def search_lattices(
     problem: Problem, lattices: LatticeTable, rng: np.random.Generator, restarts: int, show: bool
-) -> list[Place]:
+) -> list[Point]:
     """Searches on lists of the paths met so far, then over the lattices, until paths met on the way bring no more."""
     starts = starting_points(problem, rng, restarts)
-    results: list[Place] = []
+    results: list[Point] = []
     while True:
         rough = replace(problem, lists=lattices.met_lists())
         found = descend_all(problem, rough, starts, rng, show)
         if results and found[0].errors >= results[0].errors:
             return results
-        results, starts = found, [*starts, *(place.scales for place in found)]
+        results, starts = found, [*starts, *(point.scales for point in found)]
 
 
 def sample(problem: Problem, rng: np.random.Generator) -> Problem:
@@ -111,10 +111,10 @@ def sample(problem: Problem, rng: np.random.Generator) -> Problem:
     return replace(problem, lists=problem.lists.part(picked))
 
 
-def place_at(problem: Problem, scales: np.ndarray) -> Place:
+def point_at(problem: Problem, scales: np.ndarray) -> Point:
     """Counts the errors at some scales."""
     totals: Any = problem.lists.totals(scales)
-    return Place(scales, totals, int(problem.lists.chosen_errors(totals).sum()))
+    return Point(scales, totals, int(problem.lists.chosen_errors(totals).sum()))
 
 
 def starting_points(problem: Problem, rng: np.random.Generator, restarts: int) -> list[np.ndarray]:
@@ -165,25 +165,25 @@ def directions(problem: Problem, scales: np.ndarray, rng: np.random.Generator) -
     return [result[i] for i in rng.permutation(len(result)) if result[i].any()]
 
 
-def steps_along(problem: Problem, place: Place, along: np.ndarray, slope: Any = None) -> Steps:
-    """Errors at `place.scales + t * along` for all `t` within the limits; `slope`: totals of `along`."""
+def steps_along(problem: Problem, point: Point, along: np.ndarray, slope: Any = None) -> Steps:
+    """Errors at `point.scales + t * along` for all `t` within the limits; `slope`: totals of `along`."""
     moves = along != 0
-    ends = np.stack([problem.low - place.scales, problem.high - place.scales])[:, moves] / along[moves]
+    ends = np.stack([problem.low - point.scales, problem.high - point.scales])[:, moves] / along[moves]
     low, high = min(0.0, float(ends.min(axis=0).max())), max(0.0, float(ends.max(axis=0).min()))
     if low == high:
-        return Steps(np.array([low, high]), np.array([place.errors]))
+        return Steps(np.array([low, high]), np.array([point.errors]))
     slope = problem.lists.totals(along) if slope is None else slope
-    return problem.lists.steps(place.totals, slope, low, high)
+    return problem.lists.steps(point.totals, slope, low, high)
 
 
-def middle(problem: Problem, place: Place, along: np.ndarray, begin: float, end: float) -> float:
+def middle(problem: Problem, point: Point, along: np.ndarray, begin: float, end: float) -> float:
     """The step along a direction into the middle of a stretch of equal errors, from `begin` to `end`.
 
     A stretch that reaches as far as is searched has no middle: there the smallest scales count, half their size inside.
     """
-    if not any(_is_far(problem, place.scales + t * along) for t in (begin, end)):
+    if not any(_is_far(problem, point.scales + t * along) for t in (begin, end)):
         return 0.5 * (begin + end)
-    scales, slope = place.scales[problem.free], along[problem.free]
+    scales, slope = point.scales[problem.free], along[problem.free]
     scales, slope = scales / problem.unit[problem.free], slope / problem.unit[problem.free]
     nearest = float(-(scales @ slope) / (slope @ slope))
     if begin < nearest < end:
@@ -200,62 +200,62 @@ def _is_far(problem: Problem, scales: np.ndarray) -> bool:
     return bool((np.abs(scales[free]) >= 0.999 * LIMIT * problem.unit[free]).any())
 
 
-def move(problem: Problem, place: Place, along: np.ndarray, slope: Any, step: float) -> Place:
-    """The place a step away, or the same one if rounding or ties make the true count there worse.
+def move(problem: Problem, point: Point, along: np.ndarray, slope: Any, step: float) -> Point:
+    """The point a step away, or the same one if rounding or ties make the true count there worse.
 
     `slope` is used up: the new totals take its memory.
     """
-    scales = np.clip(place.scales + step * along, problem.low, problem.high)
+    scales = np.clip(point.scales + step * along, problem.low, problem.high)
     totals = np.multiply(slope, step, out=slope)
-    totals += place.totals
+    totals += point.totals
     errors = int(problem.lists.chosen_errors(totals).sum())
-    return Place(np.where(along != 0, scales, place.scales), totals, errors) if errors <= place.errors else place
+    return Point(np.where(along != 0, scales, point.scales), totals, errors) if errors <= point.errors else point
 
 
-def descend(problem: Problem, start: np.ndarray, rng: np.random.Generator, most_rounds: int = 20) -> Place:
+def descend(problem: Problem, start: np.ndarray, rng: np.random.Generator, most_rounds: int = 20) -> Point:
     """Line searches along all directions until two rounds bring nothing; moves to the middle of equal regions too."""
-    place, idle = place_at(problem, start), 0
+    point, idle = point_at(problem, start), 0
     for _ in range(most_rounds):
-        before = place.errors
-        for along in directions(problem, place.scales, rng):
+        before = point.errors
+        for along in directions(problem, point.scales, rng):
             slope: Any = problem.lists.totals(along)
-            fewest, begin, end = steps_along(problem, place, along, slope).best()
-            if fewest <= place.errors:
-                place = move(problem, place, along, slope, middle(problem, place, along, begin, end))
-        idle = idle + 1 if place.errors == before else 0
+            fewest, begin, end = steps_along(problem, point, along, slope).best()
+            if fewest <= point.errors:
+                point = move(problem, point, along, slope, middle(problem, point, along, begin, end))
+        idle = idle + 1 if point.errors == before else 0
         if idle == 2:
             break
-    return place_at(problem, place.scales)  # without the rounding of many steps
+    return point_at(problem, point.scales)  # without the rounding of many steps
 
 
-def centre(problem: Problem, place: Place, rng: np.random.Generator, rounds: int = 5) -> Place:
+def centre(problem: Problem, point: Point, rng: np.random.Generator, rounds: int = 5) -> Point:
     """Moves to the middle of the flat region around a result, along one direction after another."""
     for _ in range(rounds):
-        for along in directions(problem, place.scales, rng):
+        for along in directions(problem, point.scales, rng):
             slope: Any = problem.lists.totals(along)
-            begin, end = steps_along(problem, place, along, slope).region(0.0, place.errors)
-            place = move(problem, place, along, slope, middle(problem, place, along, begin, end))
-    return place_at(problem, place.scales)
+            begin, end = steps_along(problem, point, along, slope).region(0.0, point.errors)
+            point = move(problem, point, along, slope, middle(problem, point, along, begin, end))
+    return point_at(problem, point.scales)
 
 
-def flatness(problem: Problem, place: Place) -> float:
+def flatness(problem: Problem, point: Point) -> float:
     """Mean logarithm of the widths of the flat region along the free columns, in their units, up to `WIDE`."""
     widths = []
     for k in problem.free:
-        begin, end = steps_along(problem, place, axis(problem, k)).region(0.0, place.errors)
+        begin, end = steps_along(problem, point, axis(problem, k)).region(0.0, point.errors)
         widths.append(math.log(min(max(end - begin, 1e-12), WIDE)))
     return float(np.mean(widths))
 
 
-def _size(problem: Problem, place: Place) -> float:
+def _size(problem: Problem, point: Point) -> float:
     """Length of the free scales, in their units."""
-    return float(np.linalg.norm(place.scales[problem.free] / problem.unit[problem.free]))
+    return float(np.linalg.norm(point.scales[problem.free] / problem.unit[problem.free]))
 
 
-def rounded(lists: Searched, place: Place) -> np.ndarray:
+def rounded(lists: Searched, point: Point) -> np.ndarray:
     """The scales with as few digits (three at least) as leave the errors as they are."""
     for digits in (3, 4, 6, 9):
-        short = np.array([float(f"{scale:.{digits}g}") for scale in place.scales])
-        if lists.count(short) == place.errors:
+        short = np.array([float(f"{scale:.{digits}g}") for scale in point.scales])
+        if lists.count(short) == point.errors:
             return short
-    return place.scales
+    return point.scales

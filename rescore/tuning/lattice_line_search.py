@@ -162,7 +162,7 @@ def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words]) -> Lat
     """Collects lattices, all of them held in memory, with the columns that their scores and `words` are.
 
     Raises:
-      ReferenceError: lattices and references do not cover the same utterances.
+      ReferencesError: lattices and references do not cover the same utterances.
       ScoreError: an utterance that comes twice, scores that only some lattices have or that are not finite.
     """
     names: list[str] = []

@@ -68,7 +68,7 @@ def build_table(lists: Iterable[NbestList], refs: Mapping[str, Words]) -> ScoreT
     """Collects the scores (with the column `words`) and counts the errors of every hypothesis.
 
     Raises:
-      ReferenceError: lists and references do not cover the same utterances.
+      ReferencesError: lists and references do not cover the same utterances.
       ScoreError: an empty list, an utterance that comes twice, a score that is missing somewhere or not finite.
     """
     names: list[str] = []

@@ -10,8 +10,8 @@ import numpy as np
 
 from rescore import __version__
 from rescore.console import progress, remark
-from rescore.errors import ReferenceError, UsageError, WeightsError
-from rescore.tuning.descent import LIMIT, Place, Problem, axis, place_at, rounded, search, steps_along, with_more
+from rescore.errors import ReferencesError, UsageError, WeightsError
+from rescore.tuning.descent import LIMIT, Point, Problem, axis, point_at, rounded, search, steps_along, with_more
 from rescore.tuning.line_search import PaddedLists
 from rescore.tuning.score_table import ScoreTable
 from rescore.types import Weights
@@ -43,16 +43,16 @@ def tune_table(
 
     Raises:
       UsageError: numbers out of range.  WeightsError: `fixed` names a score that is not there.
-      ReferenceError: no reference has a word.
+      ReferencesError: no reference has a word.
     """
     if restarts < 1 or folds < 0:
         raise UsageError(f"restarts must be at least 1 and folds at least 0, found {restarts} and {folds}")
     if not table.total_words:
-        raise ReferenceError("all references are empty: there is no word to count errors by; check --ref")
+        raise ReferencesError("all references are empty: there is no word to count errors by; check --ref")
     scales = choose_fixed(table.names, fixed or {})
     problem = make_problem(table, scales)
     found = search(problem, np.random.default_rng(seed), with_more(problem, restarts), show=True)
-    found = place_at(problem, rounded(problem.lists, found))
+    found = point_at(problem, rounded(problem.lists, found))
     found.errors = problem.lists.count(found.scales)  # as `rescore combine` counts them, to the last digit
     words = table.total_words
     constant = [name for k, name in enumerate(table.names) if name not in scales and k not in problem.free]
@@ -109,7 +109,7 @@ def searched(table: Table) -> Searched:
     return PaddedLists.from_table(table) if isinstance(table, ScoreTable) else table
 
 
-def flat_regions(problem: Problem, found: Place, names: list[str], words: int) -> dict[str, dict[str, list[float]]]:
+def flat_regions(problem: Problem, found: Point, names: list[str], words: int) -> dict[str, dict[str, list[float]]]:
     """For each free scale, the interval with the fewest errors and that within 0.1 % absolute, the others held."""
     regions = {}
     for k in problem.free:

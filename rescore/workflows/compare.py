@@ -81,7 +81,7 @@ def read_system(name: str, spec: str, refs: Mapping[str, Words], cer: bool = Fal
       cer: take words apart to characters.
 
     Raises:
-      ReferenceError: other utterances than the references'.
+      ReferencesError: other utterances than the references'.
     """
     lists = _nbest_source(spec)
     if lists is None:
@@ -141,7 +141,7 @@ def compare_systems(
 
     Raises:
       UsageError: a name given twice, `against` names none of the systems, or `tail` is in another letter case.
-      ReferenceError: a system has other utterances than the references.
+      ReferencesError: a system has other utterances than the references.
     """
     names = [system.name for system in systems]
     _check_names(names, against)

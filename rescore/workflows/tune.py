@@ -19,7 +19,7 @@ def tune_folder(
     """Finds scales for a scores folder and says in `info` everything needed to find them again.
 
     Raises:
-      ReferenceError, ScoreError, FormatError: bad input (see `build_table`).
+      ReferencesError, ScoreError, FormatError: bad input (see `build_table`).
       UsageError, WeightsError: `fixed` or the numbers do not fit.
     """
     table = build_table(progress(read_scores(scores), "reading scores"), read_kaldi_text(ref))
@@ -46,7 +46,7 @@ def tune_lattices(
     """As `tune_folder`, for lattices, which are all held in memory: exact line searches over all their paths.
 
     Raises:
-      ReferenceError, ScoreError: bad input (see `rescore.tuning.lattice_line_search.lattice_table`).
+      ReferencesError, ScoreError: bad input (see `rescore.tuning.lattice_line_search.lattice_table`).
       UsageError, WeightsError: `fixed` or the numbers do not fit.
     """
     from rescore.tuning.lattice_line_search import lattice_table

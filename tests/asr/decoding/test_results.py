@@ -18,7 +18,7 @@ from asr.decoding.results import (
     write_icefall,
     write_recogs,
 )
-from rescore.errors import ReferenceError
+from rescore.errors import ReferencesError
 from rescore.formats import read_lattices, read_nbest
 from rescore.lattices.nbest import exact_nbest
 from tests.asr.tiny import Tiny, pieces, vocabulary
@@ -47,7 +47,7 @@ def test_three_files_of_icefall(tmp_path: Path) -> None:
     assert (
         (tmp_path / f"exp/errs-test-{suffix}.txt").read_text().startswith("%WER = 50.00\nErrors: 0 insertions, 1 del")
     )
-    with pytest.raises(ReferenceError, match="differ in letter case"):
+    with pytest.raises(ReferencesError, match="differ in letter case"):
         lower = {utt_id: tuple(word.lower() for word in words) for utt_id, words in HYPS.items()}
         write_icefall(tmp_path, "test", suffix, "beam_size_4", REFS, lower)
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from rescore.cli.main import cli
-from rescore.errors import ReferenceError, UsageError
+from rescore.errors import ReferencesError, UsageError
 
 
 def run(*args: object) -> str:
@@ -61,7 +61,7 @@ def test_bad_input(folder: Path) -> None:
     with pytest.raises(UsageError, match="expected NAME=HYP"):
         run("compare", "--ref", folder / "ref", folder / "one")
     (folder / "two").write_text("a THE\n")
-    with pytest.raises(ReferenceError, match="hypotheses of 'two'"):
+    with pytest.raises(ReferencesError, match="hypotheses of 'two'"):
         run("compare", "--ref", folder / "ref", f"one={folder / 'one'}", f"two={folder / 'two'}")
 
 

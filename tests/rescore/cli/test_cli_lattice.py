@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rescore.cli.main import cli
-from rescore.errors import ReferenceError, UsageError
+from rescore.errors import ReferencesError, UsageError
 from rescore.evaluation.wer import kaldi_lines, present_errors
 from rescore.files import read_kaldi_text
 from rescore.formats import read_lattices, read_nbest
@@ -57,7 +57,7 @@ def test_best_path(run: Run, decode: Path) -> None:
 
 def test_nothing_in_common(run: Run, decode: Path) -> None:
     (decode / "text").write_text("utt-x A\n")
-    with pytest.raises(ReferenceError, match="no utterance in common"):
+    with pytest.raises(ReferencesError, match="no utterance in common"):
         run("best-path", f"kaldi:{decode}", "--words", decode / "words.txt", "--ref", decode / "text")
 
 

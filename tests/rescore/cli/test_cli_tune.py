@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rescore.cli.main import cli
-from rescore.errors import ReferenceError, UsageError, WeightsError
+from rescore.errors import ReferencesError, UsageError, WeightsError
 from rescore.files import write_kaldi_text
 from rescore.formats import write_nbest
 from rescore.types import Hypothesis, NbestList
@@ -67,7 +67,7 @@ def test_fixed_scales_and_no_folds(dev: Path) -> None:
 
 def test_missing_references(dev: Path) -> None:
     (dev / "ref").write_text("u0 A B\n")
-    with pytest.raises(ReferenceError, match=r"5 of 6 N-best lists have no reference \(u1, u2, u3, u4, u5\)"):
+    with pytest.raises(ReferencesError, match=r"5 of 6 N-best lists have no reference \(u1, u2, u3, u4, u5\)"):
         run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", dev / "w.json")
     assert not (dev / "w.json").exists()
 

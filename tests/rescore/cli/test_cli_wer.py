@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from rescore.cli.main import cli
-from rescore.errors import FormatError, ReferenceError
+from rescore.errors import FormatError, ReferencesError
 
 
 def run(*args: object) -> str:
@@ -41,7 +41,7 @@ def test_bad_input(files: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="no such file"):
         run("wer", "--ref", ref, "--hyp", tmp_path / "none")
     hyp.write_text("a THE\n")
-    with pytest.raises(ReferenceError, match=r"1 of 2 references have no hypotheses \(b\)"):
+    with pytest.raises(ReferencesError, match=r"1 of 2 references have no hypotheses \(b\)"):
         run("wer", "--ref", ref, "--hyp", hyp)
     hyp.write_text("")
     with pytest.raises(FormatError, match="empty file"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rescore.errors import ReferenceError
+from rescore.errors import ReferencesError
 from rescore.evaluation.significance import Mapsswe, bootstrap_wer, error_positions, mapsswe, segment_differences
 from rescore.evaluation.wer import edit_distance
 from rescore.types import Words
@@ -98,7 +98,7 @@ def test_mapsswe_without_any_difference_or_variance() -> None:
 
 
 def test_mapsswe_wants_the_same_references() -> None:
-    with pytest.raises(ReferenceError, match="same references"):
+    with pytest.raises(ReferencesError, match="same references"):
         mapsswe([places("c c")], [places("c")])
 
 
@@ -160,7 +160,7 @@ def test_bootstrap_by_hand() -> None:
     # One utterance can be drawn in one way only; two with 0 and 1 errors of 10 words give 0, 5 or 10 %.
     assert bootstrap_wer(np.array([3]), np.array([12])).tolist() == [25.0, 25.0]
     assert bootstrap_wer(np.array([0, 2]), np.array([10, 10])).tolist() == [0.0, 20.0]
-    with pytest.raises(ReferenceError, match="no word"):
+    with pytest.raises(ReferencesError, match="no word"):
         bootstrap_wer(np.array([0]), np.array([0]))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rescore.errors import ReferenceError, ScoreError
+from rescore.errors import ReferencesError, ScoreError
 from rescore.evaluation.wer import edit_distance
 from rescore.lattices.batched_paths import Forest
 from rescore.lattices.paths import best_arcs, best_path, total_scores
@@ -103,7 +103,7 @@ def test_bad_lattices() -> None:
     good, bad = make([(0, 1, "A", 0, 0)], 2), make([(0, 1, "A", 0, -np.inf)], 2)
     with pytest.raises(ScoreError, match="utterance utt occurs a second time"):
         lattice_table([good, good], {"utt": ("A",)})
-    with pytest.raises(ReferenceError, match="no lattices"):
+    with pytest.raises(ReferencesError, match="no lattices"):
         lattice_table([good], {"utt": ("A",), "other": ()})
     with pytest.raises(ScoreError, match="lattice 'utt': the score lm of arc 0 is not finite; rescore lattice prune"):
         lattice_table([bad], {"utt": ("A",)})

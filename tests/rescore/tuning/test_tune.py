@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rescore.errors import ReferenceError, ScoreError, UsageError, WeightsError
+from rescore.errors import ReferencesError, ScoreError, UsageError, WeightsError
 from rescore.evaluation.wer import corpus_errors, count_errors
 from rescore.files import write_kaldi_text
 from rescore.formats import write_nbest
-from rescore.tuning.descent import place_at, rounded, search
+from rescore.tuning.descent import point_at, rounded, search
 from rescore.tuning.line_search import PaddedLists, Steps, contenders, error_steps, merge_steps, walk_envelopes
 from rescore.tuning.score_table import ScoreTable, build_table
 from rescore.tuning.tune import choose_fixed, cross_validation, make_problem, tune_table
@@ -172,15 +172,15 @@ def test_table_holds_scores_words_and_errors() -> None:
 
 def test_bad_tables_say_what_is_wrong() -> None:
     lists, refs = make_set(4, 0)
-    with pytest.raises(ReferenceError, match=r"1 of 4 references have no N-best lists \(u0\)"):
+    with pytest.raises(ReferencesError, match=r"1 of 4 references have no N-best lists \(u0\)"):
         build_table(lists[1:], refs)
-    with pytest.raises(ReferenceError, match=r"1 of 4 N-best lists have no reference \(u3\)"):
+    with pytest.raises(ReferencesError, match=r"1 of 4 N-best lists have no reference \(u3\)"):
         build_table(lists, {utt_id: refs[utt_id] for utt_id in ("u0", "u1", "u2")})
     with pytest.raises(ScoreError, match="u1 occurs a second time"):
         build_table([*lists, lists[1]], refs)
     with pytest.raises(ScoreError, match="u0: no hypothesis"):
         build_table([NbestList("u0", []), *lists[1:]], refs)
-    with pytest.raises(ReferenceError, match="letter case"):
+    with pytest.raises(ReferencesError, match="letter case"):
         build_table(lists, {utt_id: tuple(w.lower() for w in ref) for utt_id, ref in refs.items()})
     lists[2].hyps[-1].scores["lm1"] = float("inf")
     with pytest.raises(ScoreError, match=r"u2: hypothesis \d+ has the score lm1 = inf"):
@@ -324,7 +324,7 @@ def test_rounding_keeps_the_errors() -> None:
     table = make_table(40, 4)
     problem = make_problem(table, {"am": 1.0})
     found = search(problem, np.random.default_rng(0), 2)
-    assert problem.lists.count(rounded(problem.lists, found)) == found.errors == place_at(problem, found.scales).errors
+    assert problem.lists.count(rounded(problem.lists, found)) == found.errors == point_at(problem, found.scales).errors
 
 
 def test_cross_validation_uses_each_utterance_once_and_never_its_own_scales() -> None:
@@ -409,5 +409,5 @@ def test_no_grid_of_two_scales_beats_tuning(seed: int) -> None:
 
 def test_references_without_a_word() -> None:
     lists, refs = make_set(3, 0)
-    with pytest.raises(ReferenceError, match="all references are empty: there is no word to count errors by"):
+    with pytest.raises(ReferencesError, match="all references are empty: there is no word to count errors by"):
         tune_table(build_table(lists, dict.fromkeys(refs, ())))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rescore.errors import ReferenceError, RescoreError, UsageError
+from rescore.errors import ReferencesError, RescoreError, UsageError
 from rescore.evaluation.significance import error_positions, mapsswe
 from rescore.files import write_kaldi_text
 from rescore.formats import write_nbest
@@ -118,10 +118,10 @@ def test_bad_systems_say_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(RescoreError, match="no such file"):
         read_system("x", str(tmp_path / "none.txt"), REFS)
     write_kaldi_text(tmp_path / "short.txt", {"a": ("A",)})
-    with pytest.raises(ReferenceError, match=r"2 of 3 references have no hypotheses of 'x' \(b, c\)"):
+    with pytest.raises(ReferencesError, match=r"2 of 3 references have no hypotheses of 'x' \(b, c\)"):
         read_system("x", str(tmp_path / "short.txt"), REFS)
     write_nbest(f"jsonl:{tmp_path / 'l.jsonl'}", [NbestList("z", [Hypothesis(("A",), {"am": 0.0})])])
-    with pytest.raises(ReferenceError, match=r"1 of 1 hypotheses of 'x' have no reference \(z\)"):
+    with pytest.raises(ReferencesError, match=r"1 of 1 hypotheses of 'x' have no reference \(z\)"):
         read_system("x", str(tmp_path / "l.jsonl"), REFS)
     with pytest.raises(UsageError, match="'x' is given to 2 systems"):
         compare_systems(REFS, [System("x", FIRST), System("x", SECOND)])
