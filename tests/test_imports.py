@@ -297,12 +297,13 @@ def test_every_room_says_what_lives_there() -> None:
             assert lines and lines[0].endswith("."), f"{module}: no line that says what lives there"
 
 
-def test_the_command_line_loads_no_heavy_package() -> None:
+@pytest.mark.parametrize("package", ["rescore", "asr"])
+def test_the_command_line_loads_no_heavy_package(package: str) -> None:
     """Help and argument checks are quick: importing every command loads neither torch nor an LM's packages."""
     program = (
         "import importlib, sys\n"
-        "from rescore.cli.main import COMMANDS\n"
-        "for name in COMMANDS: importlib.import_module('rescore.cli.' + name.replace('-', '_'))\n"
+        f"from {package}.cli.main import COMMANDS\n"
+        f"for name in COMMANDS: importlib.import_module('{package}.cli.' + name.replace('-', '_'))\n"
         "print(*sorted({module.split('.')[0] for module in sys.modules}))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)

@@ -37,4 +37,7 @@ def command(
     from asr.model.average import average
     from rescore.console import remark
 
-    average(exp_dir, out, epoch, iteration, avg, use_averaged_model, half, remark)
+    made = average(exp_dir, epoch, iteration, avg, use_averaged_model)
+    folder = out or exp_dir / made.name
+    made.save(folder, half)
+    remark(f"{folder}: average of {', '.join(made.checkpoints)}")

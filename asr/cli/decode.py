@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,19 @@ import click
 from click.core import ParameterSource
 
 from asr.cli.pipes import pipes_option
+from asr.decoding.options import LATTICE_FORMATS, LM_SCALE, METHODS, DecodeOptions, DecodeRun
 from rescore.errors import UsageError
 
-METHODS = ("greedy_search", "modified_beam_search", "fast_beam_search", "fast_beam_search_nbest")
-LATTICES = ("slf", "k2", "kaldi-lat")
 PATH = click.Path(path_type=Path)
 POSITIVE = click.FloatRange(0, min_open=True)
+COUNT = click.IntRange(1)
 CHECKPOINTS = {"exp_dir": "--exp-dir", "epoch": "--epoch", "iteration": "--iter", "avg": "--avg"}
 CHECKPOINTS |= {"use_averaged_model": "--use-averaged-model"}
+
+
+def setting(of: type, name: str, **more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option `--NAME` with the default that the class `of` states."""
+    return click.option(f"--{name}", default=getattr(of, name.replace("-", "_")), show_default=True, **more)
 
 
 def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
@@ -52,40 +58,41 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
 @click.option("--exp-dir", type=PATH, help="Folder of a training run.")
 @click.option("--epoch", type=int, help="Last epoch to average.")
 @click.option("--iter", "iteration", type=int, help="Last checkpoint-B.pt to average.")
-@click.option("--avg", default=1, show_default=True, help="Checkpoints to average.")
-@click.option("--use-averaged-model", type=bool, default=False, show_default=True, help="Average over all batches.")
+@setting(DecodeRun, "avg", help="Checkpoints to average.")
+@setting(DecodeRun, "use-averaged-model", type=bool, help="Average over all batches.")
 @click.option("--out", type=PATH, help="Folder of the results; METHOD in the exp-dir or model folder if left out.")
 @click.option(
-    "--decoding-method", "method", type=click.Choice(METHODS), default="modified_beam_search", show_default=True
+    "--decoding-method", "method", type=click.Choice(METHODS), default=DecodeOptions.method, show_default=True
 )
-@click.option("--beam-size", default=4, show_default=True, type=click.IntRange(1), help="Of modified_beam_search.")
-@click.option(
-    "--length-norm",
+@setting(DecodeOptions, "beam-size", type=COUNT, help="Of modified_beam_search.")
+@setting(
+    DecodeOptions,
+    "length-norm",
     type=bool,
-    default=True,
-    show_default=True,
     help="Of modified_beam_search: the best has the largest total score for each of its tokens, as icefall chooses.",
 )
-@click.option("--beam", default=20.0, show_default=True, help="Of fast_beam_search and of lattices (natural logs).")
-@click.option("--max-contexts", default=8, show_default=True, type=click.IntRange(1), help="Of the same, a frame.")
-@click.option("--max-states", default=64, show_default=True, type=click.IntRange(1), help="Of fast_beam_search.")
-@click.option("--num-paths", default=200, show_default=True, type=click.IntRange(1), help="N of lattices' N-best.")
-@click.option("--nbest-scale", default=0.5, show_default=True, help="Of scores while paths of like words are summed.")
-@click.option("--lattices", type=click.Choice(LATTICES), help="Write word lattices too, in this format; see above.")
-@click.option("--lattice-beam", default=10.0, show_default=True, help="Keep paths so much below the best.")
-@click.option("--lm", "lms", multiple=True, metavar="[NAME=]LM", help="An LM in the beam search; may be repeated.")
-@click.option("--lm-scale", "lm_scales", multiple=True, type=float, help="Its scale, one for each --lm; 0.3 each.")
-@click.option("--ilme-scale", default=0.0, show_default=True, help="How much of the internal LM is subtracted.")
-@click.option("--lodr", type=str, metavar="ARPA", help="A token n-gram of low order that is subtracted.")
-@click.option("--lodr-scale", default=0.1, show_default=True, help="How much of it.")
-@click.option("--word-reward", default=0.0, show_default=True, help="Added for each word, as LMs make words die.")
-@click.option("--lang-dir", type=PATH, help="Folder with LG.pt and words.txt: the graph of fast_beam_search.")
-@click.option("--max-duration", default=200.0, show_default=True, type=POSITIVE, help="Seconds of speech in a batch.")
+@setting(DecodeOptions, "beam", help="Of fast_beam_search and of lattices (natural logs).")
+@setting(DecodeOptions, "max-contexts", type=COUNT, help="Of the same, a frame.")
+@setting(DecodeOptions, "max-states", type=COUNT, help="Of fast_beam_search.")
+@setting(DecodeOptions, "num-paths", type=COUNT, help="N of lattices' N-best.")
+@setting(DecodeOptions, "nbest-scale", help="Of scores while paths of like words are summed.")
 @click.option(
-    "--max-seconds", default=120.0, show_default=True, type=POSITIVE, help="Longer cuts count as not recognised."
+    "--lattices", type=click.Choice(LATTICE_FORMATS), help="Write word lattices too, in this format; see above."
 )
+@setting(DecodeOptions, "lattice-beam", help="Keep paths so much below the best.")
+@click.option("--lm", "lms", multiple=True, metavar="[NAME=]LM", help="An LM in the beam search; may be repeated.")
+@click.option(
+    "--lm-scale", "lm_scales", multiple=True, type=float, help=f"Its scale, one for each --lm; {LM_SCALE} each."
+)
+@setting(DecodeRun, "ilme-scale", help="How much of the internal LM is subtracted.")
+@click.option("--lodr", type=str, metavar="ARPA", help="A token n-gram of low order that is subtracted.")
+@setting(DecodeRun, "lodr-scale", help="How much of it.")
+@setting(DecodeRun, "word-reward", help="Added for each word, as LMs make words die.")
+@click.option("--lang-dir", type=PATH, help="Folder with LG.pt and words.txt: the graph of fast_beam_search.")
+@setting(DecodeRun, "max-duration", type=POSITIVE, help="Seconds of speech in a batch.")
+@setting(DecodeRun, "max-seconds", type=POSITIVE, help="Longer cuts count as not recognised.")
 @pipes_option
-@click.option("--device", default="cpu", show_default=True, help="Such as cpu or cuda.")
+@setting(DecodeRun, "device", help="Such as cpu or cuda.")
 @click.pass_context
 def command(context: click.Context, **values: Any) -> None:
     """Decode cuts: icefall's recogs, errs and wer-summary files, N-best lists and lattices for `rescore`.
@@ -103,8 +110,7 @@ def command(context: click.Context, **values: Any) -> None:
                --lm transfornn --lm-scale 0.4 --ilme-scale 0.2 data/cuts_test.jsonl.gz
     Example: asr decode --model asr/pretrained/small --lattices k2 --out exp/test cuts_test.jsonl.gz
     """
-    from asr.decoding.options import DecodeOptions
-    from asr.decoding.run import DecodeRun, run
+    from asr.decoding.run import run
 
     values = one_model(context, values)
     search = {item.name: values.pop(item.name) for item in fields(DecodeOptions) if item.name != "lattices"}

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from asr.decoding.options import BEAM_SIZE, GREEDY, PREFIX_METHODS
+
 if TYPE_CHECKING:
     from asr.decoding.transcribe import Partial
 
@@ -22,11 +24,13 @@ SHOWN = 30  # words of a partial result
 @click.option(
     "--decoding-method",
     "method",
-    type=click.Choice(["greedy_search", "modified_beam_search"]),
-    default="greedy_search",
+    type=click.Choice(PREFIX_METHODS),
+    default=GREEDY,
     show_default=True,
 )
-@click.option("--beam-size", default=4, show_default=True, type=click.IntRange(1), help="Of modified_beam_search.")
+@click.option(
+    "--beam-size", default=BEAM_SIZE, show_default=True, type=click.IntRange(1), help="Of modified_beam_search."
+)
 def command(
     audio: tuple[Path, ...], model: str | None, streaming: bool, chunk_ms: int, method: str, beam_size: int
 ) -> None:

@@ -1,9 +1,9 @@
-"""Decoding of a set of cuts with a trained recogniser: words, N-best lists and lattices."""
+"""The search of a trained recogniser over batches: words, N-best lists and lattices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,13 @@ from asr.decoding.beam_search import modified_beam_search
 from asr.decoding.greedy_search import greedy
 from asr.decoding.lattice_path import with_path
 from asr.decoding.lattice_search import AM, lattice_search, word_lattice
-from asr.decoding.options import BEAM, FAST, FAST_NBEST, GREEDY, METHODS, DecodeOptions
+from asr.decoding.options import BEAM, FAST_NBEST, GREEDY, LATTICE_METHODS, METHODS, PREFIX_METHODS, DecodeOptions
 from asr.decoding.prefixes import Pieces, SearchHypothesis
-from asr.decoding.results import Spool, empty_lattice, empty_nbest, nbest_list, save_lattices, save_nbest, write_icefall
 from asr.decoding.shallow_fusion import Fusion
-from asr.errors import ConfigError, DataError
-from rescore.console import progress, remark
-from rescore.evaluation.wer import ErrorCounts
-from rescore.files import make_folder
+from asr.errors import ConfigError
+from rescore.console import remark
 from rescore.lattices.nbest import exact_nbest
-from rescore.types import Lattice, NbestList, Words
+from rescore.types import Hypothesis, Lattice, NbestList, Words
 
 
 @dataclass
@@ -63,9 +60,9 @@ class Decoder:
             raise ConfigError(f"decoding method '{options.method}'; there are {', '.join(METHODS)}")
         if fusion is not None and options.method != BEAM:
             raise ConfigError(f"LMs take part in {BEAM} only, found {options.method}; rescore its lattices instead")
-        self.in_k2 = options.method in (FAST, FAST_NBEST) and _k2_is_there(model, graph)
+        self.in_k2 = options.method in LATTICE_METHODS and _k2_is_there(model, graph)
         if graph is not None and not self.in_k2:
-            raise ConfigError(f"an LG is for {FAST} and {FAST_NBEST} in k2")
+            raise ConfigError(f"an LG is for {' and '.join(LATTICE_METHODS)} in k2")
         self.model, self.device = model.to(device).eval(), torch.device(device)
         self.pieces, self.options, self.fusion, self.graph = pieces, options, fusion, graph
 
@@ -88,7 +85,7 @@ class Decoder:
     def search(self, encoded: Tensor, lengths: Tensor, utt_ids: list[str]) -> list[Decoded]:
         """Encoded frames float `(batch, frames, dim)` at 25 Hz, lengths int64 `(batch,)`."""
         options = self.options
-        if options.method in (GREEDY, BEAM):
+        if options.method in PREFIX_METHODS:
             hypotheses = self._hypotheses(encoded, lengths)
             lists = [nbest_list(utt_id, hyps, self.pieces) for utt_id, hyps in zip(utt_ids, hypotheses, strict=True)]
             if not options.lattices:
@@ -144,107 +141,13 @@ def _k2_is_there(model: Any, graph: object) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """Where the results of a set go.
+def nbest_list(utt_id: str, hyps: Sequence[SearchHypothesis], pieces: Pieces, ref: Words | None = None) -> NbestList:
+    """Hypotheses of a search as words, best first; of those that spell the same words the first stays.
 
-    Attributes:
-      folder, name, suffix: of icefall's files `recogs-NAME-SUFFIX.txt` and so on.
-      setting: what stands before the WER in the summary.
-      lattices: format of the lattices, or None.
+    Every score keeps its name; `words` is the number of words.
     """
-
-    folder: Path
-    name: str
-    suffix: str
-    setting: str
-    lattices: str | None = None
-
-
-def decode_set(
-    decoder: Decoder,
-    batches: Iterable[dict[str, Any]],
-    left_out: Callable[[], dict[str, str]],
-    total: int | None,
-    outputs: Outputs,
-) -> tuple[ErrorCounts | None, list[str]]:
-    """Decodes the batches of `asr.dataset.loader` and writes what `Outputs` says.
-
-    Cuts that could not be loaded count as recognised without a word.  N-best lists and lattices wait on disk: memory
-    does not grow with the number of utterances, but for their words.
-
-    Args:
-      left_out: gives, after the last batch, the cuts that are in no batch, with their texts.
-      total: how many utterances there are, for the progress bar; None where that is not known.
-    Returns:
-      the errors (None without any reference word), and what was written.
-    Raises:
-      DataError: not one utterance could be recognised, or two have the same id.
-    """
-    results = _Results(make_folder(outputs.folder))
-    lost: dict[str, str] = {}
-    for utt_id, text, decoded in progress(_utterances(decoder, batches), outputs.name, total):
-        if decoded is None:
-            lost[utt_id] = text
-        else:
-            results.add(decoded, text)
-    lost |= left_out()
-    if not results.hyps:
-        raise DataError(f"{outputs.name}: none of {len(lost)} utterances could be recognised; see those left out")
-    if lost:
-        count = len(results.hyps) + len(lost)
-        remark(f"{outputs.name}: {len(lost)} of {count} utterances were not recognised; they count as without a word")
-    for utt_id, text in lost.items():
-        results.add(Decoded(empty_nbest(utt_id, results.scores), empty_lattice(utt_id)), text)
-    return results.write(outputs)
-
-
-def _utterances(decoder: Decoder, batches: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str, Decoded | None]]:
-    """Id, transcript and what was recognised of each utterance; None for what the decoder gives up."""
-    for batch in batches:
-        ids = [str(utt_id) for utt_id in batch["ids"]]
-        decoded = decoder(batch["features"], batch["lengths"], ids) if ids else []
-        found = {one.nbest.utt_id: one for one in decoded}
-        for utt_id, text in zip(ids, batch["texts"], strict=True):
-            yield utt_id, text, found.get(utt_id)
-
-
-class _Results:
-    """What is known of the utterances so far; lists and lattices are on disk.
-
-    Attributes:
-      refs, hyps: the words of each utterance.
-      scores: names of the scores in N-best lists.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.refs: dict[str, Words] = {}
-        self.hyps: dict[str, Words] = {}
-        self.scores: list[str] = []
-        self._symbols: set[str] = set()
-        self._lists, self._lattices = Spool(folder), Spool(folder)
-
-    def add(self, decoded: Decoded, text: str) -> None:
-        utt_id = decoded.nbest.utt_id
-        self._lists.add(utt_id, decoded.nbest)
-        if decoded.lattice is not None:
-            self._lattices.add(utt_id, decoded.lattice)
-            self._symbols.update(decoded.lattice.symbols)
-        self.refs[utt_id], self.hyps[utt_id] = tuple(text.split()), decoded.words
-        self.scores = self.scores or list(decoded.nbest.hyps[0].scores)
-
-    def write(self, outputs: Outputs) -> tuple[ErrorCounts | None, list[str]]:
-        """The files of `decode_set`; each appears when it is whole."""
-        stem = f"{outputs.name}-{outputs.suffix}"
-        with_refs = any(self.refs.values())
-        nbest = outputs.folder / f"nbest-{stem}.jsonl.gz"
-        save_nbest(nbest, (replace(one, ref=self.refs[one.utt_id] if with_refs else None) for one in self._lists))
-        written = [str(nbest)]
-        if outputs.lattices is not None:
-            place = outputs.folder / f"lattices-{stem}"
-            written.append(save_lattices(outputs.lattices, place, self._lattices, self._symbols - {""}))
-        if not with_refs:
-            return None, written
-        counts = write_icefall(outputs.folder, outputs.name, outputs.suffix, outputs.setting, self.refs, self.hyps)
-        texts = [str(outputs.folder / f"{kind}-{stem}.txt") for kind in ("recogs", "errs", "wer-summary")]
-        return counts, texts + written
+    found: dict[Words, Hypothesis] = {}
+    for hyp in hyps:
+        words = pieces.words(hyp.tokens)
+        found.setdefault(words, Hypothesis(words, {**hyp.scores, "words": float(len(words))}))
+    return NbestList(utt_id, list(found.values()), ref)

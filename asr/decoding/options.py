@@ -1,13 +1,17 @@
-"""Methods of decoding and their settings."""
+"""Methods of decoding, and all that is set for a decoding, with its defaults; the command line takes them from here."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 GREEDY, BEAM, FAST, FAST_NBEST = "greedy_search", "modified_beam_search", "fast_beam_search", "fast_beam_search_nbest"
-
-
-METHODS = (GREEDY, BEAM, FAST, FAST_NBEST)
+PREFIX_METHODS = (GREEDY, BEAM)  # searches over prefixes: of sets, single files and streams
+LATTICE_METHODS = (FAST, FAST_NBEST)  # searches that make lattices and take their lists from them
+METHODS = (*PREFIX_METHODS, *LATTICE_METHODS)
+LATTICE_FORMATS = ("slf", "k2", "kaldi-lat")
+BEAM_SIZE = 4
+LM_SCALE = 0.3  # of each LM where no scale is given
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,8 @@ class DecodeOptions:
       lattice_beam: arcs on no path at most so much below the best are left out of lattices.
     """
 
-    method: str = GREEDY
-    beam_size: int = 4
+    method: str = BEAM
+    beam_size: int = BEAM_SIZE
     length_norm: bool = True
     beam: float = 20.0
     max_contexts: int = 8
@@ -58,3 +62,41 @@ class DecodeOptions:
         if self.method == FAST_NBEST:
             text += f"_num_paths_{self.num_paths}_nbest_scale_{self.nbest_scale}"
         return text if by == "_" else text.replace("_", by)
+
+
+@dataclass(frozen=True)
+class DecodeRun:
+    """What is decoded and with what, beside the settings of the search.
+
+    Attributes:
+      cuts:    manifests, each a set of its own.
+      folder:  model folder; or `exp_dir` with `epoch` or `iteration`, `avg` and `use_averaged_model` (see `average`).
+      out:     folder of the results; None: METHOD in `exp_dir` or `folder`.
+      lms:     `[NAME=]LM`; lm_scales: one for each, or none.
+      lodr:    a token n-gram that is subtracted.
+      lang_dir: folder with LG.pt and words.txt.
+      max_duration, max_seconds: of a batch, of a cut.
+      lattices: one of LATTICE_FORMATS, or None.
+      allow_pipes: run the commands that the manifests name.
+    """
+
+    cuts: tuple[Path, ...]
+    folder: Path | None = None
+    exp_dir: Path | None = None
+    epoch: int | None = None
+    iteration: int | None = None
+    avg: int = 1
+    use_averaged_model: bool = False
+    out: Path | None = None
+    lms: tuple[str, ...] = ()
+    lm_scales: tuple[float, ...] = ()
+    ilme_scale: float = 0.0
+    lodr: str | None = None
+    lodr_scale: float = 0.1
+    word_reward: float = 0.0
+    lang_dir: Path | None = None
+    max_duration: float = 200.0
+    max_seconds: float = 120.0
+    device: str = "cpu"
+    lattices: str | None = None
+    allow_pipes: bool = False

@@ -6,21 +6,20 @@ import os
 import pickle
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from asr.decoding.prefixes import Pieces, SearchHypothesis
+from asr.decoding.decode import Decoded
 from asr.errors import DataError
 from rescore.evaluation.icefall_errs import write_errs
 from rescore.evaluation.wer import ErrorCounts, corpus_errors
 from rescore.files import atomic_text
 from rescore.formats import write_lattices, write_nbest
 from rescore.types import Hypothesis, Lattice, NbestList, Words
-
-LATTICE_FORMATS = ("slf", "k2", "kaldi-lat")
 
 
 class Spool:
@@ -78,18 +77,6 @@ def write_icefall(
     return counts
 
 
-def nbest_list(utt_id: str, hyps: Sequence[SearchHypothesis], pieces: Pieces, ref: Words | None = None) -> NbestList:
-    """Hypotheses of a search as words, best first; of those that spell the same words the first stays.
-
-    Every score keeps its name; `words` is the number of words.
-    """
-    found: dict[Words, Hypothesis] = {}
-    for hyp in hyps:
-        words = pieces.words(hyp.tokens)
-        found.setdefault(words, Hypothesis(words, {**hyp.scores, "words": float(len(words))}))
-    return NbestList(utt_id, list(found.values()), ref)
-
-
 def empty_nbest(utt_id: str, names: Iterable[str], ref: Words | None = None) -> NbestList:
     """Stands for an utterance that could not be decoded: no words, all scores 0."""
     return NbestList(utt_id, [Hypothesis((), dict.fromkeys(names, 0.0))], ref)
@@ -128,3 +115,61 @@ def save_lattices(kind: str, path: Path, lattices: Iterable[Lattice], words: Ite
         spec = f"{kind}:{file}?words={table}"
     write_lattices(spec, lattices)
     return spec
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where the results of a set go.
+
+    Attributes:
+      folder, name, suffix: of icefall's files `recogs-NAME-SUFFIX.txt` and so on.
+      setting: what stands before the WER in the summary.
+      lattices: format of the lattices, or None.
+    """
+
+    folder: Path
+    name: str
+    suffix: str
+    setting: str
+    lattices: str | None = None
+
+
+class Results:
+    """What is known of the utterances so far; lists and lattices are on disk.
+
+    Attributes:
+      refs, hyps: the words of each utterance.
+      scores: names of the scores in N-best lists.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.refs: dict[str, Words] = {}
+        self.hyps: dict[str, Words] = {}
+        self.scores: list[str] = []
+        self._symbols: set[str] = set()
+        self._lists, self._lattices = Spool(folder), Spool(folder)
+
+    def add(self, decoded: Decoded, text: str) -> None:
+        utt_id = decoded.nbest.utt_id
+        self._lists.add(utt_id, decoded.nbest)
+        if decoded.lattice is not None:
+            self._lattices.add(utt_id, decoded.lattice)
+            self._symbols.update(decoded.lattice.symbols)
+        self.refs[utt_id], self.hyps[utt_id] = tuple(text.split()), decoded.words
+        self.scores = self.scores or list(decoded.nbest.hyps[0].scores)
+
+    def write(self, outputs: Outputs) -> tuple[ErrorCounts | None, list[str]]:
+        """All files; each appears when it is whole."""
+        stem = f"{outputs.name}-{outputs.suffix}"
+        with_refs = any(self.refs.values())
+        nbest = outputs.folder / f"nbest-{stem}.jsonl.gz"
+        save_nbest(nbest, (replace(one, ref=self.refs[one.utt_id] if with_refs else None) for one in self._lists))
+        written = [str(nbest)]
+        if outputs.lattices is not None:
+            place = outputs.folder / f"lattices-{stem}"
+            written.append(save_lattices(outputs.lattices, place, self._lattices, self._symbols - {""}))
+        if not with_refs:
+            return None, written
+        counts = write_icefall(outputs.folder, outputs.name, outputs.suffix, outputs.setting, self.refs, self.hyps)
+        texts = [str(outputs.folder / f"{kind}-{stem}.txt") for kind in ("recogs", "errs", "wer-summary")]
+        return counts, texts + written

@@ -16,7 +16,7 @@ from asr.dataset.manifests import is_truncated
 from asr.decoding.beam_search import BeamSearch
 from asr.decoding.decode import Decoder
 from asr.decoding.greedy_search import GreedySearch
-from asr.decoding.options import BEAM, GREEDY, DecodeOptions
+from asr.decoding.options import BEAM, BEAM_SIZE, GREEDY, PREFIX_METHODS, DecodeOptions
 from asr.decoding.prefixes import Pieces, SearchHypothesis
 from asr.errors import ConfigError, DataError
 from asr.model.streaming import StreamingEncoder
@@ -128,14 +128,14 @@ def _check_audio(path: Path, rate: int, seconds: float, longest: float | None) -
 class Transcriber:
     """A recogniser for single files."""
 
-    def __init__(self, model: Any, pieces: Pieces, method: str = GREEDY, beam_size: int = 4) -> None:
+    def __init__(self, model: Any, pieces: Pieces, method: str = GREEDY, beam_size: int = BEAM_SIZE) -> None:
         """
         Raises:
           DataError: the tokens are not the model's.
           ConfigError: another method than greedy_search and modified_beam_search.
         """
-        if method not in (GREEDY, BEAM):
-            raise ConfigError(f"decoding method '{method}'; there are {GREEDY} and {BEAM}")
+        if method not in PREFIX_METHODS:
+            raise ConfigError(f"decoding method '{method}'; there are {' and '.join(PREFIX_METHODS)}")
         self.model, self.pieces, self.method = model.eval(), pieces, method
         self.decoder = Decoder(model, pieces, DecodeOptions(method, beam_size))
 

@@ -1,8 +1,8 @@
-"""Averages of a run's checkpoints as icefall makes them, written as a model folder."""
+"""Averages of a run's checkpoints as icefall makes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +10,51 @@ import torch
 from torch import Tensor
 
 from asr.errors import CheckpointError
-from asr.model.checkpoint import find_checkpoints, load_weights, read_checkpoint, read_vocabulary, save_model
+from asr.model.checkpoint import (
+    check_tokens,
+    find_checkpoints,
+    load_weights,
+    read_checkpoint,
+    read_vocabulary,
+    save_model,
+)
 from asr.model.config import TransducerConfig
+from asr.model.transducer import Transducer
+from lm_zoo.text.vocabulary import PieceVocabulary
 
-Remark = Callable[[str], None]
+
+@dataclass(frozen=True)
+class Average:
+    """A model averaged in memory.
+
+    Attributes:
+      model: a Transducer in evaluation mode, on the CPU.
+      name:  `epoch-N-avg-M` or `iter-N-avg-M`, and `-use-averaged-model` behind it.
+      steps: batches that the last checkpoint has seen.
+      checkpoints: names of the files, last one first.
+    """
+
+    model: Transducer
+    vocab: PieceVocabulary
+    name: str
+    steps: int
+    checkpoints: list[str]
+
+    def save(self, folder: Path, half: bool = False) -> None:
+        """Writes a model folder (see `save_model`); `half`: weights as float16."""
+        made = {"steps": self.steps, "average": self.name, "checkpoints": self.checkpoints}
+        save_model(folder, self.model, self.vocab, {"trained": made}, half)
 
 
-def average(
-    exp_dir: Path,
-    out: Path | None,
-    epoch: int | None,
-    iteration: int | None,
-    count: int,
-    use_averaged: bool,
-    half: bool = False,
-    remark: Remark = lambda line: None,
-) -> Path:
-    """Writes the average of a run's checkpoints as a model folder.
+def average(exp_dir: Path, epoch: int | None, iteration: int | None, count: int, use_averaged: bool) -> Average:
+    """The average of a run's checkpoints.
 
     Args:
-      out: None: `exp_dir/epoch-N-avg-M` (or `iter-N-avg-M`, and `-use-averaged-model` behind it).
       epoch, iteration: the last checkpoint, `epoch-N.pt`, or the newest `checkpoint-B.pt` with B up to `iteration`.
       count: over how many checkpoints.
       use_averaged: average the models after the checkpoint `count` before the last up to the last (see `between`).
-      half: store the weights as float16.
-    Returns:
-      the model folder.
     Raises:
-      CheckpointError: a checkpoint is missing, damaged or of another configuration.
+      CheckpointError: a checkpoint or the tokens are missing, damaged or of another configuration.
     """
     paths = choose(exp_dir, epoch, iteration, count, use_averaged)
     end = read_checkpoint(paths[0])
@@ -46,17 +63,13 @@ def average(
     else:
         weights = mean(paths)
     config = TransducerConfig.from_dict(_model_config(end, paths[0]), paths[0])
-    from asr.model.transducer import Transducer
-
     model = Transducer(config)
     load_weights(model, weights, paths[0])
+    vocab = read_vocabulary(exp_dir, end.get("case", "mixed"))
+    check_tokens(exp_dir, vocab, config)
     kind, number = ("epoch", epoch) if epoch is not None else ("iter", iteration)
     name = f"{kind}-{number}-avg-{count}" + ("-use-averaged-model" if use_averaged else "")
-    made = {"steps": end["batch_idx_train"], "average": name, "checkpoints": [path.name for path in paths]}
-    folder = out or exp_dir / name
-    save_model(folder, model, read_vocabulary(exp_dir, end.get("case", "mixed")), {"trained": made}, half)
-    remark(f"{folder}: average of {', '.join(made['checkpoints'])}")
-    return folder
+    return Average(model.eval(), vocab, name, end["batch_idx_train"], [path.name for path in paths])
 
 
 def choose(exp_dir: Path, epoch: int | None, iteration: int | None, count: int, use_averaged: bool) -> list[Path]:

@@ -234,9 +234,11 @@ def test_weights_that_are_no_numbers(here: Path, tmp_path: Path) -> None:
 
 
 def test_an_utterance_that_the_encoder_cannot_take_is_given_up(here: Path, tmp_path: Path) -> None:
-    from asr.decoding.decode import Decoder, Outputs, decode_set
+    from asr.decoding.decode import Decoder
     from asr.decoding.options import DecodeOptions
     from asr.decoding.prefixes import Pieces
+    from asr.decoding.results import Outputs
+    from asr.decoding.run import decode_set
 
     model, vocab = load_model("model")
     encode = model.encoder.forward
@@ -246,7 +248,7 @@ def test_an_utterance_that_the_encoder_cannot_take_is_given_up(here: Path, tmp_p
         return torch.where(torch.tensor([False, True]).view(-1, 1, 1), float("nan"), encoded), sizes
 
     model.encoder.forward = spoilt
-    decoder = Decoder(model, Pieces(vocab), DecodeOptions())
+    decoder = Decoder(model, Pieces(vocab), DecodeOptions("greedy_search"))
     features, lengths = torch.randn(2, 40, 80), torch.tensor([40, 40])
     batch = {"ids": ["a", "b"], "texts": ["THE CAT", "A MAT"], "features": features, "lengths": lengths}
     counts, _ = decode_set(decoder, [batch], dict, 2, Outputs(tmp_path, "set", "greedy", "greedy"))

@@ -179,6 +179,7 @@ def test_checkpoints_of_a_run_are_averaged_first(folder: Path, tmp_path: Path) -
     assert "cut d-4 left out: too long" in result.stderr
     name = "nbest-test-epoch-2-avg-2-modified_beam_search-beam-size-4.jsonl.gz"
     averaged = nbests(tmp_path / "modified_beam_search" / name)
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["modified_beam_search"]  # no model folder
     run(folder, "--out", tmp_path / "direct", model="lstm")
     direct = nbests(tmp_path / "direct/nbest-test-lstm-modified_beam_search-beam-size-4.jsonl.gz")
     assert averaged["d-4"].hyps[0].words == () and list(averaged) == list(direct)
@@ -223,6 +224,31 @@ def test_a_model_that_is_not_there_is_told_and_nothing_is_written(folder: Path, 
     assert "epoch-1-avg-1-greedy_search.txt" in decode(there, "--epoch", 1)
     assert "lstm-greedy_search.txt" in decode(old, "--model", folder / "lstm")
     assert "iter-99-avg-1-greedy_search.txt" in decode(old, "--iter", 99, "--avg", 1, "--use-averaged-model", "false")
+    assert [path.name for path in (tmp_path / "exp").iterdir() if path.is_dir()] == []
+
+
+def test_decoding_an_average_is_as_decoding_the_folder_of_asr_average(folder: Path, tmp_path: Path) -> None:
+    """The same files in every byte, but for the name of the model."""
+    exp = tmp_path / "exp"
+    network, vocab = load_model(folder / "stateless")
+    vocab.save(exp)
+    for epoch in (1, 2):
+        weights = {
+            name: tensor / epoch if tensor.is_floating_point() else tensor
+            for name, tensor in network.state_dict().items()
+        }
+        contents = {"model": weights, "batch_idx_train": epoch, "model_config": network.config.to_dict()}
+        write_checkpoint(exp / f"epoch-{epoch}.pt", contents)
+    chosen = ("--exp-dir", exp, "--epoch", 2, "--avg", 2)
+    decode = ("decode", folder / "my_cuts_test.jsonl.gz", "--lattices", "kaldi-lat")
+    for line in (
+        (*decode, *chosen, "--out", tmp_path / "run"),
+        ("average", *chosen),
+        (*decode, "--model", exp / "epoch-2-avg-2", "--out", tmp_path / "folder"),
+    ):
+        CliRunner().invoke(cli, [str(part) for part in line], catch_exceptions=False)
+    ends = [{path.name: path.read_bytes() for path in (tmp_path / out).iterdir()} for out in ("run", "folder")]
+    assert len(ends[0]) == 6 and ends[0] == ends[1]
 
 
 def test_names_of_sets() -> None:

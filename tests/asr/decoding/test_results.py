@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from asr.decoding.decode import nbest_list
 from asr.decoding.lattice_search import AM, lattice_search, word_lattice
+from asr.decoding.options import LATTICE_FORMATS
 from asr.decoding.prefixes import SearchHypothesis
 from asr.decoding.results import (
-    LATTICE_FORMATS,
     empty_lattice,
     empty_nbest,
-    nbest_list,
     save_lattices,
     save_nbest,
     write_icefall,

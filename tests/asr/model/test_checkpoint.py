@@ -174,12 +174,16 @@ def test_averages_are_the_mean_of_the_last_epochs(tmp_path: Path, count: int) ->
     kept = run_of(tmp_path, 5)[-count:]
     for choice in ((5, None), (None, 16)):
         for averaged in (False, True) if choice[0] or count < 5 else (False,):
-            folder = average(tmp_path, None, *choice, count, averaged)
-            found = load_model(folder)[0].state_dict()
+            made = average(tmp_path, *choice, count, averaged)
+            found = made.model.state_dict()
             for name in found:
                 expected = torch.stack([weights[name].double() for weights in kept]).mean(0)
                 torch.testing.assert_close(found[name], expected.to(found[name].dtype), rtol=1e-5, atol=1e-6)
-    assert (tmp_path / f"epoch-5-avg-{count}-use-averaged-model").is_dir()
+            made.save(tmp_path / "saved" / made.name)
+            saved, vocab = load_model(tmp_path / "saved" / made.name)
+            assert all(torch.equal(tensor, found[name]) for name, tensor in saved.state_dict().items())
+            assert vocab.case == made.vocab.case == "upper" and not made.model.training
+    assert (tmp_path / "saved" / f"epoch-5-avg-{count}-use-averaged-model").is_dir()
 
 
 def test_averages_that_cannot_be_made(tmp_path: Path) -> None:
@@ -193,10 +197,10 @@ def test_averages_that_cannot_be_made(tmp_path: Path) -> None:
     ]
     for arguments, message in cases:
         with pytest.raises(CheckpointError, match=message):
-            average(tmp_path, None, *arguments)
+            average(tmp_path, *arguments)
     write_checkpoint(tmp_path / "epoch-3.pt", {"model": {"a": torch.zeros(2)}, "batch_idx_train": 9})
     with pytest.raises(CheckpointError, match=r"epoch-3.pt: has no model_avg"):
-        average(tmp_path, None, 3, None, 1, True)
+        average(tmp_path, 3, None, 1, True)
     with pytest.raises(CheckpointError, match=r"has other weights than epoch-3.pt"):
         mean(choose(tmp_path, 3, None, 2, False))
     same = read_checkpoint(tmp_path / "epoch-1.pt")

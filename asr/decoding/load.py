@@ -1,0 +1,86 @@
+"""What a decoding needs: the model, the LMs of its search, and batches of cuts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from asr.dataset.loader import LoaderOptions, cut_text, make_loader
+from asr.dataset.manifests import load_cuts
+from asr.decoding.options import LM_SCALE, DecodeRun
+from asr.decoding.prefixes import Pieces
+from asr.decoding.shallow_fusion import Fusion, make_fusion
+from asr.errors import DataError
+from asr.model.average import average
+from asr.model.checkpoint import load_model
+from asr.model.transducer import Transducer
+from lm_zoo.registry import load, load_ngram
+from lm_zoo.text.vocabulary import PieceVocabulary
+from rescore.console import remark
+from rescore.errors import UsageError
+
+
+def read_model(plan: DecodeRun) -> tuple[Transducer, PieceVocabulary, Path, str]:
+    """The model, its tokens, where it lies and its name: a model folder, or an average of the checkpoints of a run.
+
+    Raises:
+      UsageError: neither or both are named, or an average of a model folder.
+      CheckpointError: a file is missing or damaged, or config, weights and tokens disagree.
+    """
+    if (plan.folder is None) == (plan.exp_dir is None):
+        raise UsageError("give either --model FOLDER or --exp-dir FOLDER with --epoch (or --iter) and --avg")
+    chosen = plan.epoch, plan.iteration, plan.avg, plan.use_averaged_model
+    if plan.exp_dir is not None:
+        made = average(plan.exp_dir, *chosen)
+        remark(f"{plan.exp_dir}: {made.name}, average of {', '.join(made.checkpoints)}")
+        return made.model, made.vocab, plan.exp_dir, made.name
+    assert plan.folder is not None
+    if chosen != (None, None, 1, False):
+        raise UsageError(f"{plan.folder}: is decoded as it is; epochs, batches and averages are of an --exp-dir")
+    return *load_model(plan.folder), plan.folder, plan.folder.name
+
+
+def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
+    """The LMs of the search, and what the names of files say of them."""
+    lms, scales = plan.lms, plan.lm_scales
+    if scales and len(scales) != len(lms):
+        raise UsageError(f"found {len(lms)} --lm and {len(scales)} --lm-scale, expected one scale for each LM, or none")
+    loaded, text = {}, ""
+    for spec, scale in zip(lms, scales or (LM_SCALE,) * len(lms), strict=True):
+        name, equals, rest = spec.partition("=")
+        if not equals:
+            name, rest = Path(spec.partition("?")[0]).name, spec
+        if name in loaded:
+            raise UsageError(f"two LMs are called '{name}'; name them: --lm NAME=LM")
+        loaded[name] = (load(rest), scale)
+        text += f"-{name}-lm-scale-{scale}"
+    text += f"-ilme-scale-{plan.ilme_scale}" if plan.ilme_scale else ""
+    text += f"-lodr-scale-{plan.lodr_scale}" if plan.lodr else ""
+    text += f"-word-reward-{plan.word_reward}" if plan.word_reward else ""
+    lodr = (load_ngram(plan.lodr), plan.lodr_scale) if plan.lodr else None
+    return make_fusion(pieces, loaded, plan.ilme_scale, lodr, plan.word_reward), text
+
+
+def batches_of(
+    path: Path, max_duration: float, max_seconds: float, allow_pipes: bool = False
+) -> tuple[Iterator[dict[str, Any]], Callable[[], dict[str, str]], int | None]:
+    """What `decode_set` needs of a manifest of cuts: its batches, a function that tells what was left out, its size.
+
+    Raises:
+      DataError, FormatError: there is no such manifest, it has no usable cut, or the same id twice.
+    """
+    cuts = load_cuts(path, allow_pipes=allow_pipes)
+    if not cuts.is_lazy:
+        for cut_id, count in Counter(cut.id for cut in cuts).items():
+            if count > 1:
+                raise DataError(f"{path}: {count} cuts have the id '{cut_id}', expected ids that differ")
+    options = LoaderOptions(max_duration=max_duration, max_seconds=max_seconds, min_seconds=0.0, shuffle=False)
+    loader = make_loader(cuts, options)
+
+    def left_out() -> dict[str, str]:
+        ids = set().union(*loader.left_out.ids.values()) if loader.left_out.ids else set()
+        return {cut.id: cut_text(cut) for cut in cuts if cut.id in ids} if ids else {}
+
+    return loader(), left_out, None if cuts.is_lazy else len(cuts)
