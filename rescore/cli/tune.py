@@ -43,7 +43,7 @@ def command(
     """
     from rescore.console import progress
     from rescore.errors import UsageError
-    from rescore.formats import parse_spec, read_lattices, source_identity
+    from rescore.formats import is_pipe, parse_spec, read_lattices, source_identity
     from rescore.weights import parse_scales, save_weights
     from rescore.workflows.tune import summary, tune_folder, tune_lattices
 
@@ -59,7 +59,8 @@ def command(
         said = f"rescore tune --lattices {name}:{path.name} {rest}"
         read = progress(read_lattices(lattices), "reading lattices")
         weights = tune_lattices(read, ref, parse_scales(fixed), seed, restarts, folds, said)
-        weights.info["data"]["content"] = source_identity(lattices)
+        if not is_pipe(lattices):
+            weights.info["data"]["content"] = source_identity(lattices)
     save_weights(out, weights)
     for line in summary(weights):
         click.echo(line)

@@ -189,6 +189,13 @@ def source_identity(spec: str) -> str:
     return content([path], [entry.name, *(f"{name}={named[name]}" for name in sorted(named))])
 
 
+def is_pipe(spec: str) -> bool:
+    """Whether `spec` or a file of its options is read but once (a pipe, a terminal): it has no `source_identity`."""
+    _, path, options = _parse(spec)
+    paths = (path, *map(Path, options.values()))
+    return any(file.exists() and not file.is_file() and not file.is_dir() for file in paths)
+
+
 def is_lattice(spec: str) -> bool:
     """Whether `spec` names lattices (and not N-best lists)."""
     return _parse(spec)[0].kind == "lattice"

@@ -53,7 +53,8 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
 
 
 def _has_header(path: Path) -> bool:
-    return next(read_lines(path), (0, ""))[1].startswith(srilm_folder.HEADERS)
+    """Whether it is one of SRILM's own files; of a pipe, which has no second reading, that is not asked."""
+    return path.is_file() and next(read_lines(path), (0, ""))[1].startswith(srilm_folder.HEADERS)
 
 
 def _unit(path: Path, options: Mapping[str, str]) -> float:

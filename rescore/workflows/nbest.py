@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lm_zoo.text.coverage import MOST_UNKNOWN, said
 from rescore.console import progress, remark
 from rescore.errors import FormatError, UsageError
-from rescore.formats import read_nbest, source_identity
+from rescore.formats import is_pipe, read_nbest, source_identity
 from rescore.types import NbestList, Weights
 from rescore.weights import equal_scales, load_weights, parse_scales
 from rescore.workflows.combine import write_combined
@@ -38,7 +40,8 @@ def rescore_nbest(
     if weights_file and scales:
         raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales)) if scales else None
-    first = next(iter(read_nbest(source)))  # a bad source is refused before torch and an LM are loaded
+    lists = read_nbest(source)
+    first = next(lists)  # a bad source is refused before torch and an LM are loaded
     from rescore.workflows.scoring import identities, open_scorers, write_scores
 
     scorers = open_scorers(lms, ngram, dtype, device, max_unknown)
@@ -46,18 +49,18 @@ def rescore_nbest(
         if scorer.is_pseudo:
             remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
     mix = _read_mix(mix_file, scorers) if mix_file else None
-    _check_lengths(source, scorers)
-    plan = {
-        "N-best lists": source_identity(source),
-        **{f"LM '{column}'": identity for column, identity in identities(lms, ngram).items()},
-        "--dtype": dtype,
-        "--device": device,
-        "--mix": mix,
-    }
+    checked = _within_limits(source, chain([first], lists), scorers)
+    plan = None
+    if not is_pipe(source):
+        plan = {
+            "N-best lists": source_identity(source),
+            **{f"LM '{column}'": identity for column, identity in identities(lms, ngram).items()},
+            "--dtype": dtype,
+            "--device": device,
+            "--mix": mix,
+        }
     used = weights or _all_ones(first, scorers, mix)
-    written = write_scores(
-        read_nbest(source), scorers, out, plan, mix, lambda scored: write_combined(scored, used, out)
-    )
+    written = write_scores(checked, scorers, out, plan, mix, lambda scored: write_combined(scored, used, out))
     kept, counts = written.kept, written.used
     remark(f"{written.total} utterances scored" + (f", {kept} of them by a run that was stopped" if kept else ""))
     for scorer in scorers:
@@ -69,12 +72,25 @@ def rescore_nbest(
     remark(f"{counts.hypotheses} hypotheses; {counts.changed} first hypotheses changed; written to {out}")
 
 
-def _check_lengths(source: str, scorers: list[Scorer]) -> None:
-    """Refuses what is too long for one of the LMs before any is run: that may take hours."""
+def _within_limits(source: str, lists: Iterable[NbestList], scorers: list[Scorer]) -> Iterable[NbestList]:
+    """The same lists; what is too long for one of the LMs is refused.
+
+    That is found before any LM is run, which may take hours, by another reading of `source`; in a pipe, as lists come.
+    """
     limited = [scorer for scorer in scorers if scorer.has_limit]
-    for nbest in progress(read_nbest(source), "checking lengths") if limited else ():
-        for scorer in limited:
-            scorer.check_lengths(nbest)
+
+    def checked(unchecked: Iterable[NbestList]) -> Iterator[NbestList]:
+        for nbest in unchecked:
+            for scorer in limited:
+                scorer.check_lengths(nbest)
+            yield nbest
+
+    if is_pipe(source):
+        remark(f"{source} is a pipe, which is read but once: if this run is stopped, the next one begins anew")
+        return checked(lists)
+    if limited:
+        deque(checked(progress(read_nbest(source), "checking lengths")), maxlen=0)
+    return lists
 
 
 def _all_ones(first: NbestList, scorers: list[Scorer], mix: dict[str, float] | None) -> Weights:

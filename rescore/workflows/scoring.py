@@ -22,7 +22,7 @@ from lm_zoo.registry import HUGGING_FACE
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 from rescore.console import progress, remark
 from rescore.errors import ScoreError, UsageError
-from rescore.files import atomic_path
+from rescore.files import atomic_path, make_folder
 from rescore.formats import read_nbest, write_nbest
 from rescore.types import Hypothesis, NbestList
 from rescore.workflows.combine import SCORES_FILE
@@ -248,7 +248,7 @@ def write_scores(
     lists: Iterable[NbestList],
     scorers: list[Scorer],
     out: Path,
-    plan: dict[str, Any],
+    plan: dict[str, Any] | None,
     mix: dict[str, float] | None = None,
     use: Callable[[Iterator[NbestList]], Any] = lambda scored: sum(1 for _ in scored),
 ) -> Written:
@@ -258,7 +258,8 @@ def write_scores(
     own until all are there.
 
     Args:
-      plan: what is scored with what, by content; parts left by another plan are thrown away, and what differs is said.
+      plan: what is scored with what, by content; parts left by another plan are thrown away, and what differs is said;
+        None if that cannot be known: no parts are taken over, by this run or from it.
       use: goes through the scored lists as they come, all of them.
     Raises:
       ScoreError: no utterance at all.
@@ -307,8 +308,14 @@ def _through_parts(items: Iterable[tuple[Path, list[NbestList] | None]]) -> Iter
             yield from scored
 
 
-def _keep_parts_of(folder: Path, plan: dict[str, Any]) -> None:
+def _keep_parts_of(folder: Path, plan: dict[str, Any] | None) -> None:
     """Makes the folder of the parts; empties it unless it is of this very plan."""
+    if plan is None:
+        if folder.exists():
+            remark(f"{folder}: scores of a run that was stopped are not taken over, what was scored there is not known")
+        shutil.rmtree(folder, ignore_errors=True)
+        make_folder(folder)
+        return
     path = folder / "plan.json"
     differs = _differences(path, plan)
     if differs == []:
