@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 PADDING = float(np.log(1e-10))  # lhotse's value for frames that are not there
 NAMED = 10  # cuts of a kind of trouble that are named; the others are counted
 BUCKET_SAMPLE = 10000  # cuts that the buckets' limits are estimated from
-BATCH_KEYS = ("features", "lengths", "texts", "ids")
 
 Batch = dict[str, Any]
 

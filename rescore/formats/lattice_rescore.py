@@ -17,7 +17,6 @@ from rescore.formats.common import Place, UniqueIds, make_list, named_columns, t
 from rescore.types import Hypothesis, NbestList
 
 _LINE = re.compile(r"(\S+)-(\d{1,9})\s([^|]*)\|(.*)")
-PACKED = (".gz", ".xz")
 SUFFIXES = (".nbest", ".nbest.gz", ".nbest.xz")
 
 

@@ -23,20 +23,25 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float]) -> Lattice:
     totals = total_scores(lattice, scales)
     if not ((lattice.labels == EPSILON) & (lattice.src != 0)).any():
         return lattice
+    # What is summed along paths, (arcs, 1 + scores): the total under the scales, then every score by name.
     names = list(lattice.scores)
     columns = np.stack([totals, *(lattice.scores[name] for name in names)], axis=1)
+    # Only the end and states that words leave are arrived at; for every state, the best silent way to each of those.
     is_word = lattice.labels != EPSILON
-    stays = np.zeros(lattice.num_states, dtype=bool)  # states that an arc of the result may lead to
+    stays = np.zeros(lattice.num_states, dtype=bool)
     stays[lattice.src[is_word]] = True
     stays[-1] = True
     closures = _epsilon_closures(lattice, columns, stays)
+    # An arc of the result is a word's arc and then a silent way out of its target: `rows` `(pairs,)` are the ways of
+    # each arc in turn, `begin` to `begin + size - 1`.  One more is the ways out of the start, with no word before them.
     arcs = np.flatnonzero(is_word)
-    onward = np.append(lattice.dst[arcs], 0)  # the last: epsilons out of the start
+    onward = np.append(lattice.dst[arcs], 0)
     counts = closures.size[onward]
     rows = np.repeat(closures.begin[onward] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
     src = np.repeat(np.append(lattice.src[arcs], 0), counts)
     dst = closures.target[rows]
     labels = np.repeat(np.append(lattice.labels[arcs], EPSILON), counts)
+    # Scores (pairs, 1 + scores) of both together; of those with the same ends and word the best stays.
     before = np.concatenate([columns[arcs], np.zeros((1, columns.shape[1]))])
     gathered = np.repeat(before, counts, axis=0) + closures.gained[rows]
     best = best_of_parallel(src, dst, labels, gathered[:, 0])
@@ -90,18 +95,19 @@ def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray) 
     first: list[int] = []
     rest: list[int] = []
     depth: list[int] = []
+    # From the end backwards: the ways out of a state are its silent arcs, each before all ways out of the arc's target.
     for state in range(lattice.num_states - 1, -1, -1):
-        found: dict[int, tuple[float, int, int]] = {}
-        for place in range(ranges[state], ranges[state + 1]):
-            low = begin[onto[place]]
-            for row in range(low, low + size[onto[place]]):
-                total, old = gains[place] + totals[row], found.get(target[row])
+        ways: dict[int, tuple[float, int, int]] = {}  # state reached -> total, first arc, row of the rest
+        for silent_arc in range(ranges[state], ranges[state + 1]):
+            low = begin[onto[silent_arc]]
+            for row in range(low, low + size[onto[silent_arc]]):
+                total, old = gains[silent_arc] + totals[row], ways.get(target[row])
                 if old is None or total > old[0]:
-                    found[target[row]] = (total, arcs[place], row)
+                    ways[target[row]] = (total, arcs[silent_arc], row)
         if kept[state]:
-            found[state] = (0.0, -1, -1)
-        begin[state], size[state] = len(target), len(found)
-        for reached, (total, arc, row) in found.items():
+            ways[state] = (0.0, -1, -1)
+        begin[state], size[state] = len(target), len(ways)
+        for reached, (total, arc, row) in ways.items():
             target.append(reached)
             totals.append(total)
             first.append(arc)
@@ -115,6 +121,7 @@ def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray) 
 
 def _gained(columns: np.ndarray, first: np.ndarray, rest: np.ndarray, depth: np.ndarray) -> np.ndarray:
     """Scores along the ways, float64 `(rows, 1 + scores)`; `depth` `(rows,)` is the number of arcs of each."""
+    # Ways of one arc first, then of two, ...: the rest of a way has one arc less, so it is summed already.
     gained = np.zeros((len(first), columns.shape[1]))
     order = np.argsort(depth, kind="stable")
     bounds = np.searchsorted(depth[order], np.arange(1, depth.max(initial=0) + 2))

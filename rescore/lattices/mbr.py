@@ -88,14 +88,6 @@ def mbr_decode(lattice: Lattice, scales: Mapping[str, float]) -> MbrResult:
     return _result(lattice, recursion.labels, hyp, stats)
 
 
-def expected_errors(lattice: Lattice, scales: Mapping[str, float], words: Words) -> float:
-    """Expected number of errors of `words` by the recursion: at least the true one.  Raises as `mbr_decode`."""
-    recursion = _Recursion(lattice, checked_totals(lattice, scales))
-    numbers = {lattice.symbols[label]: row for row, label in enumerate(recursion.labels)}
-    hyp = [numbers.get(word, len(numbers)) for word in words]
-    return float(recursion.distances(_with_gaps(np.array(hyp, dtype=np.int64)))[0][-1, -1])
-
-
 def _with_gaps(words: np.ndarray) -> np.ndarray:
     """`(n,)` words with an epsilon before, between and behind them, `(2 n + 1,)`: places where more may stand."""
     hyp = np.full(2 * len(words) + 1, EPSILON, dtype=np.int64)

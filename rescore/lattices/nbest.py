@@ -103,10 +103,12 @@ class _NbestSearch:
         self, parent: _Prefix | None, arcs: np.ndarray, previous: np.ndarray, states: np.ndarray, scores: np.ndarray
     ) -> None:
         """Queues the words that may follow in `states` `(states,)`, reached with `scores` by `arcs`."""
+        # All arcs out of the states, (arcs,) each: the arc, and which of the states it leaves.
         low = self.ranges[states]
         counts = self.ranges[states + 1] - low
         from_row = np.repeat(np.arange(len(states)), counts)
         next_arcs = np.arange(counts.sum()) + np.repeat(low - np.cumsum(counts) + counts, counts)
+        # Best score through each arc so far, and of the whole path; those that can be among the n best, by label.
         through = scores[from_row] + self.totals[next_arcs]
         reached = through + self.backward[self.lattice.dst[next_arcs]]
         labels = self.lattice.labels[next_arcs]
@@ -115,6 +117,7 @@ class _NbestSearch:
         end = np.flatnonzero(states == self.lattice.num_states - 1)
         end_row = int(end[0]) if len(end) else -1
         prefix = _Prefix(parent, arcs, previous, next_arcs[wanted], from_row[wanted], through[wanted], end_row)
+        # Each word is offered once, (words,), with the score of the best completion over its arcs; so is the end.
         labels = labels[wanted]
         firsts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1])) if len(labels) else np.empty(0, np.int64)
         best = np.maximum.reduceat(reached[wanted], firsts) if len(labels) else np.empty(0)
@@ -128,6 +131,8 @@ class _NbestSearch:
         for rank, (score, label) in enumerate(offers):
             if score < self._threshold():
                 return
+            # The best offer continues the completion that `best` holds for the prefix already; each other one is a new
+            # word sequence.  `best` keeps the n highest, its root is the n-th.
             if rank > 0 and len(self.best) < self.n:
                 heapq.heappush(self.best, score)
             elif rank > 0:

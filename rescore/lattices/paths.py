@@ -119,15 +119,6 @@ def path_hypothesis(lattice: Lattice, arcs: Sequence[int]) -> Hypothesis:
     return Hypothesis(words, {**scores, "words": float(len(words))})
 
 
-def count_paths(lattice: Lattice) -> int:
-    """Number of paths from start to end (not of distinct word sequences), exact however large."""
-    paths = [0] * lattice.num_states
-    paths[0] = 1
-    for source, target in zip(lattice.src.tolist(), lattice.dst.tolist(), strict=True):
-        paths[target] += paths[source]  # arcs are sorted by source and states topologically: paths[source] is complete
-    return paths[-1]
-
-
 def best_of_parallel(*keys_and_total: np.ndarray) -> np.ndarray:
     """Rows with the highest total (the last argument) among those with the same keys (the other arguments)."""
     *keys, total = keys_and_total

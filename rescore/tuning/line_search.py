@@ -129,10 +129,12 @@ def error_steps(base: np.ndarray, slope: np.ndarray, errors: np.ndarray, low: fl
       errors: int64 `(utterances, hyps)`.
       low, high: finite ends of the search, `low < high`.
     """
+    # Lines that are never on top go first, a block of lists at a time: (lines,) places of what is left.
     hyps, start, places, changes = base.shape[1], 0, [], []
     step = max(1, CHUNK // hyps)
     blocks = [slice(begin, begin + step) for begin in range(0, len(base), step)]
     lines = [contenders(base[block], slope[block], low, high) + block.start * hyps for block in blocks]
+    # The envelopes of lists of about as many lines are walked together, (lists, most) each.
     base, slope, errors = base.ravel(), slope.ravel(), errors.ravel()
     for left in rectangles(np.concatenate(lines), hyps, len(base) // hyps):
         block_start, block_places, block_changes = walk_envelopes(base[left], slope[left], errors[left], low, high)
@@ -199,15 +201,18 @@ def walk_envelopes(
     Returns:
       The errors at `low`, then for each round the places of the crossings and the changes of the errors there.
     """
+    # At `low` the highest line of each list, (lists,), is the first piece of its envelope.
     everyone = np.arange(len(base))
     now = (base + low * slope).argmax(axis=1)
     now_base, now_slope, now_errors = base[everyone, now], slope[everyone, now], errors[everyone, now]
     start, places, changes = int(now_errors.sum()), [], []
     while len(base):
+        # Where each line, (lists, most), crosses the one that is highest now; only steeper ones rise above it.
         rise = slope - now_slope[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             crossing = (now_base[:, None] - base) / rise
         crossing[rise <= 0] = np.inf
+        # The first crossing is a corner of the envelope; lists without one before `high` are done.
         following = crossing.argmin(axis=1)
         rows = np.arange(len(base))
         place = crossing[rows, following]
@@ -215,6 +220,7 @@ def walk_envelopes(
         if not alive.any():
             break
         rows, following = rows[alive], following[alive]
+        # The others go on along the line that crossed, and their errors change there.
         next_errors = errors[rows, following]
         places.append(place[alive])
         changes.append(next_errors - now_errors[alive])

@@ -28,8 +28,9 @@ from asr.model.decoder import make_decoder
 from rescore.formats import read_lattices
 from rescore.formats.k2 import write_lattices
 from rescore.lattices.nbest import exact_nbest
-from rescore.lattices.paths import best_path, count_paths
+from rescore.lattices.paths import best_path
 from tests.asr.tiny import Tiny, alignments, log_sum, pieces, vocabulary
+from tests.counting import count_paths
 
 SIZE = 18
 WIDE = {"beam": 1e4, "max_contexts": 10**4, "max_states": 10**5}

@@ -11,8 +11,9 @@ from asr.decoding.lattice_search import AM, lattice_search, word_lattice
 from asr.decoding.options import DecodeOptions
 from asr.decoding.prefixes import SearchHypothesis
 from rescore.lattices.nbest import exact_nbest
-from rescore.lattices.paths import best_path, count_paths
+from rescore.lattices.paths import best_path
 from tests.asr.tiny import Tiny, pieces
+from tests.counting import count_paths
 
 SIZE = 18
 

@@ -9,9 +9,10 @@ import torch
 from asr.decoding.beam_search import modified_beam_search
 from asr.decoding.lattice_search import AM, lattice_search, word_lattice
 from rescore.lattices.nbest import exact_nbest
-from rescore.lattices.paths import best_path, count_paths, forward_scores
+from rescore.lattices.paths import best_path, forward_scores
 from rescore.types import Lattice
 from tests.asr.tiny import Tiny, alignments, log_sum, pieces
+from tests.counting import count_paths
 
 SIZE = 18
 

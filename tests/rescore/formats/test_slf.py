@@ -16,8 +16,9 @@ from rescore.formats import read_lattices as lattices_of
 from rescore.formats import write_lattices
 from rescore.formats.slf import POSTERIOR_FLOOR, lattice_files, read_lattice, read_lattices
 from rescore.lattices.build import EPSILON
-from rescore.lattices.paths import best_path, count_paths
+from rescore.lattices.paths import best_path
 from rescore.workflows.lattice_nbest import LatticeToNbest, nbest_of_lattices
+from tests.counting import count_paths
 from tests.rescore.lattices.test_paths import assert_well_formed, score_sums
 
 HTK_NODES = """VERSION=1.0

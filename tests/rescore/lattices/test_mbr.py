@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rescore.evaluation.wer import edit_distance
-from rescore.lattices.mbr import MbrResult, _without_overlaps, ctm_lines, expected_errors, mbr_decode
+from rescore.lattices.mbr import MbrResult, _Recursion, _with_gaps, _without_overlaps, ctm_lines, mbr_decode
 from rescore.lattices.paths import best_path, total_scores
+from rescore.lattices.posteriors import checked_totals
 from rescore.types import Lattice, Words
 from rescore.workflows.combine import nbest_expected_errors
 from tests.rescore.lattices.test_paths import SCALES, all_paths, lattices, make, path_words
@@ -34,6 +35,14 @@ def distribution(lattice: Lattice, scales: dict[str, float]) -> dict[Words, floa
 
 def true_risk(lattice: Lattice, scales: dict[str, float], words: Words) -> float:
     return sum(p * edit_distance(words, other) for other, p in distribution(lattice, scales).items())
+
+
+def expected_errors(lattice: Lattice, scales: dict[str, float], words: Words) -> float:
+    """Expected number of errors of any `words` by the recursion."""
+    recursion = _Recursion(lattice, checked_totals(lattice, scales))
+    numbers = {lattice.symbols[label]: row for row, label in enumerate(recursion.labels)}
+    hyp = [numbers.get(word, len(numbers)) for word in words]
+    return float(recursion.distances(_with_gaps(np.array(hyp, dtype=np.int64)))[0][-1, -1])
 
 
 def tree(sequences: list[tuple[tuple[str, ...], int]]) -> Lattice:

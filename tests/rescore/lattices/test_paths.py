@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from rescore.errors import RescoreError, ScoreError
 from rescore.lattices.build import EPSILON, build_lattice, normalize_words
 from rescore.lattices.epsilons import remove_epsilons
-from rescore.lattices.paths import backward_scores, best_path, count_paths, total_scores
+from rescore.lattices.paths import backward_scores, best_path, total_scores
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, Words
+from tests.counting import count_paths
 
 SYMBOLS = ["", "a", "b", "c", "d-e", "."]
 SCALES = {"am": 1.0, "lm": 0.5, "words": 0.25}
