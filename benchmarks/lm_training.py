@@ -105,8 +105,7 @@ class OurTrainer:
         self.model = build(kind, vocab, size | count | SETTINGS[kind])
         self.run = _Run(self.model, kind, config, Path(tempfile.mkdtemp()), {}, CPU, lambda record: None)
         self.run.targets = len(text.tokens) + len(text.lengths)
-        if hasattr(self.model, "begin_training"):
-            self.model.begin_training(text)
+        self.model.begin_training(text)
         self.batches = epoch_batches(text, vocab, config, np.random.default_rng(1))
 
     def step(self, batch: Batch) -> None:

@@ -6,20 +6,35 @@ All scores are natural logs.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
+from lm_zoo.errors import LMError
 from lm_zoo.text.coverage import MOST_UNKNOWN
 from lm_zoo.text.vocabulary import Vocabulary
 
 
-class LanguageModel(Protocol):
-    """What rescoring needs of an LM.  `score`, `step` and trie scoring agree to 1e-4 in float32."""
+class LanguageModel:
+    """What rescoring needs of an LM.  `score`, `step` and trie scoring agree to 1e-4 in float32.
+
+    An LM gives `score_words` and `knows`; `score`, `initial_state` and `step` if it can be asked token by token; and
+    the rest where it differs from the defaults.
+
+    Attributes:
+      pseudo_likelihood: whether scores are pseudo-log-likelihoods of whole sentences, of use for N-best lists alone.
+      with_uncertainty: whether rescoring writes the column of `score_with_uncertainty` too.
+      positions: tokens that a sentence may have at most, the special ones included; None: no limit.
+    """
 
     vocab: Vocabulary
+    pseudo_likelihood: bool = False
+    with_uncertainty: bool = False
+    positions: int | None = None
+
+    # -- scores ------------------------------------------------------------------------------------------------
 
     def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """Log-probabilities of whole sentences.
@@ -31,9 +46,11 @@ class LanguageModel(Protocol):
           float32 `(batch, time + 1)`: `log p(token | prefix)`; the sentence end stands at column `lengths[b]`,
           zeros after it.
         """
+        self._no_tokens()
 
     def initial_state(self) -> Any:
         """The state of one node that has read nothing, not even the begin of sentence."""
+        self._no_tokens()
 
     def step(self, state: Any, parents: Tensor, tokens: Tensor) -> tuple[Any, Tensor]:
         """Extends nodes of a state by one token each.
@@ -45,6 +62,10 @@ class LanguageModel(Protocol):
         Returns:
           the state of the new nodes, and float32 `(nodes, vocab)`: `log p(next token)` after each of them.
         """
+        self._no_tokens()
+
+    def _no_tokens(self) -> NoReturn:
+        raise LMError(f"a {type(self).__name__} scores words, and cannot be asked token by token")
 
     def score_words(
         self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
@@ -56,14 +77,52 @@ class LanguageModel(Protocol):
         Raises:
           VocabError: more unknown words than that, or text in another case than the LM's (see `lm_zoo.text.coverage`).
         """
+        raise NotImplementedError
 
     def score_hypotheses(
         self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
     ) -> list[list[float]]:
         """The same for sentences that share prefixes, such as the hypotheses of N-best lists."""
+        return self.score_words(sentences, max_unknown)
+
+    def score_sentences(
+        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+    ) -> list[float]:
+        """The sums of `score_hypotheses`, one a sentence."""
+        return [sum(scores) for scores in self.score_hypotheses(sentences, max_unknown)]
+
+    def score_with_uncertainty(self, sentences: Sequence[Sequence[str]]) -> tuple[list[list[float]], list[list[float]]]:
+        """As `score_hypotheses`, and the uncertainty of each value; of LMs `with_uncertainty`."""
+        raise LMError(f"a {type(self).__name__} gives no uncertainty")
+
+    # -- what text suits it --------------------------------------------------------------------------------------
 
     def knows(self, word: str) -> bool:
         """Whether the word is not scored as `<unk>`, nor any part of it."""
+        raise NotImplementedError
+
+    def vocabularies(self) -> Iterable[Vocabulary]:
+        """Those that text must suit by its case: the LM's, or those of all LMs that it is made of."""
+        return [self.vocab]
+
+    def check_case(self, words: Iterable[str]) -> None:
+        """Raises a VocabError if an LM of mixed case has hardly seen the case of these words; by default any suits."""
+
+    def check_words(self, words: Sequence[str], what: str) -> None:
+        """Raises an LMError if a sentence, called `what`, is too long for the LM; by default none is."""
+
+    # -- where and how it is evaluated -----------------------------------------------------------------------------
+
+    def move_to(self, device: torch.device) -> None:
+        """Puts the weights on the device; n-grams stay where they are."""
+
+    def cast(self, dtype: str) -> LanguageModel:
+        """The LM as scoring uses it, its products in `dtype` (see `lm_zoo.inference.precision`); n-grams have none.
+
+        Raises:
+          ModelError: an LM that cannot be had in that dtype.
+        """
+        return self
 
 
 @torch.no_grad()
@@ -102,13 +161,17 @@ def _sum_to_words(token_scores: list[float], counts: list[int]) -> list[float]:
     return sums
 
 
-class WordLM(Protocol):
-    """What `lm_zoo.ngram.kenlm_lm.NgramLM` offers; log-probs are natural.  States are hashable, equal if their
-    futures are.
-    """
+class WordLM(LanguageModel):
+    """An LM that is asked word by word, such as n-grams.  States are hashable, equal if their futures are."""
 
-    def start(self) -> Hashable: ...
+    def start(self) -> Hashable:
+        """The state after the begin of sentence."""
+        raise NotImplementedError
 
-    def extend(self, state: Any, word: str) -> tuple[float, Hashable, bool]: ...
+    def extend(self, state: Any, word: str) -> tuple[float, Hashable, bool]:
+        """`log p(word | state)`, the state after the word, and whether the LM knows the word."""
+        raise NotImplementedError
 
-    def end(self, state: Any) -> float: ...
+    def end(self, state: Any) -> float:
+        """`log p(</s> | state)`."""
+        raise NotImplementedError

@@ -7,13 +7,19 @@ import importlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.files import save_tensors, write_text
 from lm_zoo.reading import read_json
 from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary
 from lm_zoo.weights import Allowance, read_weights
+
+if TYPE_CHECKING:
+    from lm_zoo.base import LanguageModel, WordLM
+    from lm_zoo.inference.neural import NeuralLM
+    from lm_zoo.models.bayesian import BayesianTransformer
+    from lm_zoo.ngram.grammar_fst import GrammarLM
 
 KINDS = {
     "transfornn": ("lm_zoo.models.transfornn", "TransfoRNN", "Transformer layers, then LSTM layers"),
@@ -41,7 +47,7 @@ GRAMMAR = ".fst"  # Kaldi's G.fst
 NGRAM_FILES = (".arpa", ".arpa.gz", ".bin", ".binary", ".klm", ".mmap", GRAMMAR)
 
 
-def model_class(kind: str) -> Any:
+def model_class(kind: str) -> type[Any]:
     """The class of a kind of LM.
 
     Raises:
@@ -53,14 +59,14 @@ def model_class(kind: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def neural_class(kind: str) -> Any:
+def neural_class(kind: str) -> type[NeuralLM]:
     """As `model_class`, of a kind that has settings and weights.
 
     Raises:
       ModelError: an unknown kind, or n-grams.
     """
     cls = model_class(kind)
-    if not hasattr(cls, "Config"):
+    if kind == "ngram":
         raise ModelError(f"a neural LM is expected here, found the kind '{kind}'; rescore train-ngram makes n-gram LMs")
     return cls
 
@@ -146,7 +152,7 @@ def describe(folders: Iterable[Path] = ()) -> list[dict[str, Any]]:
     return rows
 
 
-def load(name: str) -> Any:
+def load(name: str) -> LanguageModel:
     """Loads an LM by name, model folder, n-gram file, `hf:PATH` or `hf-mlm:PATH`, in evaluation mode on the CPU.
 
     A Bayesian LM takes options: `NAME?samples=8&seed=1&uncertainty=true` averages over draws of its weights.
@@ -165,17 +171,17 @@ def load(name: str) -> Any:
     if config["kind"] == "ngram":
         return model_class("ngram").load(path)
     lm = load_folder(path, config)
-    return _averaged(lm, name, query) if mark else lm
+    return _averaged(cast("BayesianTransformer", lm), name, query) if mark else lm
 
 
-def load_grammar(path: Path, phi: bool = False) -> Any:
+def load_grammar(path: Path, phi: bool = False) -> GrammarLM:
     """The LM of Kaldi's `G.fst`; `phi` as in `lm_zoo.ngram.grammar_fst.GrammarLM`."""
     from lm_zoo.ngram.grammar_fst import GrammarLM
 
     return GrammarLM(path, phi)
 
 
-def _averaged(lm: Any, name: str, query: str) -> Any:
+def _averaged(lm: BayesianTransformer, name: str, query: str) -> LanguageModel:
     """A Bayesian LM with `samples=K&seed=S&uncertainty=true`."""
     from lm_zoo.models.bayesian import BayesianAverage
 
@@ -191,7 +197,7 @@ def _averaged(lm: Any, name: str, query: str) -> Any:
         raise ModelError(f"'{name}': found the options '{query}', {expected}") from None
 
 
-def load_ngram(name: str) -> Any:
+def load_ngram(name: str) -> WordLM:
     """Loads an n-gram LM by name, model folder or file.
 
     Raises:
@@ -200,7 +206,7 @@ def load_ngram(name: str) -> Any:
     path = find(name)
     if path.is_dir() and (kind := read_config(path)["kind"]) != "ngram":
         raise ModelError(f"'{name}' is a {kind}, expected an n-gram LM; give it with --lm")
-    return load(name)
+    return cast("WordLM", load(name))
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -226,7 +232,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def build(kind: str, vocab: Vocabulary, settings: dict[str, Any]) -> Any:
+def build(kind: str, vocab: Vocabulary, settings: dict[str, Any]) -> NeuralLM:
     """A new neural LM from a kind and the settings of its config dataclass.
 
     Raises:
@@ -260,7 +266,7 @@ def settings_of(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {**{name: field.default for name, field in known.items()}, **settings}
 
 
-def load_folder(folder: Path, config: dict[str, Any] | None = None) -> Any:
+def load_folder(folder: Path, config: dict[str, Any] | None = None) -> NeuralLM:
     """A neural LM from its folder.
 
     Raises:
@@ -280,7 +286,7 @@ def load_folder(folder: Path, config: dict[str, Any] | None = None) -> Any:
     return lm.eval()
 
 
-def check_weights(folder: Path, lm: Any, weights: dict[str, Any]) -> None:
+def check_weights(folder: Path, lm: NeuralLM, weights: dict[str, Any]) -> None:
     """Names and shapes of the weights against the model that config and vocabulary describe."""
     bias = weights.get("output.bias")
     rows = len(bias) if bias is not None and bias.ndim else len(lm.vocab)
@@ -297,7 +303,7 @@ def check_weights(folder: Path, lm: Any, weights: dict[str, Any]) -> None:
             raise ModelError(f"{folder / WEIGHTS}: '{name}' has the shape {found}, config.json calls for {wanted}")
 
 
-def state_tensors(lm: Any) -> dict[str, Any]:
+def state_tensors(lm: NeuralLM) -> dict[str, Any]:
     """The model's tensors by name, one name for tensors that are shared (tied embeddings)."""
     seen: set[int] = set()
     tensors = {}
@@ -308,7 +314,7 @@ def state_tensors(lm: Any) -> dict[str, Any]:
     return tensors
 
 
-def save_folder(folder: Path, lm: Any, kind: str, info: dict[str, Any], half: bool = False) -> None:
+def save_folder(folder: Path, lm: NeuralLM, kind: str, info: dict[str, Any], half: bool = False) -> None:
     """Writes a model folder; each file is replaced atomically, `config.json` last.
 
     Args:

@@ -23,6 +23,7 @@ from torch import Tensor
 from asr.decoding.greedy_search import ALIGNMENTS
 from asr.decoding.prefixes import BLANK, Pieces, Prefixes
 from asr.errors import ConfigError
+from lm_zoo import base
 from lm_zoo.base import LanguageModel
 from lm_zoo.inference.history_cache import ROOT, Histories
 from lm_zoo.text.vocabulary import UNK, PieceVocabulary
@@ -144,13 +145,13 @@ class WordLM:
     Words are asked for in the letter case of the LM's training text.
     """
 
-    def __init__(self, lm: Any, pieces: Pieces) -> None:
+    def __init__(self, lm: LanguageModel, pieces: Pieces) -> None:
         self.lm, self.pieces = lm, pieces
         self.starts = np.array(pieces.starts)
 
     def start(self, prefixes: Prefixes, model: Any) -> None:
         self.prefixes = prefixes
-        self.words = _NgramWords(self.lm) if hasattr(self.lm, "extend") else _NeuralWords(self.lm)
+        self.words = _NgramWords(self.lm) if isinstance(self.lm, base.WordLM) else _NeuralWords(self.lm)
         self.before: dict[int, Any] = {0: self.words.root}  # a prefix -> history without the word that is under way
         self.completed: dict[int, tuple[float, Any]] = {}  # a prefix -> log p(that word), the history with it
 
@@ -226,7 +227,7 @@ class _NeuralWords:
 class _NgramWords:
     """Histories of an n-gram LM: the states of KenLM."""
 
-    def __init__(self, lm: Any) -> None:
+    def __init__(self, lm: base.WordLM) -> None:
         self.lm, self.root = lm, lm.start()
 
     def extend(self, histories: list[Any], words: list[list[str]]) -> list[tuple[float, Any]]:
@@ -249,7 +250,7 @@ class _NgramWords:
 class TokenNgram:
     """An n-gram LM whose words are the recogniser's pieces (`rescore train-ngram` over text of pieces)."""
 
-    def __init__(self, lm: Any, pieces: Pieces) -> None:
+    def __init__(self, lm: base.WordLM, pieces: Pieces) -> None:
         self.lm, self.pieces = lm, pieces
         known = sum(lm.knows(name) for name in pieces.names if name)
         if 2 * known < len(pieces):
@@ -329,18 +330,18 @@ class WordReward:
         """Nothing is kept."""
 
 
-def shares_pieces(lm: Any, vocab: PieceVocabulary) -> bool:
+def shares_pieces(lm: LanguageModel, vocab: PieceVocabulary) -> bool:
     """Whether the LM's tokens are the recogniser's."""
     return isinstance(lm.vocab, PieceVocabulary) and lm.vocab.model == vocab.model
 
 
-def lm_scorer(lm: Any, pieces: Pieces) -> Scorer:
+def lm_scorer(lm: LanguageModel, pieces: Pieces) -> Scorer:
     """How an LM of the zoo takes part.
 
     Raises:
       LMError: it cannot be asked for one word after the other (masked LMs).
     """
-    if hasattr(lm, "extend"):
+    if isinstance(lm, base.WordLM):
         return WordLM(lm, pieces)
     lm.initial_state()
     return TokenLM(lm) if shares_pieces(lm, pieces.vocab) else WordLM(lm, pieces)
@@ -348,9 +349,9 @@ def lm_scorer(lm: Any, pieces: Pieces) -> Scorer:
 
 def make_fusion(
     pieces: Pieces,
-    lms: dict[str, tuple[Any, float]],
+    lms: dict[str, tuple[LanguageModel, float]],
     ilme_scale: float = 0.0,
-    lodr: tuple[Any, float] | None = None,
+    lodr: tuple[base.WordLM, float] | None = None,
     word_reward: float = 0.0,
 ) -> Fusion | None:
     """The scorers of a search; None if there are none.

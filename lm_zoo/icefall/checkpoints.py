@@ -22,6 +22,7 @@ from torch import Tensor
 
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.files import save_torch
+from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.models.icefall_transformer import IcefallTransformer
 from lm_zoo.models.lstm import LSTM
 from lm_zoo.registry import build, check_weights, load, save_folder, state_tensors
@@ -77,6 +78,7 @@ def import_lm(checkpoint: Path, bpe: Path, out: Path) -> Imported:
     with shapes_of(checkpoint):
         settings = _lstm_settings(tensors) if kind == "lstm" else _transformer_settings(tensors)
         lm = build(kind, vocab, settings)
+        assert isinstance(lm, (LSTM, IcefallTransformer))
         weights = dict(_our_weights(tensors, lm))
     return write_imported(lm, kind, weights, checkpoint, out, "icefall")
 
@@ -92,7 +94,9 @@ def shapes_of(checkpoint: Path) -> Iterator[None]:
         raise ModelError(f"{checkpoint}: its shapes are not those of such an LM ({error})") from None
 
 
-def write_imported(lm: Any, kind: str, weights: dict[str, Tensor], checkpoint: Path, out: Path, whose: str) -> Imported:
+def write_imported(
+    lm: NeuralLM, kind: str, weights: dict[str, Tensor], checkpoint: Path, out: Path, whose: str
+) -> Imported:
     """The model folder of an LM with the weights of another toolkit's checkpoint, under our names.
 
     Raises:

@@ -28,6 +28,7 @@ from lm_zoo.icefall.checkpoints import (
     shapes_of,
     write_imported,
 )
+from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.models.lstm import LSTM
 from lm_zoo.registry import build, state_tensors
 from lm_zoo.text.sentences import read_sentences
@@ -132,15 +133,16 @@ def _tied(tensors: Mapping[str, Tensor]) -> bool:
     return output is not None and torch.equal(embedding, output)
 
 
-def _our_weights(tensors: Mapping[str, Tensor], lm: Any) -> Iterator[tuple[str, Tensor]]:
+def _our_weights(tensors: Mapping[str, Tensor], lm: NeuralLM) -> Iterator[tuple[str, Tensor]]:
     """Our names and values of Kaldi's tensors; what is left over keeps its name and is refused later."""
     rest = {name: tensor for name, tensor in tensors.items() if name not in CONSTANTS}
     for ours in state_tensors(lm):
         theirs = renamed(ours, NAMES)
         if theirs in rest:
             tensor = rest.pop(theirs).float()
-            is_first = isinstance(lm, LSTM) and theirs == LSTM_KEY
-            yield ours, (tensor.double() / lm.input.scale).float() if is_first else tensor
+            if isinstance(lm, LSTM) and theirs == LSTM_KEY:
+                tensor = (tensor.double() / lm.input.scale).float()
+            yield ours, tensor
     if lm.config.tied:
         rest.pop("decoder.weight", None)
     yield from rest.items()

@@ -62,7 +62,7 @@ class ZooLM(nn.Module):
         super().__init__()
         self.lm = load(name)
         self.lm_type = "rnn" if isinstance(self.lm, LSTM) else "transformer"
-        vocab = getattr(self.lm, "vocab", None)
+        vocab = self.lm.vocab
         if not isinstance(vocab, PieceVocabulary) or vocab.bos != SOS:
             raise VocabError(
                 f"'{name}': icefall asks for its own sentencepiece pieces with <sos/eos> as number {SOS}; train an LM "
@@ -122,6 +122,7 @@ class ZooLM(nn.Module):
             return self._after(x, x_lens).to(x.device), (x.new_zeros(0), x.new_zeros(0))
 
     def _next(self, tokens: Tensor, state: Pair | None) -> tuple[Tensor, Pair]:
+        assert isinstance(self.lm, LSTM)
         rows = torch.arange(len(tokens), device=tokens.device)
         if state is None:
             found, scores = self.lm.step(self.lm.initial_state(), torch.zeros_like(rows), tokens)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import torch
-from torch import nn
 
 from lm_zoo.errors import ModelError
 
@@ -28,14 +26,3 @@ def find_device(name: str) -> torch.device:
     if number >= count:
         raise ModelError(f"device '{name}': there are {count} GPUs, cuda:0 to cuda:{count - 1}")
     return torch.device("cuda", number)
-
-
-def moved(lm: Any, device: torch.device) -> Any:
-    """An LM of any kind, its weights on the device; n-grams stay where they are."""
-    if hasattr(lm, "lms"):  # an interpolation, or an average over draws
-        lm.lms = [moved(part, device) for part in lm.lms]
-    elif isinstance(lm, nn.Module):
-        lm.to(device)
-    elif isinstance(getattr(lm, "model", None), nn.Module):  # of Hugging Face
-        lm.model.to(device)
-    return lm

@@ -189,7 +189,7 @@ class Histories:
         self.kept = len(slots)
 
 
-def _seen(lm: Any, used: np.ndarray | None) -> Seen:
+def _seen(lm: LanguageModel, used: np.ndarray | None) -> Seen:
     if isinstance(lm, InterpolatedLM):
         _ = lm.vocab  # the LMs share it
         return _Mixed([_seen(part, used) for part in lm.lms], lm.weights)

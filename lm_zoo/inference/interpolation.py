@@ -10,7 +10,8 @@ if it is so for every LM whose weight is not 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lm_zoo.base import LanguageModel
 from lm_zoo.errors import LMError, VocabError
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import PieceVocabulary, Vocabulary, WordVocabulary
@@ -91,10 +93,12 @@ def _checked(log_probs: np.ndarray) -> np.ndarray:
     return log_probs
 
 
-class InterpolatedLM:
+class InterpolatedLM(LanguageModel):
     """A linear interpolation of LMs; always over words, and over tokens too if the LMs share one vocabulary."""
 
-    def __init__(self, lms: Sequence[Any], weights: Sequence[float] | np.ndarray) -> None:
+    lms: Sequence[LanguageModel]
+
+    def __init__(self, lms: Sequence[LanguageModel], weights: Sequence[float] | np.ndarray) -> None:
         self.lms = list(lms)
         self.weights = check_weights(weights, len(self.lms))
 
@@ -112,6 +116,19 @@ class InterpolatedLM:
         """Whether any of the LMs knows the word."""
         return any(lm.knows(word) for lm in self.lms)
 
+    def vocabularies(self) -> Iterable[Vocabulary]:
+        return chain.from_iterable(lm.vocabularies() for lm in self.lms)
+
+    def move_to(self, device: torch.device) -> None:
+        for lm in self.lms:
+            lm.move_to(device)
+
+    def cast(self, dtype: str) -> InterpolatedLM:
+        """A copy, of the LMs in that dtype."""
+        made = copy.copy(self)
+        made.lms = [lm.cast(dtype) for lm in self.lms]
+        return made
+
     def _mix_words(self, scores: list[list[list[float]]]) -> list[list[float]]:
         """Mixes the word scores of all LMs; they cover the same sentences."""
         flat = np.array([list(chain.from_iterable(sentences)) for sentences in scores])
@@ -120,7 +137,7 @@ class InterpolatedLM:
         return [part.tolist() for part in parts]
 
     @property
-    def vocab(self) -> Vocabulary:
+    def vocab(self) -> Vocabulary:  # type: ignore[override]
         """The vocabulary that all LMs share; a VocabError if they do not."""
         first, *others = (lm.vocab for lm in self.lms)
         if not all(_same(first, other) for other in others):

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from lm_zoo.base import LanguageModel
 from lm_zoo.errors import LMError
 from lm_zoo.inference import scoring
+from lm_zoo.inference.precision import prepared
 from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
 from lm_zoo.layers.linear import autocast_on
 from lm_zoo.layers.output import FusedCrossEntropy, Output
+from lm_zoo.text.batches import Batch, TokenText
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import Vocabulary
 
 
-class NeuralLM(nn.Module):
+class NeuralLM(nn.Module, LanguageModel):
     """Base of the neural LMs.
 
-    A subclass gives `hidden`, `tree_hidden`, `initial_state` and `step_hidden`, and sets `output`.
+    A subclass gives `Config`, `hidden`, `tree_hidden`, `initial_state` and `step_hidden`, and sets `output`.
+
+    Attributes:
+      Config: the dataclass of its settings.
+      added: prefixes of names of weights that a trained LM need not have for this one to start from it.
     """
 
+    Config: ClassVar[type]
+    added: ClassVar[tuple[str, ...]] = ()
     output: Output
 
     def __init__(self, vocab: Vocabulary, config: Any) -> None:
@@ -79,19 +88,22 @@ class NeuralLM(nn.Module):
     def score_words(
         self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
     ) -> list[list[float]]:
-        """See `LanguageModel.score_words`; equal to `lm_zoo.base.score_in_batches`."""
+        """See `LanguageModel.score_words`; equal to `lm_zoo.base.score_in_batches`, each distinct prefix once."""
         check_text(self, sentences, max_unknown)
         return scoring.score_by_tree(self, sentences)
-
-    def score_hypotheses(
-        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
-    ) -> list[list[float]]:
-        """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
-        return self.score_words(sentences, max_unknown)
 
     def knows(self, word: str) -> bool:
         """Whether no part of the word is `<unk>`."""
         return self.vocab.unk not in self.vocab.encode_word(word)
+
+    def move_to(self, device: torch.device) -> None:
+        self.to(device)
+
+    def cast(self, dtype: str) -> NeuralLM:
+        """A copy for inference whose products are in `dtype`; all other weights are shared."""
+        return prepared(self, dtype, self.vocab)
+
+    # -- training ----------------------------------------------------------------------------------------------
 
     def forward(self, inputs: Tensor, targets: Tensor, state: State | None = None) -> Any:
         """Training loss: summed natural-log cross-entropy of `targets` (batch, time), where >= 0.
@@ -114,6 +126,29 @@ class NeuralLM(nn.Module):
     def undecayed(self) -> set[str]:
         """Names of the matrices that weight decay leaves alone."""
         return set()
+
+    @property
+    def plain(self) -> NeuralLM:
+        """What takes the weights of a trained LM of another kind: all of it, or the means of a Bayesian LM."""
+        return self
+
+    def started_from(self, trained: NeuralLM) -> None:
+        """Called once the weights of `trained` are in place; raises ValueError if they do not suffice."""
+
+    def begin_training(self, text: TokenText) -> None:
+        """Called before the first step of a run, with all of the training text."""
+
+    def kl(self) -> Tensor:
+        """Added to the loss once a step, over the targets of the text: natural logs, `()`; 0 unless Bayesian."""
+        return torch.zeros((), device=self.device)
+
+    def after_step(self, batches: Iterable[Batch], step: int, seed: int) -> None:
+        """Called after every optimiser step.
+
+        Args:
+          batches: of that step, those of all ranks in order; they are gathered only if they are iterated over, which
+            all ranks or none must do.
+        """
 
 
 def rnn_after(rnn: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, islice
-from typing import Any
 
 import numpy as np
 import torch
 
+from lm_zoo.base import LanguageModel
 from lm_zoo.errors import LMError
+from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.text.batches import TokenText, carried_batches, running_text, window_batches
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 
@@ -113,7 +114,7 @@ class WordScores:
 
 
 def score_text(
-    lms: Sequence[Any], sentences: Iterable[list[str]], where: str, max_unknown: float = MOST_UNKNOWN
+    lms: Sequence[LanguageModel], sentences: Iterable[list[str]], where: str, max_unknown: float = MOST_UNKNOWN
 ) -> WordScores:
     """Scores a text with every LM, sentence by sentence.
 
@@ -163,7 +164,7 @@ def _place(chunk: list[list[str]], where: str, before: int, word: str) -> str:
 
 
 @torch.no_grad()
-def window_perplexity(lm: Any, text: TokenText, window: int, position: str = "all", batch: int = 64) -> Perplexity:
+def window_perplexity(lm: NeuralLM, text: TokenText, window: int, position: str = "all", batch: int = 64) -> Perplexity:
     """Perplexity of a neural LM over running text, sentences one after another (TransfoRNN paper, Table 4).
 
     Args:
@@ -190,7 +191,7 @@ def window_perplexity(lm: Any, text: TokenText, window: int, position: str = "al
     return Perplexity(sentences, text.words, text.unknown, len(text.tokens) + sentences, -loss, math.nan)
 
 
-def _carried_loss(lm: Any, text: TokenText, window: int, batch: int) -> float:
+def _carried_loss(lm: NeuralLM, text: TokenText, window: int, batch: int) -> float:
     loss, state = 0.0, lm.initial_state().repeat(batch)
     for inputs, targets in carried_batches(text, lm.vocab, window, batch, None):
         part, state = lm(inputs.to(lm.device), targets.to(lm.device), state)
@@ -198,7 +199,7 @@ def _carried_loss(lm: Any, text: TokenText, window: int, batch: int) -> float:
     return loss
 
 
-def _final_position_loss(lm: Any, text: TokenText, window: int, batch: int) -> float:
+def _final_position_loss(lm: NeuralLM, text: TokenText, window: int, batch: int) -> float:
     stream = torch.from_numpy(np.concatenate([[lm.vocab.eos], running_text(text, lm.vocab)]))
     head = stream[: window + 1].to(lm.device)
     loss = float(lm(head[None, :-1], head[None, 1:]))  # the first tokens have all that stands before them

@@ -8,46 +8,40 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+from lm_zoo.base import LanguageModel
 from lm_zoo.errors import ModelError
 from lm_zoo.inference.products import DTYPES, product
+from lm_zoo.text.vocabulary import Vocabulary
+
+M = TypeVar("M", bound=nn.Module)
 
 
-def ready(lm: Any, dtype: str = "float32") -> Any:
+def ready(lm: LanguageModel, dtype: str = "float32") -> LanguageModel:
     """An LM of any kind as scoring uses it, its products in `dtype`.
 
     Raises:
-      ModelError: an LM that cannot be had in that dtype.
+      ModelError: no such dtype, or an LM that cannot be had in it.
     """
     if dtype not in DTYPES:
         raise ModelError(f"dtype '{dtype}'; expected one of {', '.join(DTYPES)}")
-    if hasattr(lm, "lms"):  # an interpolation, or an average over draws
-        made = copy.copy(lm)
-        made.lms = [ready(part, dtype) for part in lm.lms]
-        return made
-    if isinstance(lm, nn.Module):
-        return prepared(lm, dtype)
-    if dtype == "float32" or not hasattr(lm, "cast"):  # n-grams have no products
-        return lm
     return lm.cast(dtype)
 
 
-def prepared(lm: nn.Module, dtype: str) -> nn.Module:
-    """A copy of an LM for inference whose products are in `dtype`; all other weights are shared."""
-    shared: dict[int, Any] = {id(tensor): tensor for tensor in _tensors(lm)}
-    if hasattr(lm, "vocab"):
-        shared[id(lm.vocab)] = lm.vocab
-    made = copy.deepcopy(lm, shared).eval()
+def prepared(module: M, dtype: str, vocab: Vocabulary) -> M:
+    """A copy of an LM for inference whose products are in `dtype`; all other weights, and `vocab`, are shared."""
+    shared: dict[int, Any] = {id(tensor): tensor for tensor in _tensors(module)} | {id(vocab): vocab}
+    made = copy.deepcopy(module, shared).eval()
     _replace(made, dtype)
     return made
 
 
-def _tensors(lm: nn.Module) -> Iterator[Tensor]:
-    yield from lm.parameters()
-    yield from lm.buffers()
+def _tensors(module: nn.Module) -> Iterator[Tensor]:
+    yield from module.parameters()
+    yield from module.buffers()
 
 
 def _replace(module: nn.Module, dtype: str) -> None:

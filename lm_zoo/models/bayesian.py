@@ -128,6 +128,10 @@ class BayesianTransformer(NeuralLM):
             drawn["output.weight"] = drawn["input.embedding.weight"]
         return drawn
 
+    @property
+    def plain(self) -> NeuralLM:
+        return self.mean
+
     def kl(self) -> Tensor:
         """KL(posterior || prior) over all uncertain weights, natural log (Eq. 14)."""
         total = torch.zeros((), device=self.device)
@@ -201,6 +205,8 @@ class BayesianAverage(InterpolatedLM):
     Attributes:
       with_uncertainty: whether rescoring writes the predictive uncertainty as a column too.
     """
+
+    lms: Sequence[NeuralLM]
 
     def __init__(self, lm: BayesianTransformer, samples: int, seed: int = 1, with_uncertainty: bool = False) -> None:
         """Raises ValueError if `samples` is below 1."""

@@ -27,7 +27,7 @@ from lm_zoo.inference.trie import build_trie, sequence_scores
 from lm_zoo.layers.output import Output
 from lm_zoo.safe_unpickle import without_pickles
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
-from lm_zoo.text.vocabulary import Vocabulary, text_case
+from lm_zoo.text.vocabulary import text_case
 
 TREE_NODES = 512  # prefixes in one pass: each is compared with all
 BATCH_TOKENS = 1024  # logits of GPT-2 for so many tokens take 200 MB
@@ -78,10 +78,9 @@ class HFVocabulary:
         raise ModelError(f"{self.where}: Hugging Face models stay in their own folder")
 
 
-class HFModel:
+class HFModel(base.LanguageModel):
     """What causal and masked LMs share: the folder, the tokenizer, checks of the text."""
 
-    vocab: Vocabulary
     special: int  # tokens beside those of the words
 
     def __init__(self, folder: Path, auto_class: str) -> None:
@@ -116,6 +115,9 @@ class HFModel:
                 f"{what} has {tokens} tokens with the special ones, but the model in {self.folder} takes "
                 f"{self.positions} at most; leave it out, or use another LM"
             )
+
+    def move_to(self, device: torch.device) -> None:
+        self.model.to(device)
 
     def checked(self, sentences: Sequence[Sequence[str]], max_unknown: float | None) -> Sequence[Sequence[str]]:
         """The sentences, if their words and their lengths suit the model."""
@@ -270,11 +272,13 @@ class HFCausalLM(HFModel):
         return hidden
 
     def cast(self, dtype: str) -> HFCausalLM:
-        """A copy with weights and sums in bfloat16.
+        """The same in float32, a copy with weights and sums in bfloat16.
 
         Raises:
           ModelError: int8.
         """
+        if dtype == "float32":
+            return self
         if dtype != "bfloat16":
             raise ModelError(f"{self.folder}: {dtype} is for the zoo's own LMs; take float32 or bfloat16")
         made = copy.copy(self)

@@ -18,6 +18,7 @@ Where the paper leaves room:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -125,7 +126,7 @@ class Lookup(Transformer):
         counts[self.vocab.eos] += len(text.offsets) - 1
         self.update_probability = (1.0 / counts.clamp(min=1).log()).clamp(max=1.0).to(self.device)
 
-    def after_step(self, batches: list[Batch], step: int, seed: int) -> None:
+    def after_step(self, batches: Iterable[Batch], step: int, seed: int) -> None:
         """Updates the dictionary with the batches of one optimiser step (all ranks' batches, in order)."""
         if step <= self.config.update_after:
             return

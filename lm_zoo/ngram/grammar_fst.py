@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lm_zoo.base import WordLM
 from lm_zoo.errors import ModelError
 from lm_zoo.reading import read_text
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
@@ -31,7 +32,7 @@ _SYMBOLS = 3
 State = tuple[tuple[int, float], ...]  # states of G with what each costs more than the best of them
 
 
-class GrammarLM:
+class GrammarLM(WordLM):
     """The LM of a `G.fst`; a word that it does not have gets -inf, as there is no path."""
 
     def __init__(self, path: str | Path, phi: bool = False) -> None:
@@ -47,7 +48,7 @@ class GrammarLM:
         self._words = {word for word in np.unique(self._arcs["olabel"]).tolist() if word != EPSILON}
 
     @property
-    def vocab(self) -> WordVocabulary:
+    def vocab(self) -> WordVocabulary:  # type: ignore[override]
         words = [word for word, number in self.ids.items() if number in self._words and word != UNK]
         return WordVocabulary([SOS_EOS, UNK, *words], text_case(words))
 
@@ -92,8 +93,6 @@ class GrammarLM:
                 scores.append(score)
             result.append([*scores, self.end(state)])
         return result
-
-    score_hypotheses = score_words
 
     def _ways(self, state: State) -> State:
         """The states of `state` and what back-off reaches from them, in this order, with their costs."""

@@ -6,7 +6,7 @@ KenLM speaks log10; everything that leaves this file is a natural log.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -15,18 +15,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lm_zoo.base import WordLM
 from lm_zoo.errors import ModelError
 from lm_zoo.ngram.arpa import read_vocabulary
 from lm_zoo.ngram.kenlm_check import check_file
 from lm_zoo.reading import read_json
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
-from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary, text_case
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, Vocabulary, WordVocabulary, text_case
 
 LN10 = math.log(10.0)
 BOUNDARIES = ("<s>", "</s>")  # in KenLM words like any other; inside a sentence they are unknown words here
 
 
-class NgramLM:
+class NgramLM(WordLM):
     """An n-gram LM over words; a word that it does not know gets the probability of `<unk>`.
 
     States are small values that can be compared and hashed; histories that the LM cannot tell apart have equal states.
@@ -84,16 +85,10 @@ class NgramLM:
     def score_words(
         self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
     ) -> list[list[float]]:
-        """See `LanguageModel.score_words`."""
+        """See `LanguageModel.score_words`; for hypotheses too, as KenLM is faster than a trie in Python."""
         check_text(self, sentences, max_unknown)
         full_scores = self._model.full_scores
         return [[found[0] * LN10 for found in full_scores(_text(words))] for words in sentences]
-
-    def score_hypotheses(
-        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
-    ) -> list[list[float]]:
-        """As `LanguageModel.score_hypotheses`; KenLM is faster than a trie in Python."""
-        return self.score_words(sentences, max_unknown)
 
     def score_sentences(
         self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
@@ -103,8 +98,15 @@ class NgramLM:
         score = self._model.score
         return [score(_text(words)) * LN10 for words in sentences]
 
+    def vocabularies(self) -> Iterable[Vocabulary]:
+        """None where there is none: KenLM binary files without their words."""
+        try:
+            return [self.vocab]
+        except ModelError:
+            return []
+
     @cached_property
-    def vocab(self) -> WordVocabulary:
+    def vocab(self) -> WordVocabulary:  # type: ignore[override]
         """The words that the LM knows, in the file's order, after `<sos/eos>` (for `<s>` and `</s>`) and `<unk>`."""
         special = ("<s>", "</s>", "<unk>")
         words = [word for word in read_vocabulary(self.path) if word not in special]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.errors import VocabError
 
 if TYPE_CHECKING:
     from lm_zoo.text.vocabulary import Vocabulary
@@ -29,6 +29,16 @@ class Counted(Protocol):
     unknown: int
 
 
+class Knowing(Protocol):
+    """What is asked here of an LM (see `lm_zoo.base.LanguageModel`)."""
+
+    def knows(self, word: str) -> bool: ...
+
+    def vocabularies(self) -> Iterable[Vocabulary]: ...
+
+    def check_case(self, words: Iterable[str]) -> None: ...
+
+
 class Coverage:
     """Counts of a text's running words, and of those that an LM does not know, as the text goes by.
 
@@ -38,11 +48,11 @@ class Coverage:
       words, unknown: counted so far.
     """
 
-    def __init__(self, lm: Any, name: str, most: float = MOST_UNKNOWN) -> None:
+    def __init__(self, lm: Knowing, name: str, most: float = MOST_UNKNOWN) -> None:
         self.lm, self.name, self.most = lm, name, most
         self.words = self.unknown = 0
         self._known: dict[str, bool] = {}
-        self._vocabularies = list({id(vocab): vocab for vocab in _vocabularies(lm)}.values())
+        self._vocabularies = list({id(vocab): vocab for vocab in lm.vocabularies()}.values())
 
     def add(self, counts: Mapping[str, int], place: str | Callable[[str], str]) -> None:
         """Counts the words of more text: word -> how often it occurs there.
@@ -58,7 +68,7 @@ class Coverage:
             if word is not None:
                 check_case(vocab, [word], place if isinstance(place, str) else place(word))
         self._known.update((word, self.lm.knows(word)) for word in new)
-        if new and self.words < ENOUGH and hasattr(self.lm, "check_case"):
+        if new and self.words < ENOUGH:
             self.lm.check_case(self._known)
         known = self._known
         self.count(sum(counts.values()), sum(count for word, count in counts.items() if not known[word]))
@@ -104,7 +114,7 @@ def said(counts: Counted, kind: str = "words") -> str:
     return f"{counts.unknown} of {counts.words} {kind} unknown ({100 * counts.unknown / max(1, counts.words):.1f} %)"
 
 
-def check_text(lm: Any, sentences: Iterable[Sequence[str]], most: float | None = MOST_UNKNOWN) -> None:
+def check_text(lm: Knowing, sentences: Iterable[Sequence[str]], most: float | None = MOST_UNKNOWN) -> None:
     """Checks a text as a whole; `most` None: it has been checked already.
 
     Raises:
@@ -136,16 +146,3 @@ def check_case(vocab: Vocabulary, words: Sequence[str], where: str) -> None:
             f"{where}: found '{word}', but the LM was trained on {vocab.case}-case text; convert it first: N-best lists"
             f" and lattices by rescore convert SRC DST --case {vocab.case}, text by sed 's/.*/\\{letter}&/'"
         )
-
-
-def _vocabularies(lm: Any) -> Iterable[Vocabulary]:
-    """Of the LM, or of all that it is made of; none where there is none (KenLM binary files without their words)."""
-    for part in getattr(lm, "lms", None) or [lm]:
-        if part is not lm:
-            yield from _vocabularies(part)
-            continue
-        try:
-            if (vocab := getattr(lm, "vocab", None)) is not None:
-                yield vocab
-        except ModelError:
-            pass

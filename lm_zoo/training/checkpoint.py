@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from lm_zoo.errors import ModelError
 from lm_zoo.files import atomic_folder, save_tensors, write_text
+from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
 from lm_zoo.reading import read_json
 from lm_zoo.registry import check_weights, state_tensors
@@ -35,7 +36,7 @@ def _old(folder: Path) -> Path:
 
 def save(
     folder: Path,
-    lm: Any,
+    lm: NeuralLM,
     optimizers: list[torch.optim.Optimizer],
     state: dict[str, Any],
     carried: State | None = None,
@@ -84,7 +85,7 @@ def read_state(folder: Path) -> dict[str, Any]:
         raise ModelError(_damaged(folder, error)) from None
 
 
-def load(folder: Path, lm: Any, optimizers: list[torch.optim.Optimizer]) -> State | None:
+def load(folder: Path, lm: NeuralLM, optimizers: list[torch.optim.Optimizer]) -> State | None:
     """Puts a checkpoint's weights, optimiser state and random state in place; returns the carried state, if any.
 
     Raises:

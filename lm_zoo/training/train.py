@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from lm_zoo.errors import ModelError
+from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
 from lm_zoo.registry import build, save_folder
 from lm_zoo.text.batches import Batch, TokenText, carried_batches, pad_sentences, sentence_batches, window_batches
@@ -86,7 +87,7 @@ def train(
 class _Run:
     def __init__(
         self,
-        lm: Any,
+        lm: NeuralLM,
         kind: str,
         config: TrainConfig,
         out: Path,
@@ -184,8 +185,7 @@ class _Run:
     def loop(self, train_text: TokenText, valid_text: TokenText) -> Progress:
         progress, config = self.progress, self.config
         self.targets = len(train_text.tokens) + len(train_text.offsets) - 1
-        if hasattr(self.lm, "begin_training"):
-            self.lm.begin_training(train_text)
+        self.lm.begin_training(train_text)
         while not (progress.finished or self._at_end()):
             rng = np.random.default_rng([config.seed, progress.epoch])
             batches = epoch_batches(train_text, self.lm.vocab, config, rng)
@@ -243,7 +243,7 @@ class _Run:
             with nullcontext() if last or self.ranks.size == 1 else self.model.no_sync(), autocast(self.config, device):
                 loss, self.state = self._loss(inputs.to(device), targets.to(device))
                 scaled = loss * (self.ranks.size / count)  # DDP averages the gradients over ranks
-                if last and hasattr(self.lm, "kl"):
+                if last:
                     scaled = scaled + self.lm.kl() / self.targets
                 scaled.backward()
             loss_sum += loss.item()
@@ -253,10 +253,13 @@ class _Run:
             optimizer.zero_grad(set_to_none=True)
         progress.step += 1
         progress.tokens += count
-        if hasattr(self.lm, "after_step"):
-            on_device = [(inputs.to(device), targets.to(device)) for inputs, targets in self.ranks.gather(group)]
-            self.lm.after_step(on_device, progress.step, self.config.seed)
+        self.lm.after_step(self._of_all_ranks(group), progress.step, self.config.seed)
         return self.ranks.sum(loss_sum)[0], count
+
+    def _of_all_ranks(self, group: list[Batch]) -> Iterator[Batch]:
+        """The batches of a step, on this rank's device; gathered when the first is asked for."""
+        for inputs, targets in self.ranks.gather(group):
+            yield inputs.to(self.ranks.device), targets.to(self.ranks.device)
 
     def _loss(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, State | None]:
         if self.state is None:
@@ -321,7 +324,7 @@ def epoch_batches(
 
 
 @torch.no_grad()
-def evaluate(lm: Any, text: TokenText, config: TrainConfig, device: torch.device) -> float:
+def evaluate(lm: NeuralLM, text: TokenText, config: TrainConfig, device: torch.device) -> float:
     """Natural-log loss a token (sentence ends included), computed in the run's dtype."""
     lm.eval()
     loss = count = 0.0

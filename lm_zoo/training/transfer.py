@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.registry import build, find, load, neural_class, read_config, save_folder, state_tensors
 
 
@@ -20,23 +21,25 @@ def inherit_settings(kind: str, source: str, settings: dict[str, Any]) -> dict[s
     return {**{name: value for name, value in old.items() if name in known}, **settings}
 
 
-def start_from(lm: Any, source: str) -> None:
+def start_from(lm: NeuralLM, source: str) -> None:
     """Copies the weights of the trained LM `source` (name or folder) into `lm`.
 
-    A Transformer's weights become the means of a Bayesian LM (`lm.mean`).  What `lm` has and the source has not must
-    be among `lm.added` (prefixes of names), and keeps its first values.  Then `lm.started_from(trained)` is called if
-    there is such a method: it sets the prior.
+    A Transformer's weights become the means of a Bayesian LM (`lm.plain`).  What `lm` has and the source has not must
+    be among `lm.added` (prefixes of names), and keeps its first values.  Then `lm.started_from(trained)` is called: it
+    sets a Bayesian LM's prior.
 
     Raises:
       VocabError: the two have vocabularies of different size.
       ModelError: a tensor is missing, or of another shape.
     """
     trained = load(source)
+    if not isinstance(trained, NeuralLM):
+        raise ModelError(f"'{source}' is a {type(trained).__name__}; expected a neural LM of the zoo to start from")
     if len(trained.vocab) != len(lm.vocab):
         raise VocabError(
             f"'{source}' has {len(trained.vocab)} tokens, the new LM {len(lm.vocab)}; they must share the vocabulary"
         )
-    target = lm if type(trained) is type(lm) else getattr(lm, "mean", lm)
+    target = lm if type(trained) is type(lm) else lm.plain
     old, new = state_tensors(trained), state_tensors(target)
     for name, tensor in new.items():
         if name in old and old[name].shape == tensor.shape:
@@ -44,19 +47,18 @@ def start_from(lm: Any, source: str) -> None:
         elif name in old:
             found, wanted = tuple(old[name].shape), tuple(tensor.shape)
             raise ModelError(f"'{source}': '{name}' has the shape {found}, the new LM calls for {wanted}")
-        elif not name.startswith(getattr(lm, "added", ())):
+        elif not name.startswith(lm.added):
             raise ModelError(f"'{source}' has no '{name}', so this kind of LM cannot start from it")
     spare = sorted(name for name in old if name not in new)
     if spare:
         raise ModelError(f"'{source}' has '{spare[0]}', which the new LM has no place for")
-    if hasattr(lm, "started_from"):
-        try:
-            lm.started_from(trained)
-        except ValueError as error:
-            raise ModelError(f"'{source}': {error}") from None
+    try:
+        lm.started_from(trained)
+    except ValueError as error:
+        raise ModelError(f"'{source}': {error}") from None
 
 
-def convert(kind: str, source: str, settings: dict[str, Any], out: Path) -> Any:
+def convert(kind: str, source: str, settings: dict[str, Any], out: Path) -> NeuralLM:
     """Writes the folder of an LM of `kind` with the weights of the trained LM `source`; returns the LM."""
     lm = build(kind, load(source).vocab, inherit_settings(kind, source, settings))
     start_from(lm, source)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_zoo.base import LanguageModel
 from lm_zoo.inference.history_cache import ROOT, Histories
 from rescore.errors import ScoreError
 from rescore.lattices.build import EPSILON, add_counts, build_lattice
@@ -41,7 +42,7 @@ class LatticeLM:
       proxy: score of the lattice that stands for the new ones in the estimate of what is still to come.
     """
 
-    lms: Mapping[str, Any]
+    lms: Mapping[str, LanguageModel]
     scales: Mapping[str, float]
     context: int | None = None
     beam: float | None = None
@@ -53,7 +54,7 @@ class LatticeLM:
         for name, lm in self.lms.items():
             if name not in self.scales:
                 raise ScoreError(f"no scale for '{name}', the score of an LM")
-            if getattr(lm, "pseudo_likelihood", False):
+            if lm.pseudo_likelihood:
                 raise ScoreError(f"'{name}' is a masked LM, which scores whole sentences: it is for N-best lists only")
 
     def __call__(self, lattices: Sequence[Lattice]) -> list[Lattice]:

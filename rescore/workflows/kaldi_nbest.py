@@ -23,10 +23,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import accumulate, chain, groupby, pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from lm_zoo.base import LanguageModel, WordLM
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, UsageError
@@ -74,7 +74,7 @@ def write_archives(
     lattices: Iterable[Lattice],
     out: Path,
     job: int,
-    old_lm: Any,
+    old_lm: WordLM,
     table: SymbolTable,
     lmwt: float,
     n: int,
@@ -109,7 +109,7 @@ def write_archives(
     return count
 
 
-def _lines(path: Lattice, old_lm: Any, table: SymbolTable) -> dict[str, str]:
+def _lines(path: Lattice, old_lm: WordLM, table: SymbolTable) -> dict[str, str]:
     """What the files of the archive say of one hypothesis."""
     labels = path.labels[path.labels != EPSILON]
     words = [path.symbols[label] for label in labels]
@@ -134,7 +134,7 @@ def _lines(path: Lattice, old_lm: Any, table: SymbolTable) -> dict[str, str]:
 
 
 def write_lm_costs(
-    folder: Path, lm: Any, normalizer: TextNormalizer | None = None, max_unknown: float = MOST_UNKNOWN
+    folder: Path, lm: LanguageModel, normalizer: TextNormalizer | None = None, max_unknown: float = MOST_UNKNOWN
 ) -> None:
     """Writes `lmwt.nn` and `lmwt.nn.sum` of an `archives.JOB` folder.
 

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.base import WordLM
+from lm_zoo.base import LanguageModel, WordLM
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
 from rescore.console import remark
 from rescore.errors import UsageError
@@ -50,7 +50,7 @@ class LatticeRescoring:
     """
 
     scales: Mapping[str, float]
-    lms: Mapping[str, Any] = field(default_factory=dict)
+    lms: Mapping[str, LanguageModel] = field(default_factory=dict)
     ngram: WordLM | None = None
     old_ngram: WordLM | None = None
     context: int | None = 3
@@ -72,12 +72,12 @@ class LatticeRescoring:
                     f"'{name}' is the score of {option}; give an n-gram LM with that option, or name this LM: "
                     "--lm NEWNAME=NAME|DIR"
                 )
-        wanted = [*self.lms, *([NGRAM] if self.ngram else []), *([OLD] if self.old_ngram else [])]
-        missing = [name for name in wanted if name not in self.scales]
+        ngrams = {NGRAM: self.ngram, OLD: self.old_ngram}
+        lms = {**self.lms, **{name: lm for name, lm in ngrams.items() if lm is not None}}
+        missing = [name for name in lms if name not in self.scales]
         if missing:
             raise UsageError(f"no scale for {', '.join(missing)}; give one with --scale NAME=VALUE, or --weights FILE")
-        found = {**self.lms, NGRAM: self.ngram, OLD: self.old_ngram}
-        self.coverages = [Coverage(found[name], name, self.max_unknown) for name in wanted]
+        self.coverages = [Coverage(lm, name, self.max_unknown) for name, lm in lms.items()]
 
     def __call__(self, lattices: Iterable[Lattice]) -> Iterator[Lattice]:
         """The lattices with every score by name, in the same order.

@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from lm_zoo.base import LanguageModel
 from lm_zoo.files import write_text
 from lm_zoo.inference.memory import found_to_fit
 from lm_zoo.registry import HUGGING_FACE
@@ -44,7 +45,7 @@ class Scorer:
     """
 
     column: str
-    lm: Any
+    lm: LanguageModel
     most_unknown: float = MOST_UNKNOWN
     coverage: Coverage = field(init=False)
     _short_of_memory: bool = False
@@ -55,12 +56,12 @@ class Scorer:
     @property
     def is_pseudo(self) -> bool:
         """Whether the column is a pseudo-log-likelihood (masked LMs): of use for N-best lists alone."""
-        return getattr(self.lm, "pseudo_likelihood", False)
+        return self.lm.pseudo_likelihood
 
     @property
     def columns(self) -> list[str]:
         """The columns that this LM writes: its own, and `NAME-uncertainty` if it gives one."""
-        return [self.column, f"{self.column}-uncertainty"][: 1 + getattr(self.lm, "with_uncertainty", False)]
+        return [self.column, f"{self.column}-uncertainty"][: 1 + self.lm.with_uncertainty]
 
     def count(self, lists: list[NbestList]) -> None:
         """Counts the words of lists that are scored, or were by a run that was stopped.
@@ -82,22 +83,27 @@ class Scorer:
         if len(self.columns) > 1:
             return dict(zip(self.columns, self.lm.score_with_uncertainty(sentences), strict=True))
         scores = {self.column: self.lm.score_hypotheses(sentences, max_unknown=None)}
+        self._say_what_fits()
+        return scores
+
+    def _say_what_fits(self) -> None:
         if not self._short_of_memory and (fits := found_to_fit(self.lm)):
             self._short_of_memory = True
             remark(f"{self.column}: memory did not suffice; going on with {fits} prefixes or fewer at once")
-        return scores
 
     def columns_of(self, lists: list[NbestList]) -> dict[str, list[float]]:
         """The values of every hypothesis of the lists, by column."""
-        if not hasattr(self.lm, "score_sentences"):
+        if len(self.columns) > 1:
             return {column: [sum(scores) for scores in rows] for column, rows in self.word_columns(lists).items()}
         sentences = [hyp.words for nbest in lists for hyp in nbest.hyps]
-        return {self.column: self.lm.score_sentences(sentences, max_unknown=None)}
+        scores = {self.column: self.lm.score_sentences(sentences, max_unknown=None)}
+        self._say_what_fits()
+        return scores
 
     @property
     def has_limit(self) -> bool:
         """Whether sentences may be too long for the LM."""
-        return getattr(self.lm, "positions", None) is not None
+        return self.lm.positions is not None
 
     def check_lengths(self, nbest: NbestList) -> None:
         """Refuses a hypothesis that is too long for an LM that has a limit.
@@ -126,7 +132,7 @@ def open_scorers(
       ModelError: a device that is not there.
       UsageError: two LMs with the same column name, or none at all.
     """
-    from lm_zoo.inference.devices import find_device, moved
+    from lm_zoo.inference.devices import find_device
     from lm_zoo.inference.precision import ready
     from lm_zoo.registry import load, load_ngram
 
@@ -142,7 +148,12 @@ def open_scorers(
     place = find_device(device)
     if dtype == "int8" and place.type != "cpu":
         raise UsageError("--dtype int8 is for the CPU; take bfloat16 on a GPU")
-    return [Scorer(column, ready(moved(loader(name), place), dtype), max_unknown) for column, name, loader in wanted]
+    scorers = []
+    for column, name, loader in wanted:
+        lm = loader(name)
+        lm.move_to(place)
+        scorers.append(Scorer(column, ready(lm, dtype), max_unknown))
+    return scorers
 
 
 def identities(names: Iterable[str], ngram: str | None) -> dict[str, str]:

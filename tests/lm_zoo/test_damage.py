@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from lm_zoo.base import LanguageModel
 from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.inference.perplexity import score_text
 from lm_zoo.ngram import kenlm_check
@@ -116,7 +117,7 @@ def test_checkpoints_of_others_with_nan(tmp_path: Path) -> None:
         import_lm(tmp_path / "epoch-1.pt", tmp_path / "bpe.model", tmp_path / "lm")
 
 
-class Broken:
+class Broken(LanguageModel):
     """An LM that gives NaN to a word."""
 
     vocab = zoo.neural("lstm").vocab

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lm_zoo.errors import ModelError
-from lm_zoo.inference.devices import find_device, moved
+from lm_zoo.inference.devices import find_device
 from tests.lm_zoo import zoo
 
 
@@ -42,7 +42,8 @@ def test_every_lm_is_moved(name: str, tmp_path: Path) -> None:
     """To the device without memory: no weight stays behind."""
     if name == "hf":
         pytest.importorskip("transformers")
-    lm = moved(zoo.make(name, tmp_path), torch.device("meta"))
+    lm = zoo.make(name, tmp_path)
+    lm.move_to(torch.device("meta"))
     for part in getattr(lm, "lms", [getattr(lm, "model", lm)]):
         if isinstance(part, torch.nn.Module):
             assert {tensor.device.type for tensor in [*part.parameters(), *part.buffers()]} == {"meta"}

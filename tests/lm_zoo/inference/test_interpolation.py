@@ -10,9 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lm_zoo.base import LanguageModel
 from lm_zoo.errors import LMError, VocabError
 from lm_zoo.inference.interpolation import InterpolatedLM, em_weights, interpolate
-from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, Vocabulary, WordVocabulary
 from tests.lm_zoo import zoo
 
 INF = math.inf
@@ -81,7 +82,7 @@ def test_em_likelihood_never_falls(lms: int, seed: int) -> None:
     assert (np.diff(likelihoods) >= -1e-9).all()
 
 
-class Words:
+class Words(LanguageModel):
     """An LM over words alone: a fixed probability a word."""
 
     def __init__(self, probs: dict[str, float]) -> None:
@@ -94,6 +95,9 @@ class Words:
 
     def knows(self, word: str) -> bool:
         return word in self.probs
+
+    def vocabularies(self) -> list[Vocabulary]:
+        return []
 
 
 def test_words_of_different_kinds_of_lms() -> None:

@@ -15,7 +15,7 @@ from lm_zoo.errors import LMError, ModelError
 from lm_zoo.inference import memory as budget
 from lm_zoo.inference import scoring, softmax, tree
 from lm_zoo.inference.interpolation import InterpolatedLM
-from lm_zoo.inference.precision import prepared, ready
+from lm_zoo.inference.precision import ready
 from lm_zoo.inference.products import DTYPES, product
 from lm_zoo.inference.trie import build_trie, score_trie
 from tests.lm_zoo import zoo
@@ -112,7 +112,7 @@ def test_int8_rounds_every_row_by_itself(bias: bool) -> None:
 
 
 def test_int8_scores_are_the_same_for_every_batch(lm: Any) -> None:
-    made: Any = prepared(lm, "int8")
+    made: Any = lm.cast("int8")
     rng = np.random.default_rng(3)
     sentences = [tuple(rng.choice(["A", "B", "C", "D"], rng.integers(0, 9))) for _ in range(40)]
     together = [sum(row) for row in made.score_hypotheses(sentences)]
@@ -136,7 +136,7 @@ def test_products(dtype: str, bias: bool) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_prepared_lms_score_alike(lm: Any, dtype: str) -> None:
     trie = random_trie()
-    made: Any = prepared(lm, dtype)
+    made: Any = lm.cast(dtype)
     expected = score_trie(lm, trie)
     tolerance = {"float32": 1e-5, "bfloat16": 0.05, "int8": 0.2}[dtype]  # the weights of these LMs are large
     for got, wanted in zip(scoring.score(made, trie), expected, strict=True):

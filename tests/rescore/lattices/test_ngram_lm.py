@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_zoo.base import WordLM
+from lm_zoo.text.vocabulary import Vocabulary
 from rescore.errors import ScoreError
 from rescore.lattices.build import EPSILON
 from rescore.lattices.nbest import exact_nbest
@@ -53,7 +54,7 @@ ngram 2=3
 """
 
 
-class ToyTrigram:
+class ToyTrigram(WordLM):
     """Log-probs that are arbitrary but fixed; histories are the last two words; `c` is unknown."""
 
     def start(self) -> Words:
@@ -67,6 +68,9 @@ class ToyTrigram:
 
     def knows(self, word: str) -> bool:
         return word != "c"
+
+    def vocabularies(self) -> list[Vocabulary]:
+        return []
 
     def score(self, words: Words) -> float:
         state, total = self.start(), 0.0
