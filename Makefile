@@ -1,4 +1,5 @@
 # make venv   the environment .venv (CPython 3.10, torch 1.13.1, k2 1.23.4)
+# make quick  the tests for the hand at work: all but those that are slow
 # make test   all tests;  make test311  those that need no k2 on CPython 3.11;  make lint  ruff and mypy
 # make demo   from speech to a WER table; fewer utterances: make demo DEMO_UTTS=40; also DEMO_RECOGNISER=pocketsphinx
 # make clean  removes the demo's work and caches, not the environments
@@ -10,7 +11,7 @@ PYTHON311 := python3.11
 DEMO_UTTS := 220
 DEMO_RECOGNISER := s4former
 
-.PHONY: help venv venv311 test test311 lint demo clean
+.PHONY: help venv venv311 quick test test311 lint demo clean
 
 help:
 	@grep '^# make' Makefile | cut -c3-
@@ -25,6 +26,9 @@ venv311: $(VENV311)/.ready
 
 $(VENV311)/.ready: tools/requirements-py311.txt tools/make_venv.sh setup.py
 	@sh tools/make_venv.sh $(VENV311) tools/requirements-py311.txt $(PYTHON311)
+
+quick: venv
+	$(PYTHON) -m pytest -n 2 -m "not slow"
 
 test: venv
 	$(PYTHON) -m pytest

@@ -26,7 +26,7 @@ EXTRAS = {
     "bench": ["transformers>=5", "speechbrain>=1.1"],
     "asr": ["lhotse>=1.32", "lilcom>=1.7", "urllib3", "soundfile>=0.12", "kaldi-native-fbank>=1.20", "kaldiio>=2.18"],
     "demo": ["pocketsphinx>=5.0.3", "ttspico>=0.3", "espeakng-loader>=0.2.4"],
-    "dev": ["pytest>=7", "hypothesis>=6", "ruff", "mypy"],
+    "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff", "mypy"],
 }
 # transformers and SpeechBrain need a newer torch than the one of k2's wheel: "hf" and "bench" are asked for by name.
 EXTRAS["all"] = [

@@ -24,6 +24,13 @@ def shared_data() -> Path:
     return SHARED
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Recipes and the demo run whole chains of commands."""
+    for item in items:
+        if item.path.parent.name in ("egs", "demo"):
+            item.add_marker("slow")
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport() -> Iterator[None]:
     outcome = yield

@@ -224,6 +224,7 @@ def test_a_skip_for_want_of_a_pinned_package_fails(tmp_path: Path) -> None:
         assert missing(reason, packages) == package, reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["module", "test"])
 def test_pytest_fails_for_it(tmp_path: Path, kind: str) -> None:
     """In an environment that says it has a package which cannot be imported."""

@@ -78,6 +78,7 @@ def losses(folder: Path) -> list[float]:
     return [line["pruned"] for line in lines if "pruned" in line]
 
 
+@pytest.mark.slow
 def test_tones_are_learnt_averaged_and_learnt_on(data: Path, tmp_path: Path) -> None:
     muon = hasattr(torch.optim, "Muon")
     plan = ["--max-duration", 8, "--base-lr", 0.01, "--optimizer", "muon" if muon else "adamw"]
@@ -220,6 +221,7 @@ def run_in_double(recipe: Recipe, settings: TrainConfig) -> None:
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.slow
 def test_two_processes_train_like_one_with_both_batches(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -311,6 +311,7 @@ def under_torchrun(arguments: list[str]) -> None:
     subprocess.run([*command, "-m", "rescore.cli.main", *arguments], check=True, env=environment, capture_output=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["transfornn", "lookup"])
 def test_two_processes_train_like_one_that_accumulates(
     tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
@@ -348,6 +349,7 @@ def test_two_processes_train_like_one_that_accumulates(
     assert kind != "lookup" or load(str(double)).dictionary.abs().sum() > 0
 
 
+@pytest.mark.slow
 def test_processes_that_cannot_start_or_fail(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text.txt").write_text("A B\nB A\n")
     (tmp_path / "empty.txt").write_text("\n\n")

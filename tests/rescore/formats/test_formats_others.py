@@ -20,7 +20,7 @@ def message(spec: object) -> str:
     with pytest.raises(RescoreError) as caught:
         read(spec)
     assert isinstance(caught.value, FormatError | ScoreError | UsageError)
-    return re.sub(r"/\S*/pytest-[^/]*/[^/]*/", "", str(caught.value))
+    return re.sub(r"/\S*/pytest-[^/]*/(?:popen-[^/]*/)?[^/]*/", "", str(caught.value))
 
 
 # ---- lattice-rescore
