@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Full, Queue
 from threading import Event, Thread
 from typing import Any, Generic, TypeVar
@@ -20,7 +21,10 @@ class Stopped(Exception):
 
 
 def ahead(items: Iterable[T], most: int = MOST) -> Iterator[T]:
-    """The same items, made by a thread of its own, `most` ahead; its error comes after the items before it."""
+    """The same items, made by a thread of its own, `most` ahead; its error comes after the items before it.
+
+    Not a thread of concurrent.futures: a program that ends waits for those, and one may read a pipe that stays open.
+    """
     queue: Queue[tuple[T, BaseException | None]] = Queue(most)
     closed = Event()
 
@@ -62,29 +66,23 @@ class Behind(Generic[T, R]):
     def __init__(self, consume: Callable[[Iterator[T]], R], most: int = MOST) -> None:
         self._consume = consume
         self._queue: Queue[tuple[T, bool]] = Queue(most)
-        self._error: BaseException | None = None
-        self._thread = Thread(target=self._work, name="writing behind")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="writing behind")
+        self._done: Future[R]
 
     def put(self, item: T) -> None:
-        _put(self._queue, (item, True), self._thread.is_alive)
-        if self._error is not None:
-            raise self._error
+        _put(self._queue, (item, True), lambda: not self._done.done())
+        if self._done.done():
+            self._done.result()  # raises its error
 
     def __enter__(self) -> Behind[T, R]:
-        self._thread.start()
+        self._done = self._thread.submit(self._consume, self._items())
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        _put(self._queue, (_END, kind is None), self._thread.is_alive)
-        self._thread.join()
-        if kind is None and self._error is not None:
-            raise self._error
-
-    def _work(self) -> None:
-        try:
-            self.result = self._consume(self._items())
-        except BaseException as error:
-            self._error = error
+        _put(self._queue, (_END, kind is None), lambda: not self._done.done())
+        self._thread.shutdown()
+        if kind is None:
+            self.result = self._done.result()
 
     def _items(self) -> Iterator[T]:
         while True:

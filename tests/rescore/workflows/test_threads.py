@@ -76,7 +76,7 @@ def test_an_error_behind_comes_up(after: int) -> None:
         for number in range(1, 4):
             behind.put(number)
             time.sleep(0.01)
-    until(lambda: not any(thread.name == "writing behind" for thread in threading.enumerate()))
+    until(lambda: not any(thread.name.startswith("writing behind") for thread in threading.enumerate()))
 
 
 def test_what_was_put_before_an_error_is_consumed() -> None:
