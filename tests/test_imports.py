@@ -44,7 +44,7 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
         ("files", "reading"),
         ("errors",),
     ],
-    "asr": [("cli",), ("decoding", "training"), ("dataset",), ("model",), ("device",), ("errors",)],
+    "asr": [("cli",), ("decoding", "training"), ("dataset",), ("model",), ("errors",)],
 }
 
 # What a package may know of another: rooms, or one module of a room.  What is not named knows nothing of the others.
@@ -67,6 +67,7 @@ NEIGHBOURS: dict[str, tuple[str, ...]] = {
         "lm_zoo.base",
         "lm_zoo.errors",
         "lm_zoo.files",
+        "lm_zoo.inference.devices",
         "lm_zoo.inference.history_cache",
         "lm_zoo.layers.dropout",
         "lm_zoo.reading",

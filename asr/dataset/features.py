@@ -72,6 +72,7 @@ def resample(samples: np.ndarray, source: int, target: int = SAMPLE_RATE, zeros:
 
     The sinc cuts at 0.97 of the lower rate's Nyquist frequency.  N becomes ceil(N * target / source).
     """
+    # scipy's resample_poly gives the same to rounding, as a test says, in 2 to 5 times the time from 22 or 44 kHz
     common = math.gcd(source, target)
     step, phases = source // common, target // common
     if step == phases:

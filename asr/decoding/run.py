@@ -14,9 +14,9 @@ from asr.decoding.load import batches_of, read_lms, read_model
 from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.prefixes import Pieces
 from asr.decoding.results import Outputs, Results, empty_lattice, empty_nbest
-from asr.device import check_device
 from asr.errors import DataError
 from lm_zoo.files import locked
+from lm_zoo.inference.devices import find_device
 from rescore.console import progress, remark
 from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts, kaldi_lines
@@ -34,7 +34,7 @@ def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> 
         raise UsageError(
             f"two manifests have the same set name, {', '.join(names)}; decode them one by one, with --out"
         )
-    device = check_device(plan.device)
+    device = find_device(plan.device)
     model, vocab, folder, model_name = read_model(plan)
     pieces = Pieces(vocab)
     fusion, fused = read_lms(plan, pieces)

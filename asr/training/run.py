@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from asr.dataset.features import BINS
-from asr.device import check_device
 from asr.errors import ConfigError
 from asr.model.checkpoint import check_tokens, load_weights, read_info, read_pieces, read_vocabulary, read_weights
 from asr.model.config import TransducerConfig, load_config
@@ -19,6 +18,7 @@ from asr.model.rnnt_loss import check_backend
 from asr.training.config import TrainConfig
 from asr.training.train import train
 from lm_zoo.errors import LMError
+from lm_zoo.inference.devices import find_device
 from lm_zoo.text.vocabulary import PieceVocabulary, text_case
 from lm_zoo.training import distributed as ranks
 from rescore.console import remark
@@ -78,7 +78,7 @@ def run(recipe: Recipe, settings: TrainConfig) -> None:
     if recipe.exp_dir.exists() and not recipe.exp_dir.is_dir():
         raise ConfigError(f"{recipe.exp_dir}: is a file, expected the folder of the run")
     device = recipe.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    check_device(device)
+    find_device(device)
     check_backend(settings.loss_backend, device)
     recipe = replace(recipe, device=device)
     if not processes:

@@ -1,4 +1,4 @@
-"""Where LMs are evaluated: the CPU, or a GPU of CUDA."""
+"""Where models are evaluated: the CPU, or a GPU of CUDA."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -54,6 +56,21 @@ def test_resampling_keeps_tones(source: int, target: int) -> None:
         assert made.shape == (target,)
         expected = np.sin(2 * np.pi * frequency * np.arange(target) / target)
         assert np.abs(made - expected)[300:-300].max() < tolerance
+
+
+@pytest.mark.parametrize(("source", "length"), [(22050, 5001), (44100, 5000), (8000, 3333), (48000, 4801), (11025, 3)])
+def test_resampling_is_scipys_with_the_same_filter(source: int, length: int) -> None:
+    resample_poly = pytest.importorskip("scipy.signal").resample_poly
+
+    samples = speech(length)
+    common = math.gcd(source, 16000)
+    up, down = 16000 // common, source // common
+    cut, zeros = 0.97 * min(1.0, up / down), 16
+    reach = int(zeros / cut * up)
+    places = np.arange(-reach, reach + 1) / up
+    window = cut * np.sinc(cut * places) * np.cos(np.pi * places * cut / zeros / 2) ** 2
+    expected = resample_poly(samples.astype(np.float64), up, down, window=window / up)
+    np.testing.assert_allclose(resample(samples, source), expected, rtol=0, atol=5e-7)
 
 
 def test_resampling_takes_away_aliases() -> None:
