@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from rescore.console import remark
@@ -89,6 +90,28 @@ class UniqueIds:
         if utt_id in self._seen:
             raise place.format_error(f"this utterance id occurs a second time{advice}")
         self._seen.add(utt_id)
+
+
+def utterance_files(
+    path: Path, wanted: Callable[[Path], bool], file_id: Callable[[Path], str], missing: str
+) -> list[Path]:
+    """`path` itself, or of a folder, whose files are an utterance each, those that are `wanted`, by utterance id.
+
+    Args:
+      file_id: gives the utterance id that a file is named after.
+      missing: what is said of a folder without such a file.
+    Raises:
+      FormatError: there is none, or two are of one utterance.
+    """
+    if not path.is_dir():
+        return [path]
+    files = sorted(filter(wanted, path.iterdir()), key=file_id)
+    if not files:
+        raise FormatError(path, missing)
+    for before, after in pairwise(files):
+        if file_id(before) == file_id(after):
+            raise FormatError(path, f"two files for utterance '{file_id(after)}': {before.name}, {after.name}")
+    return files
 
 
 def utterance_id(value: object, place: Place) -> str:

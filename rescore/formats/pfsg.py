@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from rescore.errors import FormatError, RescoreError
 from rescore.files import read_lines
-from rescore.formats.common import SCORE, OnError, Place, fail, utterance_id
+from rescore.formats.common import SCORE, OnError, Place, fail, utterance_files, utterance_id
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.types import Lattice
 
@@ -49,23 +48,12 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
     Args:
       on_error: gets the error of a lattice that cannot be read; if it returns, the next one is read.
     """
-    for file in _files(path):
+    missing = f"no lattice in this folder, expected files named *{', *'.join(SUFFIXES)}"
+    for file in utterance_files(path, lambda file: file.name.endswith(SUFFIXES), _file_id, missing):
         try:
             yield read_lattice(file)
         except RescoreError as error:
             on_error(error)
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = sorted((file for file in path.iterdir() if file.name.endswith(SUFFIXES)), key=_file_id)
-    if not files:
-        raise FormatError(path, f"no lattice in this folder, expected files named *{', *'.join(SUFFIXES)}")
-    for before, after in pairwise(files):
-        if _file_id(before) == _file_id(after):
-            raise FormatError(path, f"two files for utterance '{_file_id(after)}': {before.name}, {after.name}")
-    return files
 
 
 def _file_id(path: Path) -> str:

@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +19,7 @@ import numpy as np
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import read_lines
 from rescore.formats import slf_write
-from rescore.formats.common import OnError, Place, UniqueIds, fail
-from rescore.formats.common import utterance_id as checked_id
+from rescore.formats.common import OnError, Place, UniqueIds, fail, utterance_files, utterance_id
 from rescore.formats.slf_write import NULL_WORDS, WORDS_COMMENT
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.types import Lattice
@@ -62,19 +60,11 @@ def lattice_files(path: str | Path) -> list[Path]:
     Raises:
       FormatError: a folder without such files, or with two files for one utterance.
     """
-    path = Path(path)
-    if not path.is_dir():
-        return [path]
-    files = sorted((file for file in path.iterdir() if file.name.endswith(SUFFIXES)), key=utterance_id)
-    if not files:
-        raise FormatError(path, f"no lattice in this folder, expected files named *{', *'.join(SUFFIXES)}")
-    for before, after in pairwise(files):
-        if utterance_id(before) == utterance_id(after):
-            raise FormatError(path, f"two files for utterance '{utterance_id(after)}': {before.name}, {after.name}")
-    return files
+    missing = f"no lattice in this folder, expected files named *{', *'.join(SUFFIXES)}"
+    return utterance_files(Path(path), lambda file: file.name.endswith(SUFFIXES), file_id, missing)
 
 
-def utterance_id(path: Path) -> str:
+def file_id(path: Path) -> str:
     """The file's name without `.gz` or `.xz` and without `.slf` or `.lat`."""
     name = path.name.removesuffix(".gz").removesuffix(".xz")
     return name.removesuffix(".slf") if name.endswith(".slf") else name.removesuffix(".lat")
@@ -150,7 +140,7 @@ def read_lattice(path: str | Path, named_inside: bool = False) -> Lattice:
     symbols = {"": EPSILON}
     words = ["" if word in slf.null_words else word for word in words]
     labels = np.array([symbols.setdefault(word, len(symbols)) for word in words], dtype=np.int32)
-    utt_id = _inner_id(slf) if named_inside else utterance_id(slf.path)
+    utt_id = _inner_id(slf) if named_inside else file_id(slf.path)
     unread = sum(not link.keys() <= _READ for link in slf.links)
     counts = {"unread_fields": unread} if unread else None
     try:
@@ -162,7 +152,7 @@ def read_lattice(path: str | Path, named_inside: bool = False) -> Lattice:
 def _inner_id(slf: _Slf) -> str:
     if "UTTERANCE" not in slf.header:
         raise FormatError(slf.path, "no UTTERANCE= in the header, which ?utterance=yes takes the utterance id from")
-    return checked_id(slf.header["UTTERANCE"], Place(slf.path))
+    return utterance_id(slf.header["UTTERANCE"], Place(slf.path))
 
 
 def _parse(path: Path) -> _Slf:

@@ -15,12 +15,11 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 
-from rescore.errors import FormatError, UsageError
+from rescore.errors import UsageError
 from rescore.files import read_lines
-from rescore.formats.common import SCORE, Place, make_list, text_score, utterance_id
+from rescore.formats.common import SCORE, Place, make_list, text_score, utterance_files, utterance_id
 from rescore.types import Hypothesis, NbestList
 
 BYTELOG = 1024 / 10000.5  # natural log of one bytelog
@@ -35,13 +34,8 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
     """Reads the files of a folder in the order of the utterance ids, or a single file."""
     if "scores" in options:
         raise UsageError(f"{path}: scores= is for files of lines 'utt-k score... words'; here they have fixed names")
-    files = sorted((file for file in path.iterdir() if file.is_file()), key=file_id) if path.is_dir() else [path]
-    if not files:
-        raise FormatError(path, "no file in this folder, expected an N-best list of SRILM an utterance: UTT.gz")
-    for before, after in pairwise(files):
-        if file_id(before) == file_id(after):
-            raise FormatError(path, f"two files for utterance '{file_id(after)}': {before.name}, {after.name}")
-    for file in files:
+    missing = "no file in this folder, expected an N-best list of SRILM an utterance: UTT.gz"
+    for file in utterance_files(path, Path.is_file, file_id, missing):
         yield _read_file(file, 1.0 if options.get("base") == "e" else math.log(10))
 
 
