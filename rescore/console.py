@@ -10,6 +10,7 @@ import click
 
 T = TypeVar("T")
 QUIET = "RESCORE_QUIET"  # a variable of the environment, which processes inherit
+NAMED = 5  # utterances named in a message; the others are counted
 
 
 def set_quiet(quiet: bool) -> None:
@@ -41,3 +42,9 @@ def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterat
     columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as bar:
         yield from bar.track(items, total=total, description=label)
+
+
+def some_names(utt_ids: list[str]) -> str:
+    """The first NAMED of them, and how many more there are."""
+    more = f" and {len(utt_ids) - NAMED} more" if len(utt_ids) > NAMED else ""
+    return ", ".join(utt_ids[:NAMED]) + more

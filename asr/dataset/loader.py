@@ -17,6 +17,7 @@ import torch
 
 from asr.dataset.augment import SpecAugment, add_noise
 from asr.dataset.features import BINS, SAMPLE_RATE, fbank, resample
+from asr.dataset.left_out import FirstOfReason, summary
 from asr.errors import DataError
 from rescore.console import remark
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from lhotse.cut import Cut
 
 PADDING = float(np.log(1e-10))  # lhotse's value for frames that are not there
-NAMED = 10  # cuts of a kind of trouble that are named; the others are counted
 BUCKET_SAMPLE = 10000  # cuts that the buckets' limits are estimated from
 
 Batch = dict[str, Any]
@@ -72,23 +72,21 @@ class LeftOut:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.ids: dict[str, set[str]] = {}
-        self._say = say
+        self._first = FirstOfReason(say)
 
     def add(self, cut_id: str, reason: str, detail: str) -> None:
         ids = self.ids.setdefault(reason, set())
         if cut_id in ids:
             return
         ids.add(cut_id)
-        if len(ids) <= NAMED:
-            more = f"; further ones ({reason}) are counted only" if len(ids) == NAMED else ""
-            self._say(f"cut {cut_id} left out: {reason} ({detail}){more}")
+        self._first.tell(cut_id, reason, f"cut {cut_id} left out: {reason} ({detail})")
 
     def counts(self) -> dict[str, int]:
         return {reason: len(ids) for reason, ids in self.ids.items()}
 
     def summary(self) -> str:
         """Such as `3 x cannot be loaded, 1 x too long`; empty where nothing was left out."""
-        return ", ".join(f"{count} x {reason}" for reason, count in self.counts().items())
+        return summary(self.counts())
 
 
 def make_loader(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from asr.dataset.pipes import ADVICE, command_of, shell_reads
 from asr.errors import DataError
 from lm_zoo.reading import parse_json, read_json
-from rescore.console import progress, remark
+from rescore.console import NAMED, progress, remark
 from rescore.errors import FormatError
 from rescore.file_names import file_name
 from rescore.files import atomic_text, read_kaldi_text, read_lines, require_folder
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 AUDIO = (".flac", ".wav", ".mp3", ".ogg", ".opus", ".sph", ".aiff")
 SHIFT_SECONDS = 0.01  # between frames of features
 STORAGES = ("lilcom", "numpy")  # lossy, as icefall has it; exact, a file an utterance
-NAMED = 5
 
 
 @dataclass

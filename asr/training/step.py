@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from asr.dataset.left_out import FirstOfReason, summary
 from asr.errors import ConfigError
 from asr.model.subsampling import subsampled
 from lm_zoo.text.vocabulary import PieceVocabulary
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 Batch = dict[str, Any]
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
-NAMED = 10  # utterances of a kind of trouble that are named; the others are counted
 
 
 @dataclass
@@ -44,12 +44,11 @@ class Skipped:
 
     def __init__(self, remark: Callable[[str], None]) -> None:
         self.counts: Counter[str] = Counter()  # of every epoch
-        self.named: dict[str, set[str]] = {}
-        self.remark = remark
+        self._first = FirstOfReason(remark)
 
     def summary(self) -> str:
         """Such as `3 x no words, 1 x too short`; an utterance counts in each epoch."""
-        return ", ".join(f"{count} x {why}" for why, count in self.counts.items())
+        return summary(self.counts)
 
     def add_problems(self, inputs: Inputs, problems: dict[int, str]) -> None:
         """Those of a `TransducerLoss`."""
@@ -59,11 +58,7 @@ class Skipped:
 
     def add(self, utterance: str, reason: str, detail: str = "") -> None:
         self.counts[reason] += 1
-        named = self.named.setdefault(reason, set())
-        if len(named) < NAMED and utterance not in named:
-            named.add(utterance)
-            more = f"; further ones ({reason}) are counted only" if len(named) == NAMED else ""
-            self.remark(f"utterance {utterance} not used: {reason}{detail and f' ({detail})'}{more}")
+        self._first.tell(utterance, reason, f"utterance {utterance} not used: {reason}{detail and f' ({detail})'}")
 
 
 def prepare(batch: Batch, vocab: PieceVocabulary, skipped: Skipped, device: torch.device) -> Inputs | None:

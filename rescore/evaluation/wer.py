@@ -13,12 +13,11 @@ from dataclasses import dataclass
 
 import kaldialign
 
-from rescore.console import remark
+from rescore.console import remark, some_names
 from rescore.errors import ReferencesError
 from rescore.types import NbestList, Words
 
 GAP = "\0"  # stands for "no word" in alignments; no word of a text file can contain it
-NAMED = 5  # utterances named in a message before "and N more"
 
 
 @dataclass(frozen=True)
@@ -135,12 +134,6 @@ def check_same_utterances(refs: Iterable[str], hyps: Iterable[str], hyps_name: s
     if only_hyp:
         problems.append(f"{len(only_hyp)} of {len(hyp_ids)} {hyps_name} have no reference ({some_names(only_hyp)})")
     raise ReferencesError("; ".join(problems) + ": both must hold the same utterances; filter one of the files")
-
-
-def some_names(utt_ids: list[str]) -> str:
-    """The first NAMED of them, and how many more there are."""
-    more = f" and {len(utt_ids) - NAMED} more" if len(utt_ids) > NAMED else ""
-    return ", ".join(utt_ids[:NAMED]) + more
 
 
 def check_same_case(refs: Iterable[Words], hyps: Iterable[Words]) -> None:

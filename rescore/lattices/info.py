@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rescore.console import some_names
 from rescore.errors import ReferencesError
-from rescore.evaluation.wer import ErrorCounts, some_names
+from rescore.evaluation.wer import ErrorCounts
 from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import oracle
 from rescore.types import Lattice, Words
