@@ -20,7 +20,8 @@ from lm_zoo.inference.interpolation import InterpolatedLM
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.softmax import log_normalisers, logits_of, tiles
 from lm_zoo.inference.state import State
-from lm_zoo.inference.tree import Store, Tree
+from lm_zoo.inference.store import Store
+from lm_zoo.inference.tree import Tree
 
 ROOT = 0
 NODES = 8192  # evaluated at once

@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
+from lm_zoo.base import LanguageModel
 from lm_zoo.errors import LMError
+from lm_zoo.inference.tree import TreeLM
 from lm_zoo.inference.trie import Encoded, Trie, encode_words, sum_to_words
 
 VECTORS = 32  # of the output layer's input size, in float32, that a prefix takes at the peak, about
 SHARE = 0.5  # of the free memory that is used
 LONGEST = 1 << 15  # tokens of a sentence: with 512 dimensions 2.5 GB, and an hour on a core
 
-_FOUND: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # LM -> prefixes that there was memory for
+SomeLM = TypeVar("SomeLM", bound=TreeLM)
+_FOUND: WeakKeyDictionary[object, int] = WeakKeyDictionary()  # LM -> prefixes that there was memory for
 
 
-def found_to_fit(lm: Any) -> int | None:
+def found_to_fit(lm: LanguageModel) -> int | None:
     """The prefixes that an LM evaluates at once since memory did not suffice for more; None if it always did."""
     return _FOUND.get(lm)
 
 
 def score_in_parts(
-    lm: Any,
+    lm: SomeLM,
     sentences: Sequence[Sequence[str]],
-    score: Callable[[Any, Trie], tuple[np.ndarray, np.ndarray]],
+    score: Callable[[SomeLM, Trie], tuple[np.ndarray, np.ndarray]],
     most: int,
 ) -> list[list[float]]:
     """As `lm_zoo.base.score_in_batches`, the trie of so many sentences at a time as there is memory for.
@@ -66,7 +69,7 @@ def _check_lengths(words: Encoded, sentences: Sequence[Sequence[str]]) -> None:
         )
 
 
-def room(lm: Any) -> int:
+def room(lm: TreeLM) -> int:
     """The prefixes that free memory has room for, about."""
     return max(1, int(SHARE * free_memory(lm.device) / (4 * VECTORS * lm.output.weight.shape[1])))
 

@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from lm_zoo.inference.memory import score_in_parts
 from lm_zoo.inference.softmax import log_normalisers, logits_of
-from lm_zoo.inference.tree import Tree
+from lm_zoo.inference.tree import Tree, TreeLM
 from lm_zoo.inference.trie import Trie
-from lm_zoo.layers.output import Output
-from lm_zoo.text.vocabulary import Vocabulary
 
 NODES = 16384  # evaluated at once: 0.5 GB with 512 dimensions
-
-
-class TreeLM(Protocol):
-    """What evaluates all prefixes of a tree at once."""
-
-    vocab: Vocabulary
-
-    @property
-    def output(self) -> Output: ...
-
-    @property
-    def device(self) -> torch.device: ...
-
-    def tree_hidden(self, prefixes: Tree) -> Tensor:
-        """What predicts the next token at every node: `(nodes, dim)`."""
 
 
 @torch.no_grad()

@@ -141,7 +141,7 @@ class RelativeAttention(nn.Module):
         return self.out_proj(torch.matmul(weights, values).transpose(1, 2).flatten(2))
 
     def over(self, x: Tensor, tree: Tree) -> Tensor:
-        """Over a tree, a span at a time as in `lm_zoo.inference.tree.attention`: x (nodes, dim) -> (nodes, dim)."""
+        """Over a tree, a span at a time as in `lm_zoo.inference.tree_attention`: x (nodes, dim) -> (nodes, dim)."""
         parts = torch.stack(self._split(x.unsqueeze(0))).squeeze(1)  # (3, heads, nodes, size)
         heads, size = parts.shape[1], parts.shape[3]
         kept = parts[1:]

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
-from lm_zoo.inference.tree import Tree, transformer_layer
+from lm_zoo.inference.tree import Tree
+from lm_zoo.inference.tree_attention import transformer_layer
 from lm_zoo.layers.output import Output
 from lm_zoo.layers.transformer import InputEmbedding, TransformerLayer
 from lm_zoo.text.vocabulary import Vocabulary

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lm_zoo.errors import LMError, ModelError
 from lm_zoo.inference import memory as budget
-from lm_zoo.inference import scoring, softmax, tree
+from lm_zoo.inference import scoring, softmax, spans, tree
 from lm_zoo.inference.interpolation import InterpolatedLM
 from lm_zoo.inference.precision import ready
 from lm_zoo.inference.products import DTYPES, product
@@ -41,10 +41,10 @@ def test_the_tree_is_the_chain_of_steps(lm: Any, seed: int) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(SEQUENCES, st.sampled_from([1, 2, 3, tree.QUERIES]))
+@given(SEQUENCES, st.sampled_from([1, 2, 3, spans.QUERIES]))
 def test_every_node_is_in_one_span_behind_its_ancestors(sequences: list[list[int]], most: int) -> None:
     trie = build_trie(sequences)
-    with patch.object(tree, "QUERIES", most):
+    with patch.object(spans, "QUERIES", most):
         made = tree.Tree.of(trie, bos=1)
     seen: list[int] = []
     for span in made.spans:
@@ -206,9 +206,9 @@ def test_very_long_paths_are_taken_in_blocks(kind: str, monkeypatch: pytest.Monk
     rng = np.random.default_rng(2)
     long = rng.integers(2, 6, 150).tolist()
     trie = build_trie([long, [*long[:70], 3, 3], long[:20], [2]])
-    monkeypatch.setattr(tree, "QUERIES", 16)
+    monkeypatch.setattr(spans, "QUERIES", 16)
     made = tree.Tree.of(trie, lm.vocab.bos)
-    assert max(span.queries.numel() * span.keys.shape[1] for span in made.spans) <= 16 * max(151, tree.KEYS)
+    assert max(span.queries.numel() * span.keys.shape[1] for span in made.spans) <= 16 * max(151, softmax.KEYS)
     assert all(span.queries.shape[1] <= 16 for span in made.spans)
     for got, expected in zip(scoring.score(lm, trie), score_trie(lm, trie), strict=True):
         np.testing.assert_allclose(got, expected, atol=1e-4)
