@@ -111,7 +111,7 @@ class Fusion:
             scorer.keep(list(nodes))
 
 
-class TokenLM:
+class TokenScorer:
     """An LM over the recogniser's own pieces."""
 
     def __init__(self, lm: LanguageModel) -> None:
@@ -139,7 +139,7 @@ class TokenLM:
         self.histories.keep([self._history(node) for node in nodes])
 
 
-class WordLM:
+class WordScorer:
     """An LM with words or pieces of its own, asked for each word as it is complete.
 
     Words are asked for in the letter case of the LM's training text.
@@ -342,9 +342,9 @@ def lm_scorer(lm: LanguageModel, pieces: Pieces) -> Scorer:
       LMError: it cannot be asked for one word after the other (masked LMs).
     """
     if isinstance(lm, base.WordLM):
-        return WordLM(lm, pieces)
+        return WordScorer(lm, pieces)
     lm.initial_state()
-    return TokenLM(lm) if shares_pieces(lm, pieces.vocab) else WordLM(lm, pieces)
+    return TokenScorer(lm) if shares_pieces(lm, pieces.vocab) else WordScorer(lm, pieces)
 
 
 def make_fusion(

@@ -11,7 +11,7 @@ import torch
 
 from asr.decoding.beam_search import modified_beam_search
 from asr.decoding.prefixes import SearchHypothesis
-from asr.decoding.shallow_fusion import TokenLM, WordLM, lm_scorer, make_fusion
+from asr.decoding.shallow_fusion import TokenScorer, WordScorer, lm_scorer, make_fusion
 from asr.errors import ConfigError
 from lm_zoo.ngram.arpa import write_arpa
 from lm_zoo.ngram.kneser_ney import FALLBACK_DISCOUNTS, estimate
@@ -53,7 +53,7 @@ def decode(fusion: Any, seed: int = 6, beam: int = 12, decoder: str = "lstm") ->
 @pytest.mark.parametrize("kind", ["lstm", "transformer"])
 def test_an_lm_over_the_same_pieces_scores_token_by_token(kind: str) -> None:
     lm = neural(vocabulary(SIZE), kind)
-    assert isinstance(lm_scorer(lm, pieces(SIZE)), TokenLM)
+    assert isinstance(lm_scorer(lm, pieces(SIZE)), TokenScorer)
     for hyp in (hyp for hyps in decode(make_fusion(pieces(SIZE), {"mine": (lm, 0.6)})) for hyp in hyps):
         tokens = torch.tensor([hyp.tokens], dtype=torch.long)
         with torch.no_grad():
@@ -67,7 +67,7 @@ def test_another_lm_scores_whole_words(which: str, tmp_path: Path) -> None:
         lm = ngram(tmp_path / "lm.arpa", [TEXT.split(), ["THE", "HAT"]])
     else:
         lm = neural(lower_words() if which == "words" else vocabulary(24))
-    assert isinstance(lm_scorer(lm, pieces(SIZE)), WordLM)
+    assert isinstance(lm_scorer(lm, pieces(SIZE)), WordScorer)
     case = str.lower if which == "words" else str
     seen = set()
     for hyp in (hyp for hyps in decode(make_fusion(pieces(SIZE), {"lm": (lm, 0.5)})) for hyp in hyps):
