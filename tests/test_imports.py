@@ -20,6 +20,7 @@ PACKAGES = ("rescore", "lm_zoo", "asr")
 # Floors from the top: a folder or a module; rooms on one floor do not know each other.
 FLOORS: dict[str, list[tuple[str, ...]]] = {
     "rescore": [
+        ("k2_rescoring",),  # an old name
         ("cli",),
         ("workflows",),
         ("formats", "tuning"),
@@ -30,6 +31,7 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
         ("console", "errors"),
     ],
     "lm_zoo": [
+        ("icefall_scorer",),  # an old name
         ("icefall", "training"),
         ("identity",),
         ("registry",),
@@ -310,3 +312,11 @@ def test_the_command_line_loads_no_heavy_package(package: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     heavy = {"torch", "numpy", "kenlm", "k2", "lhotse", "sentencepiece", "scipy", "kaldialign", "transformers"}
     assert heavy.intersection(done.stdout.split()) == set()
+
+
+def test_old_names_that_the_documentation_showed() -> None:
+    program = (
+        "from lm_zoo.icefall_scorer import LmScorer\nfrom lm_zoo.ngram import NgramLM\n"
+        "from rescore.k2_rescoring import rescore_with_ngram\nprint(LmScorer, NgramLM, rescore_with_ngram)"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True)
