@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from lm_zoo.base import LanguageModel
 from lm_zoo.errors import LMError
 from lm_zoo.registry import save_folder
 from rescore.formats import read_nbest, write_nbest
@@ -63,7 +64,8 @@ def test_a_source_is_read_once(tmp_path: Path, folder: Path, monkeypatch: pytest
 
 
 def test_lengths_in_a_pipe_are_checked_as_lists_come(tmp_path: Path) -> None:
-    class Short:
+    class Short(LanguageModel):
+        vocab = neural("lstm").vocab
         positions = 4
 
         def check_words(self, words: tuple[str, ...], where: str) -> None:
