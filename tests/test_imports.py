@@ -316,7 +316,7 @@ def test_the_command_line_loads_no_heavy_package(package: str) -> None:
 
 def test_old_names_that_the_documentation_showed() -> None:
     program = (
-        "from lm_zoo.icefall_scorer import LmScorer\nfrom lm_zoo.ngram import NgramLM\n"
-        "from rescore.k2_rescoring import rescore_with_ngram\nprint(LmScorer, NgramLM, rescore_with_ngram)"
+        "from lm_zoo.icefall_scorer import LmScorer, ZooLM\nfrom lm_zoo.ngram import NgramLM\n"
+        "from rescore.k2_rescoring import rescore_with_ngram\nprint(LmScorer, ZooLM, NgramLM, rescore_with_ngram)"
     )
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True)
