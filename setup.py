@@ -22,6 +22,7 @@ EXTRAS = {
     "ngram": ["kenlm>=0.2"],
     "train": ["tensorboard>=2.10", "six"],
     "plot": ["matplotlib>=3.7"],
+    "pandas": ["pandas>=1.5"],  # data frames of results in Python
     "hf": ["transformers>=5"],
     "bench": ["transformers>=5", "speechbrain>=1.1"],
     "asr": ["lhotse>=1.32", "lilcom>=1.7", "urllib3", "soundfile>=0.12", "kaldi-native-fbank>=1.20", "kaldiio>=2.18"],
@@ -66,7 +67,11 @@ setup(
     ],
     extras_require=EXTRAS,
     packages=find_packages(include=["rescore", "rescore.*", "lm_zoo", "lm_zoo.*", "asr", "asr.*"]),
-    package_data={"lm_zoo": ["pretrained/**/*"], "asr": ["configs/*.json", "pretrained/**/*"]},
+    package_data={
+        "rescore": ["py.typed", "*.pyi"],
+        "lm_zoo": ["py.typed", "pretrained/**/*"],
+        "asr": ["py.typed", "configs/*.json", "pretrained/**/*"],
+    },
     entry_points={"console_scripts": ["rescore=rescore.cli.main:main", "asr=asr.cli.main:main"]},
     zip_safe=False,
 )

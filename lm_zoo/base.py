@@ -26,10 +26,12 @@ class LanguageModel:
     Attributes:
       pseudo_likelihood: whether scores are pseudo-log-likelihoods of whole sentences, of use for N-best lists alone.
       with_uncertainty: whether rescoring writes the column of `score_with_uncertainty` too.
+      name: what its scores are called; "" if nobody has named it.
       positions: tokens that a sentence may have at most, the special ones included; None: no limit.
     """
 
     vocab: Vocabulary
+    name: str = ""
     pseudo_likelihood: bool = False
     with_uncertainty: bool = False
     positions: int | None = None

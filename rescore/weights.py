@@ -41,10 +41,10 @@ def load_weights(path: str | Path) -> Weights:
     info = content.get("info", {})
     if not isinstance(info, dict):
         raise WeightsError(f'{path}: "info" is not an object; expected {{"scales": {{...}}, "info": {{...}}}}')
-    return Weights(_checked_scales(content["scales"], str(path)), info)
+    return Weights(checked_scales(content["scales"], str(path)), info)
 
 
-def _checked_scales(scales: Any, where: str) -> dict[str, float]:
+def checked_scales(scales: Any, where: str) -> dict[str, float]:
     if not isinstance(scales, dict) or not scales:
         raise WeightsError(f'{where}: "scales" must name at least one score, as in {{"am": 1.0, "lm": 0.5}}')
     for name, value in scales.items():
@@ -62,12 +62,12 @@ def save_weights(path: str | Path, weights: Weights) -> None:
     Raises:
       WeightsError: no scale, or one that is not finite.
     """
-    scales = _checked_scales(weights.scales, "weights to save")
+    scales = checked_scales(weights.scales, "weights to save")
     with atomic_text(path) as stream:
-        stream.write(_weights_json(Weights(scales, weights.info)))
+        stream.write(weights_json(Weights(scales, weights.info)))
 
 
-def _weights_json(weights: Weights) -> str:
+def weights_json(weights: Weights) -> str:
     content = {"scales": weights.scales, "info": weights.info}
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 

@@ -20,8 +20,8 @@ PACKAGES = ("rescore", "lm_zoo", "asr")
 # Floors from the top: a folder or a module; rooms on one floor do not know each other.
 FLOORS: dict[str, list[tuple[str, ...]]] = {
     "rescore": [
-        ("k2_rescoring",),  # an old name
-        ("cli",),
+        ("__main__", "k2_rescoring"),  # the latter is an old name
+        ("api", "cli"),
         ("workflows",),
         ("formats", "tuning"),
         ("lattices",),
@@ -46,7 +46,7 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
         ("files", "reading"),
         ("errors",),
     ],
-    "asr": [("cli",), ("decoding", "training"), ("dataset",), ("model",), ("errors",)],
+    "asr": [("__main__",), ("cli",), ("decoding", "training"), ("dataset",), ("model",), ("errors",)],
 }
 
 # What a package may know of another: rooms, or one module of a room.  What is not named knows nothing of the others.
@@ -63,6 +63,7 @@ ZOO = (
 )
 NEIGHBOURS: dict[str, tuple[str, ...]] = {
     "rescore": (*ZOO, "lm_zoo.registry"),
+    "rescore.api": ("lm_zoo",),
     "rescore.cli": ("lm_zoo",),
     "rescore.workflows": (*ZOO, "lm_zoo.registry", "lm_zoo.text"),
     "asr": (

@@ -261,3 +261,21 @@ def test_the_pins_satisfy_the_package_metadata() -> None:
         requirement = packaging.Requirement(text)
         if requirement.marker is None or requirement.marker.evaluate(environment):
             assert requirement.specifier.contains(pins[requirement.name]), text
+
+
+@pytest.mark.parametrize("package", ["rescore", "lm_zoo", "asr"])
+def test_types_are_installed(package: str) -> None:
+    """PEP 561: without the marker, type checkers take everything for Any."""
+    program = (
+        "from distutils.core import run_setup\n"
+        f"print(*run_setup('setup.py', stop_after='init').package_data['{package}'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", f"import setuptools\n{program}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = [file.name for pattern in done.stdout.split() for file in (ROOT / package).glob(pattern)]
+    assert "py.typed" in found and ("__init__.pyi" in found) == (package == "rescore")

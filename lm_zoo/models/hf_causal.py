@@ -83,9 +83,10 @@ class HFModel(base.LanguageModel):
 
     special: int  # tokens beside those of the words
 
-    def __init__(self, folder: Path, auto_class: str) -> None:
+    def __init__(self, folder: Path, auto_class: str, parts: tuple[Any, Any] | None = None) -> None:
+        """`parts`: tokenizer and model, if they are there already; `folder` is then what messages call them."""
         self.folder = folder
-        self.tokenizer, self.model = load_parts(folder, auto_class)
+        self.tokenizer, self.model = parts or load_parts(folder, auto_class)
         self.size: int = self.model.config.get_text_config().vocab_size
         if len(self.tokenizer) > self.size:
             found = f"the tokenizer has {len(self.tokenizer)} tokens, but the weights are for {self.size}"
@@ -141,8 +142,8 @@ class HFCausalLM(HFModel):
 
     special = 1
 
-    def __init__(self, folder: Path, case: str = "") -> None:
-        super().__init__(folder, "AutoModelForCausalLM")
+    def __init__(self, folder: Path, case: str = "", parts: tuple[Any, Any] | None = None) -> None:
+        super().__init__(folder, "AutoModelForCausalLM", parts)
         self._output: Output | None = None
         self._takes_trees: bool | None = None
         self._check_causal()

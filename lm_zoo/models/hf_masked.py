@@ -26,8 +26,15 @@ class HFMaskedLM(HFModel):
 
     pseudo_likelihood = True
 
-    def __init__(self, folder: Path, case: str = "", eos: str = "", batch_tokens: int = BATCH_TOKENS) -> None:
-        super().__init__(folder, "AutoModelForMaskedLM")
+    def __init__(
+        self,
+        folder: Path,
+        case: str = "",
+        eos: str = "",
+        batch_tokens: int = BATCH_TOKENS,
+        parts: tuple[Any, Any] | None = None,
+    ) -> None:
+        super().__init__(folder, "AutoModelForMaskedLM", parts)
         self.mask = self.tokenizer.mask_token_id
         if self.mask is None:
             raise VocabError(f"{folder}: the tokenizer has no mask token, so it is not one of a masked LM")

@@ -114,12 +114,18 @@ def said(counts: Counted, kind: str = "words") -> str:
     return f"{counts.unknown} of {counts.words} {kind} unknown ({100 * counts.unknown / max(1, counts.words):.1f} %)"
 
 
-def check_text(lm: Knowing, sentences: Iterable[Sequence[str]], most: float | None = MOST_UNKNOWN) -> None:
-    """Checks a text as a whole; `most` None: it has been checked already.
+def check_text(lm: Knowing, sentences: Sequence[Sequence[str]], most: float | None = MOST_UNKNOWN) -> None:
+    """Checks a text as a whole; `most` None: its words have been checked already.
 
     Raises:
-      VocabError: as `Coverage`.
+      VocabError: as `Coverage`; or a string where words are wanted, whose characters would be scored as words.
     """
+    for sentence in [sentences] if isinstance(sentences, str) else sentences:
+        if isinstance(sentence, str):
+            raise VocabError(
+                f"found the string {sentence[:60]!r}, expected a sequence of sentences, each a sequence of words: "
+                '["HE SAID SO".split(), ...]'
+            )
     if most is not None:
         coverage = Coverage(lm, "the text", most)
         coverage.add(Counter(chain.from_iterable(sentences)), coverage.name)

@@ -14,7 +14,7 @@ from rescore.evaluation.wer import edit_distance
 from rescore.files import atomic_text, require_folder
 from rescore.formats import read_nbest, write_nbest
 from rescore.types import NbestList, Weights, Words
-from rescore.weights import _checked_scales, _weights_json, total, with_words
+from rescore.weights import checked_scales, total, weights_json, with_words
 
 SCORES_FILE = "scores.jsonl.gz"
 NBEST_FILE = "nbest.jsonl.gz"
@@ -101,7 +101,7 @@ def write_combined(
     """
     out = Path(out)
     counts = CombineCounts()
-    _checked_scales(weights.scales, "weights")
+    checked_scales(weights.scales, "weights")
     if mbr is not None:
         weights = Weights(weights.scales, {**weights.info, "mbr_scale": mbr})
     unused: dict[str, None] = {}
@@ -123,7 +123,7 @@ def write_combined(
             raise ScoreError("there is no utterance to combine; the scores are empty")
 
     with atomic_text(out / "1best.txt") as best, atomic_text(out / "weights.json") as kept:
-        kept.write(_weights_json(weights))
+        kept.write(weights_json(weights))
         write_nbest(f"jsonl:{out / NBEST_FILE}", combined())
     counts.unused = [name for name in unused if name not in weights.scales]
     return counts

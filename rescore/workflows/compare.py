@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -90,11 +90,16 @@ def read_system(name: str, spec: str, refs: Mapping[str, Words], cer: bool = Fal
             hyps = characters(hyps)
         check_same_utterances(refs, hyps, f"hypotheses of '{name}'")
         return System(name, hyps)
-    hyps = {}
+    return system_of_lists(name, lists, refs, cer)
+
+
+def system_of_lists(name: str, lists: Iterable[NbestList], refs: Mapping[str, Words], cer: bool = False) -> System:
+    """A system of N-best lists; see `read_system`."""
+    hyps: dict[str, Words] = {}
     oracle = ErrorCounts()
     for nbest in lists:
         if nbest.utt_id in hyps:
-            raise ScoreError(f"{spec}: utterance {nbest.utt_id} occurs a second time")
+            raise ScoreError(f"'{name}': utterance {nbest.utt_id} occurs a second time")
         if cer:
             nbest = replace(nbest, hyps=[replace(hyp, words=split_characters(hyp.words)) for hyp in nbest.hyps])
         hyps[nbest.utt_id] = nbest.hyps[0].words if nbest.hyps else ()
@@ -190,10 +195,11 @@ def _how(utterances: int, words: int, seed: int, samples: int) -> dict[str, Any]
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
     """`{"rows": [...], "how": {...}}`; rates in percent, `p_value` is null for the first row."""
-    return {"rows": [_json_row(row, comparison.against[0]) for row in comparison.rows], "how": comparison.how}
+    return {"rows": [json_row(row, comparison.against[0]) for row in comparison.rows], "how": comparison.how}
 
 
-def _json_row(row: Row, first: str) -> dict[str, Any]:
+def json_row(row: Row, first: str) -> dict[str, Any]:
+    """One row of `to_json`; `first` is the system that `p_value` is against."""
     counts = row.counts
     return {
         "name": row.name,

@@ -133,10 +133,9 @@ def open_scorers(
       UsageError: two LMs with the same column name, or none at all.
     """
     from lm_zoo.inference.devices import find_device
-    from lm_zoo.inference.precision import ready
     from lm_zoo.registry import load, load_ngram
 
-    wanted = [(*_named(name), load) for name in names]
+    wanted = [(*column_of(name), load) for name in names]
     if ngram is not None:
         wanted.append((NGRAM, ngram, load_ngram))
     if not wanted:
@@ -145,26 +144,32 @@ def open_scorers(
     for column in columns:
         if columns.count(column) > 1:
             raise UsageError(f"two LMs would write the column '{column}'; name one of them: --lm NEWNAME=FOLDER")
-    place = find_device(device)
-    if dtype == "int8" and place.type != "cpu":
-        raise UsageError("--dtype int8 is for the CPU; take bfloat16 on a GPU")
-    scorers = []
-    for column, name, loader in wanted:
-        lm = loader(name)
+    find_device(device)  # before anything is loaded
+    return [prepared_scorer(column, loader(name), dtype, device, max_unknown) for column, name, loader in wanted]
+
+
+def prepared_scorer(column: str, lm: LanguageModel, dtype: str, device: str | None, max_unknown: float) -> Scorer:
+    """An LM ready to score; arguments as of `open_scorers`, `device` None: where the LM is."""
+    from lm_zoo.inference.devices import find_device
+    from lm_zoo.inference.precision import ready
+
+    if device is not None:
+        place = find_device(device)
+        if dtype == "int8" and place.type != "cpu":
+            raise UsageError("--dtype int8 is for the CPU; take bfloat16 on a GPU")
         lm.move_to(place)
-        scorers.append(Scorer(column, ready(lm, dtype), max_unknown))
-    return scorers
+    return Scorer(column, ready(lm, dtype), max_unknown)
 
 
 def identities(names: Iterable[str], ngram: str | None) -> dict[str, str]:
     """Column -> identity by content of the LMs of `open_scorers`."""
     from lm_zoo.identity import lm_identity
 
-    wanted = dict(map(_named, names)) | ({} if ngram is None else {NGRAM: ngram})
+    wanted = dict(map(column_of, names)) | ({} if ngram is None else {NGRAM: ngram})
     return {column: lm_identity(name) for column, name in wanted.items()}
 
 
-def _named(option: str) -> tuple[str, str]:
+def column_of(option: str) -> tuple[str, str]:
     """`COLUMN=NAME`, or the last part of the name without its suffixes, without `hf:` and `?OPTIONS`."""
     column, equals, name = option.partition("=")
     if equals and column and "/" not in column and "?" not in column:
@@ -244,6 +249,14 @@ def _batches(lists: Iterable[NbestList]) -> Iterator[list[NbestList]]:
             batch, words, most = [], 0, min(2 * most + 1, BATCH_WORDS)
     if batch:
         yield batch
+
+
+def score_lists(lists: Iterable[NbestList], scorers: list[Scorer]) -> Iterator[NbestList]:
+    """The lists with a new column a scorer, in memory; raises as `score_batch`."""
+    for batch in _batches(lists):
+        yield from score_batch(batch, scorers)
+    for scorer in scorers:
+        scorer.coverage.check()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,5 @@
+"""`python -m asr`: the command `asr`."""
+
+from asr.cli.main import main
+
+main()

@@ -1,0 +1,5 @@
+"""`python -m rescore`: the command `rescore`."""
+
+from rescore.cli.main import main
+
+main()

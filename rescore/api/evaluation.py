@@ -1,0 +1,129 @@
+"""Error rates and comparisons of systems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rescore.api.tables import Shown, Table
+from rescore.api.texts import Texts, hypotheses, references
+from rescore.evaluation.wer import (
+    ErrorCounts,
+    characters,
+    check_same_utterances,
+    kaldi_lines,
+    utterance_errors,
+)
+from rescore.types import Words
+from rescore.workflows import compare as comparing
+
+
+@dataclass(repr=False)
+class WordErrors(Shown):
+    """Errors of a text; of a data frame, an utterance a row.
+
+    Attributes:
+      total: of all utterances; `total.wer`, `total.errors`, `total.ins`, ...
+      utterances: of each utterance by its id.
+      name: "WER" or "CER".
+    """
+
+    total: ErrorCounts
+    utterances: dict[str, ErrorCounts] = field(default_factory=dict)
+    name: str = "WER"
+
+    @property
+    def wer(self) -> float:
+        """In percent; of characters, if these were counted."""
+        return self.total.wer
+
+    def _table(self) -> Table:
+        rows = [
+            [utt_id, counts.errors, counts.sub, counts.dele, counts.ins, counts.ref_words]
+            for utt_id, counts in self.utterances.items()
+        ]
+        return ["utt_id", "errors", "sub", "del", "ins", "ref_words"], rows
+
+    def _caption(self) -> str:
+        return "; ".join(kaldi_lines(self.total, self.name))
+
+
+def wer(ref: Texts, hyp: Texts, *, cer: bool = False) -> WordErrors:
+    """Word error rate as Kaldi's compute-wer counts it, in all and of each utterance.
+
+    Args:
+      ref: references: a file of Kaldi text, words by utterance id, or lists that have references.
+      hyp: hypotheses, the same; of N-best lists (in memory, or `FORMAT:PATH`) the first ones count.
+      cer: count characters instead of words.
+    Raises:
+      RescoreError: the two have other utterances or another letter case; a string where words are wanted.
+    """
+    refs, hyps = references(ref), hypotheses(hyp)
+    if cer:
+        refs, hyps = characters(refs), characters(hyps)
+    errors = utterance_errors(refs, hyps)
+    return WordErrors(sum(errors.values(), ErrorCounts()), errors, "CER" if cer else "WER")
+
+
+@dataclass(repr=False)
+class ComparisonTable(Shown, comparing.Comparison):
+    """A table of systems; see `rescore.workflows.compare.Comparison`."""
+
+    def _table(self) -> Table:
+        rows = [comparing.json_row(row, self.against[0]) for row in self.rows]
+        flat = [{**row, "ci_low": row["ci"][0], "ci_high": row["ci"][1]} for row in rows]
+        heads = [name for name, value in flat[0].items() if not isinstance(value, (list, dict))]
+        return heads, [[row[name] for name in heads] for row in flat]
+
+    def _shown(self) -> Table:
+        heads, lines = comparing.cells(self)
+        return heads, [list(line) for line in lines]
+
+    def _caption(self) -> str:
+        return comparing.caption(self)
+
+
+def compare(
+    ref: Texts,
+    systems: Mapping[str, Texts],
+    *,
+    against: Sequence[str] = (),
+    seed: int = 0,
+    samples: int = 10_000,
+    tail: str | Path | None = None,
+    cer: bool = False,
+) -> ComparisonTable:
+    """A table of systems: WER, 95 % interval, change and significance (MAPSSWE) against the first, oracle of lists.
+
+    Args:
+      ref: as of `wer`.
+      systems: name -> hypotheses, as of `wer`, or a folder of `rescore nbest` or `rescore combine`.
+      against: p-values against these systems too.
+      seed, samples: of the bootstrap.
+      tail: a file of `rescore count`: error rates on rare words too.
+      cer: count characters instead of words.
+    Raises:
+      RescoreError: a system has other utterances than the references, or another letter case.
+    """
+    from rescore.evaluation.tail import load_tail
+
+    refs = references(ref)
+    if cer:
+        refs = characters(refs)
+    counts = load_tail(tail) if tail else None
+    if cer and counts:
+        counts.check_characters()
+    loaded = [_system(name, source, refs, cer) for name, source in systems.items()]
+    found = comparing.compare_systems(refs, loaded, against, seed, samples, counts, cer)
+    return ComparisonTable(found.rows, found.against, found.how)
+
+
+def _system(name: str, source: Texts, refs: Mapping[str, Words], cer: bool) -> comparing.System:
+    if isinstance(source, (str, Path)):
+        return comparing.read_system(name, str(source), refs, cer)
+    if not isinstance(source, Mapping):
+        return comparing.system_of_lists(name, source, refs, cer)
+    hyps = hypotheses(source)
+    check_same_utterances(refs, hyps, f"hypotheses of '{name}'")
+    return comparing.System(name, characters(hyps) if cer else hyps)

@@ -1,0 +1,82 @@
+"""LMs for Python: by name, folder or file, or as a model object of Hugging Face."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lm_zoo.base import LanguageModel
+from lm_zoo.errors import ModelError
+from rescore.errors import UsageError
+
+LMs = str | Path | LanguageModel | Mapping[str, str | Path | LanguageModel] | Iterable[str | Path | LanguageModel]
+
+
+def load_lm(source: str | Path | Any, tokenizer: Any = None, case: str = "", name: str = "") -> LanguageModel:
+    """Loads an LM, in evaluation mode on the CPU.
+
+    Args:
+      source: what `--lm` takes (the name of an LM that ships, a model folder, an ARPA, `hf:FOLDER`, ...), or a causal
+        or masked LM of Hugging Face, which is used as it is: in its dtype, on its device.
+      tokenizer: of a Hugging Face model object.
+      case: "lower" lower-cases words for a Hugging Face model object alone, "mixed" takes them as they are; by default
+        text that is all upper case is refused.
+      name: the column of its scores; by default it follows from `source`.
+    Raises:
+      LMError: no such LM, a damaged one, or a model object without a tokenizer.
+    """
+    from rescore.workflows.scoring import column_of
+
+    if isinstance(source, LanguageModel):
+        lm, found = source, source.name
+    elif isinstance(source, (str, Path)):
+        from lm_zoo.registry import load
+
+        if tokenizer is not None or case:
+            raise UsageError("tokenizer and case are for model objects; a name takes options: hf:FOLDER?case=lower")
+        found, path = column_of(str(source))
+        lm = load(path)
+    else:
+        lm = _of_hugging_face(source, tokenizer, case)
+        found = Path(str(getattr(source, "name_or_path", ""))).name or "hf"
+    lm.name = name or found
+    return lm
+
+
+def _of_hugging_face(model: Any, tokenizer: Any, case: str) -> LanguageModel:
+    from lm_zoo.models.hf_causal import HFCausalLM
+    from lm_zoo.models.hf_masked import HFMaskedLM
+
+    if not hasattr(model, "get_output_embeddings"):
+        raise ModelError(
+            f"a {type(model).__name__} is no LM; expected a name, a folder, a LanguageModel of lm_zoo, or a causal or "
+            "masked LM of Hugging Face"
+        )
+    if tokenizer is None:
+        raise ModelError("a Hugging Face model needs its tokenizer: load_lm(model, tokenizer=tokenizer)")
+    cls = HFMaskedLM if type(model).__name__.endswith("ForMaskedLM") else HFCausalLM
+    place = Path(str(getattr(model, "name_or_path", "")) or type(model).__name__)
+    made: LanguageModel = cls(place, case, parts=(tokenizer, model.eval()))
+    return made
+
+
+def by_column(lms: LMs) -> dict[str, LanguageModel]:
+    """The LMs by the names of their columns; those given by name are loaded.
+
+    Raises:
+      UsageError: none at all, two with one name, or one without a name.
+    """
+    if isinstance(lms, Mapping):
+        return {column: load_lm(lm, name=column) for column, lm in lms.items()}
+    found: dict[str, LanguageModel] = {}
+    for given in [lms] if isinstance(lms, (str, Path, LanguageModel)) else lms:
+        lm = given if isinstance(given, LanguageModel) else load_lm(given)
+        if not lm.name:
+            raise UsageError(f"a {type(lm).__name__} without a name: give LMs as {{'column': lm}}, or set lm.name")
+        if lm.name in found:
+            raise UsageError(f"two LMs would write the column '{lm.name}'; give them as {{'column': lm, ...}}")
+        found[lm.name] = lm
+    if not found:
+        raise UsageError("no LM given")
+    return found

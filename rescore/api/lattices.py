@@ -1,0 +1,209 @@
+"""Lattices with methods: thin ones over `rescore.lattices`, for one lattice or all of a set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from lm_zoo.text.coverage import MOST_UNKNOWN
+from rescore import formats, types
+from rescore.api.language_models import LMs, by_column
+from rescore.api.lists import Lists, words_of
+from rescore.api.tables import Shown, Table
+from rescore.api.texts import Texts, references
+from rescore.api.weights import AnyWeights, scales_of
+from rescore.errors import UsageError
+from rescore.evaluation.wer import ErrorCounts, check_same_utterances
+from rescore.formats.common import Skip, fail, report_skipped
+from rescore.types import Hypothesis, NbestList, Words
+from rescore.weights import default_scales
+
+if TYPE_CHECKING:
+    from rescore.lattices.mbr import MbrResult
+    from rescore.lattices.oracle import Oracle
+
+
+class Lattice(types.Lattice):
+    """A lattice, see `rescore.types.Lattice`.
+
+    Scales (`weights`) are those of `tune`, a mapping by score name, or a file of `rescore tune`; without any, acoustics
+    count 1 and the recogniser's LM 10 (`rescore.weights.default_scales`).
+    """
+
+    @staticmethod
+    def read(spec: str | Path, utt_id: str | None = None, words: str | Path | None = None) -> Lattice:
+        """The lattice of an utterance, or the first one; `spec` and `words` as of `read_lattices`."""
+        for lattice in _stream(spec, words, "stop"):
+            if utt_id in (None, lattice.utt_id):
+                return lattice
+        raise UsageError(f"no lattice '{utt_id}' in {spec}" if utt_id else f"no lattice in {spec}")
+
+    @staticmethod
+    def of(lattice: types.Lattice) -> Lattice:
+        """The same arrays, with these methods."""
+        return lattice if isinstance(lattice, Lattice) else Lattice(**vars(lattice))
+
+    def best_path(self, weights: AnyWeights | None = None) -> Hypothesis:
+        """Words and scores of the path with the highest total."""
+        from rescore.lattices.paths import best_path
+
+        return best_path(self, self._scales(weights))
+
+    def nbest(self, n: int = 100, weights: AnyWeights | None = None) -> NbestList:
+        """The exact `n` best different word sequences, best first."""
+        from rescore.lattices.nbest import exact_nbest
+
+        return exact_nbest(self, self._scales(weights), n)
+
+    def oracle(self, ref: Sequence[str]) -> Oracle:
+        """The path with the fewest errors against the words `ref`: its words, scores and errors."""
+        from rescore.lattices.oracle import oracle
+
+        return oracle(self, words_of(ref, f"the reference of utterance {self.utt_id}"))
+
+    def prune(
+        self,
+        beam: float | None = None,
+        posterior: float | None = None,
+        arcs_per_word: float | None = None,
+        weights: AnyWeights | None = None,
+        posterior_scale: float = 0.1,
+    ) -> Lattice:
+        """A smaller lattice, see `rescore lattice prune`; the best path stays."""
+        from rescore.lattices.prune import Limits
+
+        limits = Limits(beam, posterior, posterior_scale, None, arcs_per_word)
+        return Lattice.of(limits.apply(self, self._scales(weights)))
+
+    def mbr(self, weights: AnyWeights | None = None, posterior_scale: float = 0.1) -> MbrResult:
+        """The words with the fewest expected errors, their confidences, and the confusion network."""
+        from rescore.lattices.mbr import mbr_decode
+
+        return mbr_decode(self, {name: posterior_scale * scale for name, scale in self._scales(weights).items()})
+
+    def dot(self, weights: AnyWeights | None = None, max_arcs: int = 200) -> str:
+        """Source for graphviz, the best path in bold."""
+        from rescore.lattices.draw import lattice_dot
+
+        return lattice_dot(self, self._scales(weights), max_arcs)
+
+    def _scales(self, weights: AnyWeights | None) -> dict[str, float]:
+        return default_scales(self.scores) if weights is None else scales_of(weights)
+
+
+@dataclass(repr=False)
+class Lattices(Shown):
+    """Lattices, an utterance each; of a data frame, a lattice a row.  Methods as of `Lattice`, for all of them."""
+
+    lattices: Sequence[Lattice]
+
+    def __len__(self) -> int:
+        return len(self.lattices)
+
+    def __iter__(self) -> Iterator[Lattice]:
+        return iter(self.lattices)
+
+    @overload
+    def __getitem__(self, which: int | str) -> Lattice: ...
+    @overload
+    def __getitem__(self, which: slice) -> Lattices: ...
+    def __getitem__(self, which: int | str | slice) -> Lattice | Lattices:
+        """A lattice by its place or its utterance id; or some of them."""
+        if isinstance(which, slice):
+            return Lattices(self.lattices[which])
+        if isinstance(which, int):
+            return self.lattices[which]
+        return next(lattice for lattice in self.lattices if lattice.utt_id == which)
+
+    def best_path(self, weights: AnyWeights | None = None) -> dict[str, Words]:
+        """The words of each best path by utterance id: a text for `wer` and `compare`."""
+        return {lattice.utt_id: lattice.best_path(weights).words for lattice in self}
+
+    def nbest(self, n: int = 100, weights: AnyWeights | None = None) -> Lists:
+        return Lists([lattice.nbest(n, weights) for lattice in self])
+
+    def oracle(self, ref: Texts) -> ErrorCounts:
+        """The errors of the best paths that there are, summed; `.wer` is in percent."""
+        refs = references(ref)
+        check_same_utterances(refs, [lattice.utt_id for lattice in self], "lattices")
+        return sum((lattice.oracle(refs[lattice.utt_id]).counts for lattice in self), ErrorCounts())
+
+    def prune(self, *args: Any, **kwargs: Any) -> Lattices:
+        return self._each(lambda lattice: lattice.prune(*args, **kwargs))
+
+    def rescore(
+        self,
+        lms: LMs = (),
+        weights: AnyWeights | None = None,
+        *,
+        ngram: str | Path | None = None,
+        old_ngram: str | Path | None = None,
+        context: int | None = 3,
+        ngram_beam: float | None = None,
+        beam: float | None = None,
+        dtype: str = "float32",
+        device: str | None = None,
+        max_unknown: float = MOST_UNKNOWN,
+    ) -> Lattices:
+        """LMs over whole lattices, every score by name; see `rescore lattice rescore`, whose options these are.
+
+        Args:
+          weights: a scale for each LM and each score that takes part; acoustics count 1 unless they say otherwise.
+          context: histories that share so many last words are merged; None merges nothing.
+        Raises:
+          RescoreError: no LM, or no scale for one of them.  LMError: text that does not suit an LM.
+        """
+        from lm_zoo.registry import load_ngram
+        from rescore.workflows.lattice_rescore import LatticeRescoring
+        from rescore.workflows.scoring import prepared_scorer
+
+        found = by_column(lms) if lms else {}
+        scorers = [prepared_scorer(column, lm, dtype, device, max_unknown) for column, lm in found.items()]
+        work = LatticeRescoring(
+            {**default_scales(["am"]), **({} if weights is None else scales_of(weights))},
+            {scorer.column: scorer.lm for scorer in scorers},
+            None if ngram is None else load_ngram(str(ngram)),
+            None if old_ngram is None else load_ngram(str(old_ngram)),
+            context,
+            ngram_beam,
+            beam,
+            max_unknown=max_unknown,
+        )
+        return Lattices([Lattice.of(lattice) for lattice in work(self.lattices)])
+
+    def write(self, spec: str | Path) -> int:
+        """Writes the lattices as `[FORMAT:]PATH` says, and returns how many; a RescoreError if they cannot be."""
+        return formats.write_lattices(str(spec), self.lattices)
+
+    def _each(self, change: Callable[[Lattice], Lattice]) -> Lattices:
+        return Lattices([change(lattice) for lattice in self])
+
+    def _table(self) -> Table:
+        rows = [[each.utt_id, each.num_states, each.num_arcs, ", ".join(each.scores)] for each in self]
+        return ["utt_id", "states", "arcs", "scores"], rows
+
+    def _caption(self) -> str:
+        return f"{len(self)} lattices, {sum(lattice.num_arcs for lattice in self)} arcs"
+
+
+def read_lattices(spec: str | Path, words: str | Path | None = None, on_error: str = "stop") -> Lattices:
+    """Reads lattices into memory: `[FORMAT:]PATH`, as of the commands (README, "Formats").
+
+    Args:
+      words: `words.txt`, for formats that hold numbers of words; default: its usual places.
+      on_error: of a lattice that cannot be read: "stop", or "skip" it and say so.
+    Raises:
+      RescoreError: the source is not what its format says; N-best lists.
+    """
+    return Lattices(list(_stream(spec, words, on_error)))
+
+
+def _stream(spec: str | Path, words: str | Path | None, on_error: str) -> Iterator[Lattice]:
+    if on_error not in ("stop", "skip"):
+        raise UsageError(f"on_error is '{on_error}', expected stop or skip")
+    policy = Skip() if on_error == "skip" else fail
+    for lattice in formats.read_lattices(formats.with_option(str(spec), "words", words), policy):
+        yield Lattice.of(lattice)
+    report_skipped(policy)

@@ -1,0 +1,88 @@
+"""N-best lists in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import overload
+
+from rescore import formats
+from rescore.api.tables import Shown, Table
+from rescore.errors import UsageError
+from rescore.types import NbestList, Words
+
+
+@dataclass(repr=False)
+class Lists(Shown):
+    """N-best lists, an utterance each; of a data frame, a hypothesis a row.
+
+    Raises:
+      UsageError: the words of a hypothesis are a string.
+    """
+
+    lists: Sequence[NbestList]
+
+    def __post_init__(self) -> None:
+        for nbest in self.lists:
+            for rank, hyp in enumerate(nbest.hyps, start=1):
+                if isinstance(hyp.words, str):
+                    words_of(hyp.words, f"utterance {nbest.utt_id}: hypothesis {rank}")
+
+    def __len__(self) -> int:
+        return len(self.lists)
+
+    def __iter__(self) -> Iterator[NbestList]:
+        return iter(self.lists)
+
+    @overload
+    def __getitem__(self, which: int | str) -> NbestList: ...
+    @overload
+    def __getitem__(self, which: slice) -> Lists: ...
+    def __getitem__(self, which: int | str | slice) -> NbestList | Lists:
+        """A list by its place or its utterance id; or some of them."""
+        if isinstance(which, slice):
+            return Lists(self.lists[which])
+        if isinstance(which, int):
+            return self.lists[which]
+        for nbest in self.lists:
+            if nbest.utt_id == which:
+                return nbest
+        raise KeyError(which)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the scores."""
+        return list(self.lists[0].hyps[0].scores) if self.lists and self.lists[0].hyps else []
+
+    def write(self, spec: str | Path) -> int:
+        """Writes the lists as `[FORMAT:]PATH` says, and returns how many; raises a RescoreError if they cannot be."""
+        return formats.write_nbest(str(spec), self.lists)
+
+    def _table(self) -> Table:
+        columns = self.columns
+        rows = [
+            [nbest.utt_id, rank, " ".join(hyp.words), *(hyp.scores.get(name) for name in columns)]
+            for nbest in self.lists
+            for rank, hyp in enumerate(nbest.hyps, start=1)
+        ]
+        return ["utt_id", "rank", "words", *columns], rows
+
+    def _caption(self) -> str:
+        return f"{len(self)} utterances, {sum(len(nbest.hyps) for nbest in self.lists)} hypotheses"
+
+
+def read_nbest(spec: str | Path) -> Lists:
+    """Reads N-best lists: `[FORMAT:]PATH`, as of the commands (README, "Formats").
+
+    Raises:
+      RescoreError: the source is not what its format says; lattices.
+    """
+    return Lists(list(formats.read_nbest(str(spec))))
+
+
+def words_of(words: Iterable[str], what: str) -> Words:
+    """`words` as a tuple; a UsageError for a string, whose characters would count as words."""
+    if isinstance(words, str):
+        raise UsageError(f"{what} is the string '{words}', expected a sequence of words: '...'.split()")
+    return tuple(words)

@@ -1,0 +1,44 @@
+"""N-best lists scored with LMs."""
+
+from __future__ import annotations
+
+from lm_zoo.text.coverage import MOST_UNKNOWN, said
+from rescore.api.language_models import LMs, by_column
+from rescore.api.lists import Lists
+from rescore.console import progress, remark
+from rescore.errors import UsageError
+
+
+def score(
+    nbest: Lists,
+    lms: LMs,
+    *,
+    dtype: str = "float32",
+    device: str | None = None,
+    max_unknown: float = MOST_UNKNOWN,
+) -> Lists:
+    """The lists with a new column an LM: the natural-log probability of each hypothesis, its end included.
+
+    Args:
+      lms: an LM, several, or by the names of their columns; LMs may be given as `load_lm` takes them.
+      dtype: of their products, "float32", "bfloat16" or "int8".
+      device: "cpu", "cuda" or "cuda:N"; None: where each LM is.
+      max_unknown: the largest share of words that an LM may not know.
+    Raises:
+      LMError: text in another case than the LM's, too many unknown words, too long a hypothesis.
+      RescoreError: a column that the lists have already, or a score that is not finite.
+    """
+    from rescore.workflows.scoring import prepared_scorer, score_lists
+
+    scorers = [prepared_scorer(column, lm, dtype, device, max_unknown) for column, lm in by_column(lms).items()]
+    if not nbest.lists:
+        raise UsageError("there is no utterance to score; the lists are empty")
+    for scorer in scorers:
+        if scorer.has_limit:
+            for each in nbest:
+                scorer.check_lengths(each)
+    scored = list(progress(score_lists(nbest, scorers), "scoring", len(nbest)))
+    for scorer in scorers:
+        if scorer.coverage.unknown:
+            remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
+    return Lists(scored)

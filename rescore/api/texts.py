@@ -1,0 +1,54 @@
+"""Where texts come from: files, mappings of utterance ids to words, N-best lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from rescore.api.lists import Lists, words_of
+from rescore.errors import ReferencesError
+from rescore.files import read_kaldi_text
+from rescore.types import Words
+
+Texts = str | Path | Mapping[str, Iterable[str]] | Lists  # Kaldi text, words by utterance id, or lists
+
+
+def read_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
+    """Reads Kaldi `text` (`utt-id word word ...` a line) or icefall's `recogs-*.txt`: words by utterance id.
+
+    Args:
+      side: of `recogs-*.txt`, "ref" or "hyp".
+    Raises:
+      RescoreError: no such file, or not of this form.
+    """
+    return read_kaldi_text(path, side)
+
+
+def references(source: Texts) -> dict[str, Words]:
+    """The references that `source` names, or those in N-best lists.
+
+    Raises:
+      ReferencesError: an utterance of the lists has none.
+      UsageError: a string where words are wanted.
+    """
+    if isinstance(source, (str, Path)):
+        return read_kaldi_text(source)
+    if isinstance(source, Mapping):
+        return {utt_id: words_of(words, f"the reference of utterance {utt_id}") for utt_id, words in source.items()}
+    refs: dict[str, Words] = {}
+    for nbest in source:
+        if nbest.ref is None:
+            raise ReferencesError(f"utterance {nbest.utt_id}: the lists have no reference for it; give a text file")
+        refs[nbest.utt_id] = nbest.ref
+    return refs
+
+
+def hypotheses(source: Texts) -> dict[str, Words]:
+    """The words that `source` names; of N-best lists those of the first hypotheses.  Raises as `references`."""
+    from rescore.workflows.compare import read_hypotheses
+
+    if isinstance(source, (str, Path)):
+        return read_hypotheses(str(source))
+    if isinstance(source, Mapping):
+        return {utt_id: words_of(words, f"the hypothesis of utterance {utt_id}") for utt_id, words in source.items()}
+    return {nbest.utt_id: nbest.hyps[0].words for nbest in source}

@@ -1,0 +1,46 @@
+"""Scales in memory and in files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rescore.api.tables import Shown, Table
+from rescore.types import Weights
+from rescore.weights import checked_scales, load_weights, save_weights
+
+AnyWeights = Weights | Mapping[str, float] | str | Path  # of `tune`, scales by column, or a file of `rescore tune`
+
+
+@dataclass(repr=False)
+class TunedWeights(Shown, Weights):
+    """Scales by column; `info` says how they were found (WER on dev, seed, ...)."""
+
+    def save(self, path: str | Path) -> None:
+        """Writes them as `rescore tune` does."""
+        save_weights(path, self)
+
+    def _table(self) -> Table:
+        regions = self.info.get("flat_region", {})
+        rows = [[name, scale, *regions.get(name, {}).get("same", (None, None))] for name, scale in self.scales.items()]
+        return ["column", "scale", "same WER from", "to"], rows
+
+    def _caption(self) -> str:
+        if "wer" not in self.info:
+            return ""
+        checked = "" if self.info.get("cv_wer") is None else f", cross-validated {self.info['cv_wer']:.2f} %"
+        return f"dev WER {self.info['wer']:.2f} %{checked}, oracle {self.info['oracle_wer']:.2f} %"
+
+
+def read_weights(path: str | Path) -> TunedWeights:
+    """Reads a file of `rescore tune`; raises a RescoreError if it is none."""
+    weights = load_weights(path)
+    return TunedWeights(weights.scales, weights.info)
+
+
+def scales_of(weights: AnyWeights) -> dict[str, float]:
+    """Scales by column, checked to be numbers.  Raises a RescoreError as `read_weights`, or for none at all."""
+    if isinstance(weights, (str, Path)):
+        return load_weights(weights).scales
+    return checked_scales(dict(weights.scales if isinstance(weights, Weights) else weights), "weights")

@@ -1,0 +1,72 @@
+"""Lattices in Python: thin methods, the same results as the rooms below."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import rescore as rs
+from rescore import formats
+from rescore.lattices.nbest import exact_nbest
+from rescore.lattices.oracle import oracle
+from rescore.weights import default_scales
+from tests.lm_zoo import zoo
+from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
+
+REFS = {"utt-a": ("A", "C"), "utt-b": ("B", "B")}
+
+
+@pytest.fixture
+def lattices(tmp_path: Path) -> rs.Lattices:
+    (tmp_path / "lat.1").write_text(TEXT)
+    (tmp_path / "words.txt").write_text(WORDS)
+    return rs.read_lattices(f"kaldi:{tmp_path}", words=tmp_path / "words.txt")
+
+
+def test_what_can_be_asked(lattices: rs.Lattices) -> None:
+    plain = formats.read_lattices  # the same arrays as without methods
+    assert callable(plain) and [lattice.utt_id for lattice in lattices] == ["utt-a", "utt-b"]
+    for lattice in lattices:
+        scales = default_scales(lattice.scores)
+        assert lattice.nbest(3) == exact_nbest(lattice, scales, 3)
+        assert lattice.oracle(REFS[lattice.utt_id]).counts == oracle(lattice, REFS[lattice.utt_id]).counts
+        assert lattice.best_path().words == lattices.best_path()[lattice.utt_id]
+        assert "digraph" in lattice.dot() and lattice.mbr().words
+    assert lattices.nbest(2).columns == ["graph", "am", "words"]
+    assert lattices["utt-b"] is lattices[1] and len(lattices[:1]) == 1
+    assert lattices.oracle(REFS).ref_words == 4
+    assert list(lattices.to_pandas().columns) == ["utt_id", "states", "arcs", "scores"]
+    assert "2 lattices" in repr(lattices)
+
+
+def test_scales_and_pruning(lattices: rs.Lattices) -> None:
+    assert lattices.best_path({"am": 1.0, "graph": 1.0}) == {"utt-a": ("B", "C"), "utt-b": ("B",)}
+    small = lattices.prune(beam=0.0)
+    assert small.best_path() == lattices.best_path()
+    assert sum(each.num_arcs for each in small) < sum(each.num_arcs for each in lattices)
+    assert isinstance(small[0], rs.Lattice)
+
+
+def test_rescoring_tuning_and_files(lattices: rs.Lattices, tmp_path: Path) -> None:
+    scored = lattices.rescore({"tiny": zoo.neural("lstm")}, {"graph": 10.0, "tiny": 5.0}, context=None)
+    assert [*scored[0].scores] == ["graph", "am", "tiny"]
+    best = scored[0].best_path({"am": 1.0, "graph": 10.0, "tiny": 0.0})
+    assert best.scores["tiny"] == pytest.approx(zoo.neural("lstm").score_sentences([best.words])[0], abs=1e-4)
+    weights = rs.tune(scored, REFS, folds=0)
+    assert rs.wer(REFS, scored.best_path(weights)).total.errors == weights.info["errors"]
+    assert scored.write(f"slf:{tmp_path / 'slf'}") == 2
+    assert rs.Lattice.read(f"slf:{tmp_path / 'slf'}", "utt-b").utt_id == "utt-b"
+
+
+def test_wrong_input(lattices: rs.Lattices, tmp_path: Path) -> None:
+    with pytest.raises(rs.RescoreError, match="no scale for tiny"):
+        lattices.rescore({"tiny": zoo.neural("lstm")})
+    with pytest.raises(rs.RescoreError, match="tune\\(lattices, ref\\)"):
+        rs.tune(lattices)
+    with pytest.raises(rs.RescoreError, match="no lattice 'utt-x'"):
+        rs.Lattice.read(f"kaldi:{tmp_path}", "utt-x", tmp_path / "words.txt")
+    with pytest.raises(rs.RescoreError, match="is the string 'A C'"):
+        lattices[0].oracle("A C")
+    with pytest.raises(rs.RescoreError, match="expected stop or skip"):
+        rs.read_lattices(f"kaldi:{tmp_path}", on_error="never")

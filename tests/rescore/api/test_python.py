@@ -1,0 +1,221 @@
+"""`import rescore as rs`: the README's example, and what each name does beside the command of the same name."""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rescore as rs
+from lm_zoo.base import LanguageModel
+from rescore.evaluation.wer import kaldi_lines
+from tests.lm_zoo import hugging_face, zoo
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = ["HE SAID SO", "THEY WENT HOME", "SHE SAW THE OLD MAN", "IT WAS A COLD DAY", "WE HAVE SEEN IT"]
+WRONG = {"HE": "HEY", "SAID": "SAD", "HOME": "HUM", "OLD": "HOLD", "COLD": "GOLD", "SEEN": "SCENE", "MAN": "MEN"}
+
+
+def lists(utterances: int = 10) -> rs.Lists:
+    """Two hypotheses an utterance; the recogniser prefers the wrong one in every second."""
+    made = []
+    for number in range(utterances):
+        ref = tuple(TEXT[number % len(TEXT)].split())
+        wrong = tuple(WRONG.get(word, word) for word in ref)
+        scores = random.Random(number).sample([-10.0, -11.0], 2)
+        hyps = [rs.Hypothesis(ref, {"am": scores[0]}), rs.Hypothesis(wrong, {"am": scores[1]})]
+        made.append(rs.NbestList(f"u{number}", sorted(hyps, key=lambda hyp: -hyp.scores["am"]), ref))
+    return rs.Lists(made)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with the files that the README's example reads."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("dev", "test"):
+        lists().write(f"{name}.jsonl.gz")
+        Path(f"{name}.txt").write_text("".join(f"{each.utt_id} {' '.join(each.ref or ())}\n" for each in lists()))
+    return tmp_path
+
+
+def test_the_example_of_the_readme(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    section = (ROOT / "README.md").read_text().partition("## In Python")[2]
+    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(block, names)
+    assert len(blocks[0].strip().splitlines()) <= 12
+    printed = capsys.readouterr().out
+    assert "recogniser" in printed and "rescored" in printed and "10 utterances" in printed
+    first, second = names["table"].rows  # type: ignore[attr-defined]
+    assert second.counts.errors < first.counts.errors
+    assert list(names["errors"].columns) == ["utt_id", "errors", "sub", "del", "ins", "ref_words"]  # type: ignore[attr-defined]
+
+
+def test_import_is_lazy() -> None:
+    program = "import sys, rescore\nrescore.RescoreError\nassert not {'torch', 'numpy', 'click'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+def test_every_name_is_there_and_documented_and_typed() -> None:
+    for name in rs.__all__:
+        assert getattr(rs, name).__doc__, name
+    stub = (ROOT / "rescore" / "__init__.pyi").read_text()
+    assert set(re.findall(r" as (\w+)$", stub, re.MULTILINE)) == {*rs.__all__} - {"__version__"}
+    assert {*rs.__all__} <= {*dir(rs)}
+    with pytest.raises(AttributeError, match="no attribute 'scores'; it has: load_lm, "):
+        rs.scores  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("package", ["rescore", "asr"])
+def test_packages_run_as_modules(package: str) -> None:
+    done = subprocess.run([sys.executable, "-m", package, "-h"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "Commands:" in done.stdout
+
+
+# -- words ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["lstm", "ngram", "bayesian-average", "interpolated"])
+@pytest.mark.parametrize("given", ["A B", ["A B"]])
+def test_a_string_is_no_sentence(name: str, given: object, tmp_path: Path) -> None:
+    lm = zoo.make(name, tmp_path)
+    for ask in (lm.score_words, lm.score_hypotheses, lm.score_sentences):
+        with pytest.raises(rs.LMError, match=r"found the string 'A B', expected .*a sequence of words"):
+            ask(given, max_unknown=1)
+    with pytest.raises(rs.LMError, match="found the string"):
+        lm.score_words(given, max_unknown=None)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda: rs.Lists([rs.NbestList("a", [rs.Hypothesis("A B", {"am": 1.0})])]),  # type: ignore[arg-type]
+        lambda: rs.wer({"a": "A B"}, {"a": ("A", "B")}),
+        lambda: rs.wer({"a": ("A", "B")}, {"a": "A B"}),
+        lambda: rs.compare({"a": ("A", "B")}, {"one": {"a": "A B"}}),
+        lambda: rs.tune(lists(), {"u0": "HE SAID SO"}),
+    ],
+)
+def test_a_string_is_no_words(work: Callable[[], object]) -> None:
+    with pytest.raises(rs.RescoreError, match=r"is the string '.*', expected a sequence of words"):
+        work()
+
+
+def test_text_in_another_case_raises_what_the_command_says() -> None:
+    lower = rs.Lists([rs.NbestList("u0", [rs.Hypothesis(("a", "b"), {"am": 0.0})])])
+    with pytest.raises(rs.LMError, match="utterance u0: found 'a', but the LM was trained on upper-case text"):
+        rs.score(lower, {"tiny": zoo.neural("lstm")})
+    with pytest.raises(rs.RescoreError, match="differ in letter case"):
+        rs.wer({"u0": ("A", "B")}, lower)
+    with pytest.raises(rs.RescoreError, match="differ in letter case"):
+        rs.tune(lower, {"u0": ("A", "B")})
+
+
+# -- LMs ---------------------------------------------------------------------------------------------------------------
+
+
+def letters() -> rs.Lists:
+    return rs.Lists([rs.NbestList("u0", [rs.Hypothesis(("A", "B"), {"am": 0.0}), rs.Hypothesis(("C",), {"am": 1.0})])])
+
+
+def test_scores_are_those_of_the_lm_by_name() -> None:
+    lm, other = zoo.neural("lstm"), zoo.neural("transformer")
+    scored = rs.score(letters(), {"one": lm, "two": other})
+    assert scored.columns == ["am", "one", "two"]
+    expected = lm.score_sentences([("A", "B"), ("C",)])
+    assert [hyp.scores["one"] for hyp in scored[0].hyps] == pytest.approx(expected, abs=1e-5)
+    assert letters().columns == ["am"]
+    assert scored["u0"] is scored[0] and len(scored[:1]) == 1
+    assert list(scored.to_pandas().columns) == ["utt_id", "rank", "words", "am", "one", "two"]
+
+
+def test_lms_need_different_names() -> None:
+    lm = zoo.neural("lstm")
+    with pytest.raises(rs.RescoreError, match="a LSTM without a name"):
+        rs.score(letters(), lm)
+    with pytest.raises(rs.RescoreError, match="two LMs would write the column 'x'"):
+        rs.score(letters(), [rs.load_lm(lm, name="x"), lm])
+    with pytest.raises(rs.RescoreError, match="there is a score 'am' already"):
+        rs.score(letters(), {"am": lm})
+
+
+def test_lms_are_named_as_by_the_commands() -> None:
+    lm = rs.load_lm("lstm")
+    assert isinstance(lm, LanguageModel) and lm.name == "lstm"
+    assert rs.load_lm("other=lstm").name == "other"
+    with pytest.raises(rs.LMError, match="no LM is called 'nonsense'"):
+        rs.load_lm("nonsense")
+    with pytest.raises(rs.LMError, match="a dict is no LM"):
+        rs.load_lm({})
+
+
+def test_a_model_object_of_hugging_face(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers", reason="Hugging Face models need transformers")
+    path = hugging_face.words(tmp_path / "tiny")
+    model = transformers.AutoModelForCausalLM.from_pretrained(path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    lm = rs.load_lm(model, tokenizer=tokenizer, case="mixed")
+    assert lm.name == "tiny"
+    expected = rs.load_lm(f"hf:{path}?case=mixed").score_sentences([("A", "B")])
+    assert rs.score(letters(), lm)[0].hyps[0].scores["tiny"] == pytest.approx(expected[0], abs=1e-4)
+    with pytest.raises(rs.LMError, match="needs its tokenizer"):
+        rs.load_lm(model)
+
+
+# -- scales, error rates ----------------------------------------------------------------------------------------------
+
+
+def test_weights_are_kept_in_files(folder: Path) -> None:
+    weights = rs.tune(lists(), folds=0)
+    assert weights.scales["am"] == 1.0 and "dev WER" in repr(weights)
+    weights.save("weights.json")
+    assert rs.read_weights("weights.json").scales == weights.scales
+    by_file = rs.combine(lists(), "weights.json")
+    assert [each.hyps[0] for each in by_file] == [each.hyps[0] for each in rs.combine(lists(), weights)]
+    with pytest.raises(rs.RescoreError, match="a scale for 'lm', but the scores are: am, words"):
+        rs.combine(lists(), {"lm": 1.0})
+    with pytest.raises(rs.RescoreError, match="expected a finite number"):
+        rs.combine(lists(), {"am": "much"})  # type: ignore[dict-item]
+
+
+def test_error_rates(folder: Path) -> None:
+    found = rs.wer("test.txt", lists())
+    assert found.wer == pytest.approx(rs.wer(lists(), "jsonl:test.jsonl.gz").wer)
+    assert kaldi_lines(found.total)[0] in repr(found)
+    assert sum(found.to_pandas()["errors"]) == found.total.errors
+    assert rs.wer("test.txt", lists(), cer=True).name == "CER"
+    with pytest.raises(rs.RescoreError, match="have no hypotheses"):
+        rs.wer("test.txt", lists(3))
+
+
+def test_comparisons_are_those_of_the_command(folder: Path) -> None:
+    table = rs.compare("test.txt", {"a": lists(), "b": "test.txt", "c": rs.read_text("test.txt")}, samples=50)
+    frame = table.to_pandas().set_index("name")
+    assert frame.loc["b", "wer"] == frame.loc["c", "wer"] == 0
+    assert frame.loc["a", "oracle_wer"] == 0 and frame.loc["a", "ci_low"] <= frame.loc["a", "wer"]
+    by_file = rs.compare("test.txt", {"a": "jsonl:test.jsonl.gz"}, samples=50)
+    assert by_file.rows[0].counts == table.rows[0].counts and by_file.rows[0].interval == table.rows[0].interval
+
+
+def test_html_is_escaped() -> None:
+    evil = rs.Lists([rs.NbestList("<b>", [rs.Hypothesis(("<script>", "&"), {"<i>": 0.0})])])
+    shown = evil._repr_html_()
+    assert "&lt;script&gt; &amp;" in shown and "&lt;b&gt;" in shown and "&lt;i&gt;" in shown
+    assert "<script" not in shown and "<i>" not in shown
+
+
+def test_long_results_are_shown_in_part() -> None:
+    assert "<p>80 more rows</p>" in lists(50)._repr_html_() and "80 more rows" in repr(lists(50))
+    assert len(lists(50).to_pandas()) == 100
+
+
+def test_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(rs.RescoreError, match=r"needs the package pandas.*pip install 'rescore\[pandas\]'"):
+        lists().to_pandas()
