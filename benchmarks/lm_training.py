@@ -34,7 +34,8 @@ from lm_zoo.text.tokenizer import build_pieces, count_words
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, Vocabulary, WordVocabulary
 from lm_zoo.training.config import TrainConfig
 from lm_zoo.training.distributed import Ranks
-from lm_zoo.training.train import _Run, autocast, epoch_batches
+from lm_zoo.training.runtime import autocast
+from lm_zoo.training.train import LMRun, epoch_batches
 
 CPU = Ranks(0, 1, torch.device("cpu"))
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -86,7 +87,7 @@ class PlainTrainer:
 
     def step(self, batch: Batch) -> None:
         inputs, targets = batch
-        with autocast(self.config, CPU.device):
+        with autocast(self.config.dtype, CPU.device):
             logits = self.model(inputs)
             loss = self.criterion(logits.flatten(0, 1), targets.flatten())
         loss.backward()
@@ -103,7 +104,7 @@ class OurTrainer:
         size = {"dim": dim} if kind == "lstm" else {"dim": dim, "heads": 8, "feedforward": 2 * dim}
         count = {} if kind == "lstm" else {"layers": 2 if kind == "transfornn" else layers}
         self.model = build(kind, vocab, size | count | SETTINGS[kind])
-        self.run = _Run(self.model, kind, config, Path(tempfile.mkdtemp()), {}, CPU, lambda record: None)
+        self.run = LMRun(self.model, kind, config, Path(tempfile.mkdtemp()), {}, CPU, lambda record: None, print)
         self.run.targets = len(text.tokens) + len(text.lengths)
         self.model.begin_training(text)
         self.batches = epoch_batches(text, vocab, config, np.random.default_rng(1))

@@ -14,7 +14,7 @@ from rescore.cli.processes import process_options
 _PATH = click.Path(path_type=Path)
 _POSITIVE = click.FloatRange(0, min_open=True)
 
-# Options that are settings of asr.training.config.TrainConfig: name -> type, help; left out, they have its defaults.
+# Options that are settings, `asr.training.config.TransducerTrainConfig`: name -> type, help; they have its defaults.
 SETTINGS: dict[str, tuple[Any, str]] = {
     "num_epochs": (int, "Epochs, where no budget is given [30]."),
     "max_steps": (int, "Budget of batches: the learning rate falls to zero at its end."),
@@ -88,7 +88,7 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
                --valid-cuts data/dev.jsonl.gz --exp-dir exp --use-bf16 true --max-minutes 60
     """
     from asr.errors import ConfigError
-    from asr.training.config import TrainConfig
+    from asr.training.config import TransducerTrainConfig
     from asr.training.run import Recipe, run
 
     given = {name: value for name in SETTINGS if (value := values.pop(name)) is not None}
@@ -101,4 +101,4 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
     if enable_musan is False:
         values["musan_cuts"] = None
     dtype = "float16" if use_fp16 else "bfloat16" if use_bf16 else "float32"
-    run(Recipe(spec_aug=enable_spec_aug, **values), TrainConfig(dtype=dtype, **given))
+    run(Recipe(spec_aug=enable_spec_aug, **values), TransducerTrainConfig(dtype=dtype, **given))

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, field
 
 from asr.errors import ConfigError
+from lm_zoo.training.runtime import Progress
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TransducerTrainConfig:
     """Settings of a training run; the names of icefall where it has them."""
 
     num_epochs: int = 30  # without a budget
@@ -51,12 +52,10 @@ class TrainConfig:
 
 
 @dataclass
-class Progress:
-    """Where a run stands; saved with every checkpoint."""
+class TransducerProgress(Progress):
+    """Where the run of a recogniser stands: epochs count from 1, batches are those of each rank."""
 
     epoch: int = 1
-    batch: int = 0  # batches of this epoch already used (by each rank)
-    step: int = 0  # batches used in all: icefall's batch_idx_train
     seconds: float = 0.0
     sums: dict[str, float] = field(default_factory=dict)  # losses and frames since the last log record
     epoch_loss: float = 0.0
@@ -64,4 +63,3 @@ class Progress:
     best_train_loss: float = math.inf
     best_valid_loss: float = math.inf
     last_valid_step: int = -1
-    finished: bool = False

@@ -15,7 +15,7 @@ from asr.errors import ConfigError
 from asr.model.checkpoint import check_tokens, load_weights, read_info, read_pieces, read_vocabulary, read_weights
 from asr.model.config import TransducerConfig, load_config
 from asr.model.rnnt_loss import check_backend
-from asr.training.config import TrainConfig
+from asr.training.config import TransducerTrainConfig
 from asr.training.train import train
 from lm_zoo.errors import LMError
 from lm_zoo.inference.devices import find_device
@@ -68,7 +68,7 @@ class Recipe:
     allow_pipes: bool = False
 
 
-def run(recipe: Recipe, settings: TrainConfig) -> None:
+def run(recipe: Recipe, settings: TransducerTrainConfig) -> None:
     """Trains, in this process, or as one of torchrun's, or in `world_size` processes started here.
 
     Raises:
@@ -89,7 +89,7 @@ def run(recipe: Recipe, settings: TrainConfig) -> None:
     ranks.start(*work, (RescoreError, LMError))
 
 
-def run_here(recipe: Recipe, settings: TrainConfig) -> None:
+def run_here(recipe: Recipe, settings: TransducerTrainConfig) -> None:
     """The run of this process."""
     torch.manual_seed(settings.seed)
     model, vocab = make_model(recipe)
@@ -169,7 +169,7 @@ def start_from(recipe: Recipe) -> Path | None:
     return None
 
 
-def make_batches(recipe: Recipe, settings: TrainConfig) -> tuple[Loader, Loader | None]:
+def make_batches(recipe: Recipe, settings: TransducerTrainConfig) -> tuple[Loader, Loader | None]:
     """Loaders of the training data (this rank's share) and of the validation data (all of it)."""
     from asr.dataset.augment import SpecAugment
     from asr.dataset.loader import LoaderOptions, make_loader

@@ -9,15 +9,16 @@ from torch import nn
 
 from asr.errors import ConfigError
 from lm_zoo.training.optimizers import adamw, muon
+from lm_zoo.training.schedules import eden, keep_highest, warm_up
 
 if TYPE_CHECKING:
-    from asr.training.config import Progress, TrainConfig
+    from asr.training.config import TransducerProgress, TransducerTrainConfig
 
 OPTIMIZERS = ("adamw", "muon")
 WARM_SHARE = 0.1  # of a budget, at most, goes into the warm-up
 
 
-def make_optimizers(model: Any, config: TrainConfig) -> list[torch.optim.Optimizer]:
+def make_optimizers(model: Any, config: TransducerTrainConfig) -> list[torch.optim.Optimizer]:
     """The optimisers of a run; each parameter group keeps its highest learning rate as `base_lr`.
 
     "adamw" with weight decay on matrices only, or "muon": Muon (Jordan et al. 2024) for the matrices of the layers,
@@ -35,9 +36,7 @@ def make_optimizers(model: Any, config: TrainConfig) -> list[torch.optim.Optimiz
     outer = [p for p in trained if p.dim() > 1 and id(p) not in taken]
     vectors = [p for p in trained if p.dim() <= 1]
     optimizers = [adamw(outer, vectors, config.base_lr, config.weight_decay), *muon(inner, config.muon_lr)]
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["base_lr"] = group["lr"]
+    keep_highest(optimizers)
     return optimizers
 
 
@@ -53,7 +52,7 @@ def inner_matrices(model: Any) -> list[nn.Parameter]:
     return [p for p in found if p.requires_grad]
 
 
-def budget_used(config: TrainConfig, progress: Progress) -> float | None:
+def budget_used(config: TransducerTrainConfig, progress: TransducerProgress) -> float | None:
     """The share of the budget (steps or minutes, whichever is nearer its end) that is used; None: no budget."""
     shares = []
     if config.max_steps is not None:
@@ -63,29 +62,18 @@ def budget_used(config: TrainConfig, progress: Progress) -> float | None:
     return min(1.0, max(shares)) if shares else None
 
 
-def warm_share(config: TrainConfig, progress: Progress) -> float:
+def warm_share(config: TransducerTrainConfig, progress: TransducerProgress) -> float:
     """How much of the warm-up is over: `warm_step` steps, or a tenth of a budget, whichever ends first."""
-    warm = (progress.step + 1) / config.warm_step if config.warm_step else 1.0
-    return min(1.0, max(warm, (budget_used(config, progress) or 0.0) / WARM_SHARE))
+    by_budget = (budget_used(config, progress) or 0.0) / WARM_SHARE
+    return min(1.0, max(warm_up(progress.step, config.warm_step), by_budget))
 
 
-def rate_factor(config: TrainConfig, progress: Progress) -> float:
+def rate_share(config: TransducerTrainConfig, progress: TransducerProgress) -> float:
     """The share of its highest value that a learning rate has at the next step.
 
-    After a linear warm-up.  With a budget: linearly to zero.  Without: icefall's Eden,
-    `((n^2 + b^2) / b^2)^-0.25 * ((e^2 + c^2) / c^2)^-0.25` for n steps, e epochs, b = `lr_batches`, c = `lr_epochs`.
+    After a linear warm-up.  With a budget: linearly to zero.  Without: icefall's Eden of steps and of epochs.
     """
     used, warm = budget_used(config, progress), warm_share(config, progress)
     if used is not None:
         return warm * (1.0 - used)
-    batches = (progress.step / config.lr_batches) ** 2 + 1.0
-    epochs = ((progress.epoch - 1) / config.lr_epochs) ** 2 + 1.0
-    return warm * batches**-0.25 * epochs**-0.25
-
-
-def set_learning_rates(optimizers: list[torch.optim.Optimizer], config: TrainConfig, progress: Progress) -> None:
-    """Gives every group the learning rate of the next step."""
-    factor = rate_factor(config, progress)
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["lr"] = group["base_lr"] * factor
+    return warm * eden(progress.step, config.lr_batches) * eden(progress.epoch - 1, config.lr_epochs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,12 @@ from asr.dataset.left_out import FirstOfReason, summary
 from asr.errors import ConfigError
 from asr.model.subsampling import subsampled
 from lm_zoo.text.vocabulary import PieceVocabulary
+from lm_zoo.training.runtime import DTYPES
 
 if TYPE_CHECKING:
-    from asr.training.config import TrainConfig
+    from asr.training.config import TransducerTrainConfig
 
 Batch = dict[str, Any]
-DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass
@@ -111,18 +111,12 @@ def total_loss(parts: dict[str, Tensor], scales: dict[str, float]) -> tuple[Tens
     return total, {name: value.item() for name, value in sums.items()}
 
 
-def autocast(config: TrainConfig, device: torch.device) -> Any:
-    """The autocast context of the run's dtype; nothing for float32.
-
-    Raises:
-      ConfigError: an unknown dtype, or float16 on a CPU.
-    """
-    if config.dtype not in DTYPES:
-        raise ConfigError(f"training runs in {', '.join(DTYPES)}, found the dtype '{config.dtype}'")
-    dtype = DTYPES[config.dtype]
-    if dtype is torch.float16 and device.type == "cpu":
+def check_dtype(dtype: str, device: torch.device) -> None:
+    """Raises ConfigError for an unknown dtype, or for float16 on a CPU."""
+    if dtype not in DTYPES:
+        raise ConfigError(f"training runs in {', '.join(DTYPES)}, found the dtype '{dtype}'")
+    if dtype == "float16" and device.type == "cpu":
         raise ConfigError("training in float16 needs a GPU; use bfloat16 (--use-bf16) on the CPU")
-    return nullcontext() if dtype is None else torch.autocast(device.type, dtype=dtype)
 
 
 @contextmanager
@@ -143,7 +137,7 @@ def noisy(parameters: list[nn.Parameter], deviation: float) -> Iterator[None]:
                 p.copy_(before)
 
 
-def loss_options(config: TrainConfig) -> Any:
+def loss_options(config: TransducerTrainConfig) -> Any:
     """The loss's options among the settings of a run."""
     from asr.model.transducer import LossOptions
 

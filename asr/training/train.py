@@ -12,6 +12,7 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,14 @@ from torch import nn
 
 from asr.errors import AsrError, CheckpointError, DataError
 from asr.model import checkpoint
-from asr.training.config import Progress, TrainConfig
-from asr.training.schedule import budget_used, make_optimizers, rate_factor, set_learning_rates, warm_share
+from asr.training.config import TransducerProgress, TransducerTrainConfig
+from asr.training.schedule import budget_used, make_optimizers, rate_share, warm_share
 from asr.training.step import (
     Batch,
     Inputs,
     LossModule,
     Skipped,
-    autocast,
+    check_dtype,
     grad_scaler,
     loss_options,
     noisy,
@@ -39,11 +40,12 @@ from asr.training.step import (
 from lm_zoo.files import atomic_path, write_text
 from lm_zoo.text.vocabulary import PieceVocabulary
 from lm_zoo.training.distributed import Ranks
-from lm_zoo.training.run_log import append_record, cut_records, summary_writer
+from lm_zoo.training.run_log import Remark, Reporter
+from lm_zoo.training.runtime import TrainingRun, autocast
+from lm_zoo.training.schedules import set_learning_rates
 
 # (epoch from 1, batches of this rank to leave out) -> the other batches of this rank in that epoch
 Batches = Callable[[int, int], Iterable[Batch]]
-Reporter = Callable[[dict[str, Any]], None]
 PATIENCE = 20  # batches on end that may give nothing before the run stops
 LAST = "last-checkpoint"
 
@@ -54,14 +56,14 @@ def train(
     train_batches: Batches,
     valid_batches: Batches | None,
     out: Path,
-    config: TrainConfig,
+    config: TransducerTrainConfig,
     info: dict[str, Any] | None = None,
     report: Reporter = lambda record: None,
-    remark: Callable[[str], None] = lambda line: None,
+    remark: Remark = lambda line: None,
     device: str = "cpu",
     start: Path | None = None,
     anew: bool = False,
-) -> Progress:
+) -> TransducerProgress:
     """Trains a Transducer, or continues the run that `out` holds.  Under torchrun every rank calls this.
 
     Args:
@@ -79,33 +81,40 @@ def train(
       DataError, AsrError: there is nothing to train on, or the losses are no numbers.
     """
     ranks = Ranks.start(device)
-    run = _Run(model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark)
-    try:
-        run.restore(start, anew)
-        run.open()
+    torch.manual_seed(config.seed)
+    with closing(TransducerRun(model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark)) as run:
+        run.begin(start or (None if anew else newest(out)), config.seed)
         return run.loop(train_batches, valid_batches)
-    finally:
-        run.close()
 
 
-class _Run:
+def newest(out: Path) -> Path | None:
+    """The newest checkpoint of the run in `out`, if there is one."""
+    marker = out / LAST
+    return out / marker.read_text(encoding="utf-8").strip() if marker.exists() else None
+
+
+class TransducerRun(TrainingRun):
+    """The training of a recogniser; see `train`."""
+
+    progress: TransducerProgress
+
     def __init__(
         self,
         model: Any,
         vocab: PieceVocabulary,
-        config: TrainConfig,
+        config: TransducerTrainConfig,
         out: Path,
         info: dict[str, Any],
         ranks: Ranks,
         report: Reporter,
-        remark: Callable[[str], None],
+        remark: Remark,
     ) -> None:
-        self.model, self.vocab, self.config, self.out, self.info, self.ranks = model, vocab, config, out, info, ranks
-        self.report, self.remark, self.skipped = report, remark, Skipped(remark)
-        self.valid_remark = remark
-        self.progress = Progress()
+        super().__init__(out, ranks, report, remark)
+        self.model, self.vocab, self.config, self.info = model, vocab, config, info
+        self.skipped, self.valid_remark = Skipped(remark), remark
+        self.progress = TransducerProgress()
         self.options = loss_options(config)
-        autocast(config, ranks.device)  # a wrong dtype is told at once
+        check_dtype(config.dtype, ranks.device)
         if not config.ctc_scale and hasattr(model, "ctc"):
             model.ctc.requires_grad_(False)  # DDP wants a gradient for the others
         self.optimizers = make_optimizers(model, config)
@@ -117,29 +126,16 @@ class _Run:
         self.noise = list(model.decoder.parameters())
         self.failures, self.clock = 0, time.monotonic()
         self.usable = False  # whether any batch of this epoch was
-        self.writer: Any = None
 
     def open(self) -> None:
-        """Makes the folder ready; what it held before was read by then and found to fit."""
-        if self.ranks.rank == 0:
-            cut_records(self.out, self.progress.step)
-            self.vocab.save(self.out)
-            self.writer = summary_writer(self.out / "tensorboard", self.remark)
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
+        """As above; the folder gets the tokens."""
+        self.vocab.save(self.out)
+        super().open()
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 
-    def restore(self, start: Path | None, anew: bool) -> None:
-        """Continues from `start`, or, unless `anew`, from the newest checkpoint of the folder if there is one."""
-        marker = self.out / LAST
-        if start is None and marker.exists() and not anew:
-            start = self.out / marker.read_text(encoding="utf-8").strip()
-        if start is None:
-            torch.manual_seed(self.config.seed + self.ranks.rank)
-            return
+    def restore(self, start: Path) -> None:
+        """As above; configuration, tokens and optimisers must be those of the run."""
         contents = checkpoint.read_checkpoint(start)
         if "progress" not in contents or contents.get("model_config") != self.model.config.to_dict():
             raise CheckpointError(
@@ -159,12 +155,9 @@ class _Run:
         self.scaler.load_state_dict(contents["grad_scaler"])
         if self.average is not None:
             self.average.load_state_dict(contents["model_avg"])
-        self.progress = Progress(**contents["progress"])
+        self.progress = TransducerProgress(**contents["progress"])
         self.skipped.counts.update(contents["skipped"])
-        if self.ranks.size == 1:
-            torch.set_rng_state(contents["rng"])
-        else:
-            torch.manual_seed(self.config.seed + self.ranks.rank + 1000 * self.progress.step)
+        torch.set_rng_state(contents["rng"])
         self.remark(f"continuing from {start}, epoch {self.progress.epoch}, batch {self.progress.step}")
 
     def save(self, name: str, newest: bool = True) -> None:
@@ -195,20 +188,9 @@ class _Run:
             write_text(self.out / LAST, name + "\n")
             checkpoint.remove_checkpoints(self.out, self.config.keep_last_k)
 
-    def log(self, **record: Any) -> None:
-        if self.ranks.rank:
-            return
-        record = {"epoch": self.progress.epoch, "step": self.progress.step, **record}
-        append_record(self.out, record)
-        if self.writer is not None:
-            for name, value in record.items():
-                if name not in ("epoch", "step"):
-                    self.writer.add_scalar(name, value, self.progress.step)
-        self.report(record)
-
     # -- the loop ----------------------------------------------------------------------------------------------
 
-    def loop(self, train_batches: Batches, valid_batches: Batches | None) -> Progress:
+    def loop(self, train_batches: Batches, valid_batches: Batches | None) -> TransducerProgress:
         progress, config = self.progress, self.config
         budget = budget_used(config, progress) is not None
         self.clock = time.monotonic()
@@ -278,14 +260,14 @@ class _Run:
     def _step(self, inputs: Inputs | None, frames: float) -> None:
         """One step of the optimisers on this rank's utterances; `frames` are those of all ranks."""
         progress, config = self.progress, self.config
-        set_learning_rates(self.optimizers, config, progress)
+        set_learning_rates(self.optimizers, rate_share(config, progress))
         scales = self._scales(warm_share(config, progress))
         good = False
         if inputs is not None:
             self.model.train()
             deviation = config.variational_noise if progress.step >= config.warm_step else 0.0
             with noisy(self.noise, deviation):
-                with autocast(config, self.ranks.device):
+                with autocast(config.dtype, self.ranks.device):
                     parts, problems = self.module(inputs.features, inputs.lengths, inputs.tokens, self.options)
                 self.skipped.add_problems(inputs, problems)
                 loss, sums = total_loss(parts, scales)
@@ -333,7 +315,7 @@ class _Run:
         totals = dict(zip(names, self.ranks.sum(*(self.progress.sums.get(name, 0.0) for name in names)), strict=True))
         frames, speed = max(totals.pop("frames"), 1.0), totals.pop("input_frames") / seconds
         losses = {name: value / frames for name, value in totals.items()}
-        rate = self.config.base_lr * rate_factor(self.config, self.progress)
+        rate = self.config.base_lr * rate_share(self.config, self.progress)
         self.log(**losses, lr=rate, frames_per_s=speed, audio_per_s=speed / 100.0, seconds=self.progress.seconds)
         self.progress.sums = {}
 
@@ -375,7 +357,7 @@ class _Run:
             inputs = prepare(batch, self.vocab, skipped, self.ranks.device)
             if inputs is None:
                 continue
-            with autocast(self.config, self.ranks.device):
+            with autocast(self.config.dtype, self.ranks.device):
                 parts, problems = LossModule(self.model)(inputs.features, inputs.lengths, inputs.tokens, self.options)
             skipped.add_problems(inputs, problems)
             loss, sums = total_loss(parts, scales)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from lm_zoo.training.runtime import Progress
+
 
 @dataclass
 class TrainConfig:
@@ -36,12 +38,9 @@ class TrainConfig:
 
 
 @dataclass
-class Progress:
-    """Where a run stands; saved with every checkpoint."""
+class LMProgress(Progress):
+    """Where the run of an LM stands."""
 
-    epoch: int = 0
-    batch: int = 0  # batches of this epoch already used
-    step: int = 0
     tokens: int = 0
     loss_sum: float = 0.0  # since the last log record
     loss_tokens: int = 0
@@ -52,4 +51,3 @@ class Progress:
     halving: bool = False
     valid_step: int = -1  # of the last validation
     cpu_seconds: float = 0.0  # of this run's processor time, all threads, over all its continuations; of rank 0
-    finished: bool = False

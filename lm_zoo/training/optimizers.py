@@ -1,18 +1,18 @@
-"""Optimisers and learning rates of the training loop."""
+"""Optimisers of a training run, and the learning rates of an LM's."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from lm_zoo.errors import ModelError
+from lm_zoo.training.schedules import cosine, keep_highest, warm_up
 
 if TYPE_CHECKING:
     from lm_zoo.inference.neural import NeuralLM
-    from lm_zoo.training.config import Progress, TrainConfig
+    from lm_zoo.training.config import LMProgress, TrainConfig
 
 OPTIMIZERS = ("adamw", "muon", "sgd")
 
@@ -43,9 +43,7 @@ def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optim
         optimizers = [adamw(outer, rest, config.lr, config.weight_decay), *muon(list(inner.values()), config.muon_lr)]
     else:
         raise ModelError(f"no optimizer is called '{config.optimizer}'; there are: {', '.join(OPTIMIZERS)}")
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["base_lr"] = group["lr"]
+    keep_highest(optimizers)
     return optimizers
 
 
@@ -78,25 +76,16 @@ def muon(matrices: list[nn.Parameter], lr: float) -> list[torch.optim.Optimizer]
     return [torch.optim.Muon(matrices, lr=lr, weight_decay=0.0, momentum=0.95)]
 
 
-def set_learning_rates(optimizers: list[torch.optim.Optimizer], config: TrainConfig, progress: Progress) -> None:
-    """Gives every group the learning rate of the next step."""
-    factor = rate_factor(config, progress)
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["lr"] = group["base_lr"] * factor
-
-
-def learning_rate(config: TrainConfig, progress: Progress) -> float:
+def learning_rate(config: TrainConfig, progress: LMProgress) -> float:
     """The learning rate `lr` of the next step (Muon's goes in proportion)."""
-    return config.lr * rate_factor(config, progress)
+    return config.lr * rate_share(config, progress)
 
 
-def rate_factor(config: TrainConfig, progress: Progress) -> float:
+def rate_share(config: TrainConfig, progress: LMProgress) -> float:
     """The share of its highest value that a learning rate has at the next step."""
-    warm = min(1.0, (progress.step + 1) / config.warmup) if config.warmup else 1.0
+    warm = warm_up(progress.step, config.warmup)
     if config.schedule == "newbob":
         return warm * progress.lr_factor
     if config.schedule != "cosine":
         raise ModelError(f"no schedule is called '{config.schedule}'; there are: cosine, newbob")
-    done = min(1.0, max(0, progress.step - config.warmup) / max(1, config.steps - config.warmup))
-    return warm * (0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * done)))
+    return warm * cosine(progress.step, config.warmup, config.steps)

@@ -7,7 +7,7 @@ import itertools
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,12 @@ from lm_zoo.text.coverage import check_case
 from lm_zoo.text.sentences import read_sentences
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary, read_pieces
-from lm_zoo.training.config import Progress, TrainConfig
+from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import PORT, Ranks, start, to_start
 from lm_zoo.training.run_identity import check_run, text_identity
+from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.train import train
 from lm_zoo.training.transfer import inherit_settings
-
-Remark = Callable[[str], None]
 
 
 @dataclass
@@ -85,7 +84,7 @@ def run_here(
     folder: Path,
     device: str,
     remark: Remark,
-) -> Progress:
+) -> LMProgress:
     """The run of this process."""
     ranks = Ranks.start(device)
     if ranks.rank:
@@ -192,7 +191,7 @@ def _tokenise(vocab: Vocabulary, texts: list[str], longest: int, remark: Remark)
     return text
 
 
-def _reporter(remark: Remark) -> Callable[[dict[str, Any]], None]:
+def _reporter(remark: Remark) -> Reporter:
     def report(record: dict[str, Any]) -> None:
         if "valid_loss" in record:
             remark(f"step {record['step']}  valid ppl a token {math.exp(record['valid_loss']):.3f}")

@@ -1,4 +1,4 @@
-"""The logs of a training run: `log.jsonl`, a record a line, and TensorBoard's."""
+"""The logs of a training run: `log.jsonl`, a record a line, TensorBoard's, and what the user sees of them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,49 @@ from typing import Any
 from lm_zoo.files import append_line, write_text
 
 LOG = "log.jsonl"
+Reporter = Callable[[dict[str, Any]], None]
+Remark = Callable[[str], None]
 
 
-def append_record(folder: Path, record: dict[str, Any]) -> None:
-    append_line(folder / LOG, json.dumps(record))
+class RunLog:
+    """The logs of the run in a folder; nothing is written before `open`."""
+
+    def __init__(self, folder: Path, report: Reporter, remark: Remark) -> None:
+        """
+        Args:
+          report: gets every record: where the run stands, and its figures.
+          remark: gets lines for the user.
+        """
+        self.folder, self.report, self.remark = folder, report, remark
+        self.writer: Any = None  # TensorBoard's
+
+    def open(self, step: int) -> None:
+        """Goes on behind `step`: records after it will be made again and are dropped, as is one that a kill cut off."""
+        path = self.folder / LOG
+        whole = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+        write_text(path, "".join(line + "\n" for line in whole if json.loads(line)["step"] <= step))
+        self.writer = summary_writer(self.folder / "tensorboard", self.remark)
+
+    def write(self, stand: dict[str, Any], figures: dict[str, Any]) -> None:
+        """Adds a record.
+
+        Args:
+          stand:   where the run stands: its `step`, what else there is.
+          figures: name -> number; these are TensorBoard's curves.
+        """
+        record = {**stand, **figures}
+        append_line(self.folder / LOG, json.dumps(record))
+        if self.writer is not None:
+            for name, value in figures.items():
+                self.writer.add_scalar(name, value, stand["step"])
+        self.report(record)
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
 
 
-def cut_records(folder: Path, step: int) -> None:
-    """Drops the records after a checkpoint, which will be made again, and one that a kill has cut off."""
-    path = folder / LOG
-    whole = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-    write_text(path, "".join(line + "\n" for line in whole if json.loads(line)["step"] <= step))
-
-
-def summary_writer(folder: Path, remark: Callable[[str], None]) -> Any:
+def summary_writer(folder: Path, remark: Remark) -> Any:
     """A TensorBoard writer; None, and a remark that says why, where TensorBoard cannot be imported."""
     try:
         from torch.utils.tensorboard import SummaryWriter

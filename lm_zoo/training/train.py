@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
@@ -27,14 +27,16 @@ from lm_zoo.registry import build, save_folder
 from lm_zoo.text.batches import Batch, TokenText, carried_batches, pad_sentences, sentence_batches, window_batches
 from lm_zoo.text.vocabulary import Vocabulary
 from lm_zoo.training import checkpoint
-from lm_zoo.training.config import Progress, TrainConfig
+from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import Ranks
-from lm_zoo.training.optimizers import learning_rate, make_optimizers, set_learning_rates
+from lm_zoo.training.optimizers import learning_rate, make_optimizers, rate_share
 from lm_zoo.training.run_identity import compare
-from lm_zoo.training.run_log import append_record, cut_records, summary_writer
+from lm_zoo.training.run_log import Remark, Reporter
+from lm_zoo.training.runtime import TrainingRun, autocast
+from lm_zoo.training.schedules import set_learning_rates
 from lm_zoo.training.transfer import start_from
 
-Reporter = Callable[[dict[str, Any]], None]
+DTYPES = ("float32", "bfloat16")
 
 
 def train(
@@ -49,8 +51,8 @@ def train(
     report: Reporter = lambda record: None,
     device: str = "cpu",
     init: str | None = None,
-    remark: Callable[[str], None] = lambda line: None,
-) -> Progress:
+    remark: Remark = lambda line: None,
+) -> LMProgress:
     """Trains a new LM, or continues the run that `out` holds.  Under torchrun every rank calls this.
 
     A finished run goes on where it is asked for more steps or passes than it had.
@@ -67,24 +69,23 @@ def train(
         than it is asked to.
     """
     ranks = Ranks.start(device)
-    check_carry(config, ranks)
+    check_settings(config, ranks)
     planned = replace(config, steps=planned_steps(train_text, config, ranks.size))
     torch.manual_seed(config.seed)
     lm = build(kind, vocab, settings)
     if init is not None:
         start_from(lm, init)
     lm.to(ranks.device)
-    run = _Run(lm, kind, planned, out, info or {}, ranks, report, remark)
-    try:
-        run.restore()
-        if ranks.rank:  # dropout and samples of weights of its own
-            torch.manual_seed(config.seed + ranks.rank + 1000 * run.progress.step)
+    with closing(LMRun(lm, kind, planned, out, info or {}, ranks, report, remark)) as run:
+        run.begin(checkpoint.find(out / "checkpoint"), config.seed)
         return run.loop(train_text, valid_text)
-    finally:
-        run.close()
 
 
-class _Run:
+class LMRun(TrainingRun):
+    """The training of an LM; see `train`."""
+
+    progress: LMProgress
+
     def __init__(
         self,
         lm: NeuralLM,
@@ -94,43 +95,30 @@ class _Run:
         info: dict[str, Any],
         ranks: Ranks,
         report: Reporter,
-        remark: Callable[[str], None],
+        remark: Remark,
     ) -> None:
-        self.lm, self.kind, self.config, self.out, self.info, self.ranks = lm, kind, config, out, info, ranks
-        self.report, self.remark = report, remark
-        self.progress = Progress()
+        super().__init__(out, ranks, report, remark)
+        self.lm, self.kind, self.config, self.info = lm, kind, config, info
+        self.progress = LMProgress()
         self.clock = time.process_time()
         self.targets = 0  # of one pass over the training text
         self.optimizers = make_optimizers(lm, config)
         self.state: State | None = None  # carried from window to window
         self.patience = config.patience or (5 if config.schedule == "newbob" else math.inf)
         self.model: Any = nn.parallel.DistributedDataParallel(lm) if ranks.size > 1 else lm
-        self.writer: Any = None
-        if ranks.rank == 0:
-            out.mkdir(parents=True, exist_ok=True)
-            self.writer = summary_writer(out / "tensorboard", remark)
-
-    def close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 
-    def restore(self) -> None:
-        """Continues from `checkpoint/` if there is one; the settings must be those of the run."""
-        folder = checkpoint.find(self.out / "checkpoint")
-        if folder is None:
-            return
+    def restore(self, folder: Path) -> None:
+        """As above; the settings must be those of the run, and a finished one goes on if it is asked for more."""
         state = checkpoint.read_state(folder)
         if "train" in state:
             compare(self.out, {name: state[name] for name in self._made_of()}, self._made_of())
         state_carried = checkpoint.load(folder, self.lm, self.optimizers)
         self.state = state_carried.to(self.ranks.device) if state_carried else None
-        self.progress = Progress(**state["progress"])
+        self.progress = LMProgress(**state["progress"])
         if self.progress.finished:
             self._prolong(state["train"])
-        if self.ranks.rank == 0:
-            cut_records(self.out, self.progress.step)
 
     def _made_of(self) -> dict[str, Any]:
         return {"kind": self.kind, "settings": asdict(self.lm.config), "train": asdict(self.config)}
@@ -167,22 +155,13 @@ class _Run:
             state = {**self._made_of(), "progress": asdict(self.progress)}
             checkpoint.save(self.out / "checkpoint", self.lm, self.optimizers, state, self.state)
 
-    def log(self, **record: Any) -> None:
-        if self.ranks.rank:
-            return
+    def stand(self) -> dict[str, Any]:
         self._count_time()
-        places = ("epoch", "step", "tokens", "cpu_seconds")
-        record = {**{name: getattr(self.progress, name) for name in places}, **record}
-        append_record(self.out, record)
-        if self.writer is not None:
-            for name, value in record.items():
-                if name not in places:
-                    self.writer.add_scalar(name, value, self.progress.step)
-        self.report(record)
+        return {**super().stand(), "tokens": self.progress.tokens, "cpu_seconds": self.progress.cpu_seconds}
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
-    def loop(self, train_text: TokenText, valid_text: TokenText) -> Progress:
+    def loop(self, train_text: TokenText, valid_text: TokenText) -> LMProgress:
         progress, config = self.progress, self.config
         self.targets = len(train_text.tokens) + len(train_text.offsets) - 1
         self.lm.begin_training(train_text)
@@ -235,12 +214,15 @@ class _Run:
         """
         progress, device = self.progress, self.ranks.device
         self.model.train()
-        set_learning_rates(self.optimizers, self.config, progress)
+        set_learning_rates(self.optimizers, rate_share(self.config, progress))
         count = int(self.ranks.sum(float(sum(int((targets >= 0).sum()) for _, targets in group)))[0])
         loss_sum = 0.0
         for index, (inputs, targets) in enumerate(group):
             last = index == len(group) - 1
-            with nullcontext() if last or self.ranks.size == 1 else self.model.no_sync(), autocast(self.config, device):
+            with (
+                nullcontext() if last or self.ranks.size == 1 else self.model.no_sync(),
+                autocast(self.config.dtype, device),
+            ):
                 loss, self.state = self._loss(inputs.to(device), targets.to(device))
                 scaled = loss * (self.ranks.size / count)  # DDP averages the gradients over ranks
                 if last:
@@ -299,8 +281,10 @@ def planned_steps(text: TokenText, config: TrainConfig, ranks: int) -> int:
     return config.passes * (count // group if ranks > 1 else math.ceil(count / group))
 
 
-def check_carry(config: TrainConfig, ranks: Ranks) -> None:
-    """Raises ModelError where the state cannot be carried: sentences, or several processes."""
+def check_settings(config: TrainConfig, ranks: Ranks) -> None:
+    """Raises ModelError for an unknown dtype, or where the state cannot be carried: sentences, several processes."""
+    if config.dtype not in DTYPES:
+        raise ModelError(f"training runs in {' or '.join(DTYPES)}, found the dtype '{config.dtype}'")
     if config.carry and config.text != "windows":
         raise ModelError("carry=true is for running text; add text=windows")
     if config.carry and ranks.size > 1:
@@ -330,19 +314,10 @@ def evaluate(lm: NeuralLM, text: TokenText, config: TrainConfig, device: torch.d
     loss = count = 0.0
     state = lm.initial_state().repeat(config.batch_windows) if config.carry else None
     for inputs, targets in epoch_batches(text, lm.vocab, config, None):
-        with autocast(config, device):
+        with autocast(config.dtype, device):
             part = lm(inputs.to(device), targets.to(device), state)
         if config.carry:
             part, state = part
         loss += part.item()
         count += int((targets >= 0).sum())
     return loss / count
-
-
-def autocast(config: TrainConfig, device: torch.device) -> Any:
-    """The autocast context of the run's dtype; nothing for float32."""
-    if config.dtype == "float32":
-        return nullcontext()
-    if config.dtype != "bfloat16":
-        raise ModelError(f"training runs in float32 or bfloat16, found dtype '{config.dtype}'")
-    return torch.autocast(device.type, dtype=torch.bfloat16)

@@ -18,7 +18,7 @@ import pytest
 from lm_zoo import files
 from lm_zoo.errors import WriteError
 from lm_zoo.files import append_line, atomic_folder, atomic_path, explain, locked, write_bytes, write_text
-from lm_zoo.training.run_log import append_record, cut_records
+from lm_zoo.training.run_log import RunLog
 from tests.full_disk import full_disk
 
 LONG = "".join(f"{number * 7919 % 100003}\n" for number in range(3000))
@@ -209,12 +209,17 @@ def test_a_line_is_appended_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_records_behind_a_checkpoint_and_one_that_is_cut_off_are_dropped(tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    log = RunLog(tmp_path, seen.append, print)
+    log.open(0)
     for step in (1, 2, 3):
-        append_record(tmp_path, {"step": step})
+        log.write({"step": step}, {"loss": 0.5})
+    log.close()
     with open(tmp_path / "log.jsonl", "a") as stream:
         stream.write('{"step": 2, "lo')
-    cut_records(tmp_path, 2)
-    assert (tmp_path / "log.jsonl").read_text() == '{"step": 1}\n{"step": 2}\n'
+    RunLog(tmp_path, seen.append, print).open(2)
+    assert (tmp_path / "log.jsonl").read_text() == '{"step": 1, "loss": 0.5}\n{"step": 2, "loss": 0.5}\n'
+    assert [record["step"] for record in seen] == [1, 2, 3]
 
 
 def test_a_process_of_a_training_says_that_the_disk_is_full() -> None:

@@ -20,7 +20,7 @@ from asr.dataset.loader import PADDING
 from asr.decoding.greedy_search import greedy
 from asr.errors import AsrError, ConfigError
 from asr.model.checkpoint import load_model, read_checkpoint
-from asr.training.config import TrainConfig
+from asr.training.config import TransducerTrainConfig
 from asr.training.run import Recipe, make_batches, run_here
 from lm_zoo.text.tokenizer import build_pieces
 from rescore.errors import RescoreError
@@ -178,11 +178,11 @@ def test_the_k2_backend_needs_k2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 Loaders = tuple[Any, Any]
 
 
-def of_this_rank(recipe: Recipe, settings: TrainConfig) -> Loaders:
+def of_this_rank(recipe: Recipe, settings: TransducerTrainConfig) -> Loaders:
     return tuple(in_double(loader, [loader]) for loader in make_batches(recipe, settings))  # type: ignore[return-value]
 
 
-def of_both_ranks(recipe: Recipe, settings: TrainConfig) -> Loaders:
+def of_both_ranks(recipe: Recipe, settings: TransducerTrainConfig) -> Loaders:
     """The loaders of one process that takes in one batch what two processes take in one step."""
     loaders = []
     for rank in ("0", "1"):
@@ -209,7 +209,7 @@ def in_double(like: Any, loaders: list[Any]) -> Any:
     return batches
 
 
-def run_in_double(recipe: Recipe, settings: TrainConfig) -> None:
+def run_in_double(recipe: Recipe, settings: TransducerTrainConfig) -> None:
     """`asr.training.run.run_here` in float64, for AdamW takes steps of rounding errors where a gradient is zero."""
     loaders = of_this_rank if "WORLD_SIZE" in os.environ else of_both_ranks
     torch.set_default_dtype(torch.float64)

@@ -18,12 +18,13 @@ from asr.model.average import between
 from asr.model.checkpoint import read_checkpoint
 from asr.model.config import EncoderConfig, TransducerConfig
 from asr.training import train as loop
-from asr.training.config import Progress, TrainConfig
-from asr.training.schedule import inner_matrices, rate_factor
+from asr.training.config import TransducerProgress, TransducerTrainConfig
+from asr.training.schedule import inner_matrices, rate_share
 from asr.training.step import noisy
 from asr.training.train import train
 from lm_zoo.text.tokenizer import build_pieces
 from lm_zoo.text.vocabulary import PieceVocabulary
+from lm_zoo.training.run_log import summary_writer
 
 WORDS = ["LOW", "MID", "HIGH", "TOP"]
 
@@ -83,12 +84,12 @@ def batches(count: int = 10, spoil: Any = lambda batch: batch) -> loop.Batches:
     return epoch
 
 
-def config(**changes: Any) -> TrainConfig:
+def config(**changes: Any) -> TransducerTrainConfig:
     values = {"max_steps": 40, "warm_step": 5, "base_lr": 0.01, "valid_every": 20, "save_every_n": 10, "log_every": 5}
-    return TrainConfig(**(values | {"average_period": 10} | changes))
+    return TransducerTrainConfig(**(values | {"average_period": 10} | changes))
 
 
-def run(out: Path, settings: TrainConfig, **changes: Any) -> Progress:
+def run(out: Path, settings: TransducerTrainConfig, **changes: Any) -> TransducerProgress:
     torch.manual_seed(1)
     values = {"train_batches": batches(), "valid_batches": batches(2)} | changes
     model = values.pop("model", None) or StandIn()
@@ -147,7 +148,7 @@ def test_it_learns_and_keeps_icefalls_files(tmp_path: Path) -> None:
     assert keys <= contents.keys()
     assert contents["batch_idx_train"] == 60 and contents["average_period"] == 10
     assert (tmp_path / "model" / "model.safetensors").exists()
-    assert loop.summary_writer(tmp_path / "again", print) is None or list((tmp_path / "tensorboard").iterdir())
+    assert summary_writer(tmp_path / "again", print) is None or list((tmp_path / "tensorboard").iterdir())
 
 
 @pytest.mark.parametrize("changes", [{}, {"max_steps": None, "num_epochs": 4}, {"variational_noise": 0.05}])
@@ -181,14 +182,14 @@ def test_muon_takes_the_inner_matrices_and_continues_after_a_kill(tmp_path: Path
 
 
 def test_a_budget_ends_at_a_rate_of_zero_and_eden_falls_by_batches_and_epochs() -> None:
-    steps = TrainConfig(max_steps=100, warm_step=500)
-    rates = [rate_factor(steps, Progress(step=step)) for step in (0, 5, 10, 55, 100)]
+    steps = TransducerTrainConfig(max_steps=100, warm_step=500)
+    rates = [rate_share(steps, TransducerProgress(step=step)) for step in (0, 5, 10, 55, 100)]
     assert rates == pytest.approx([1 / 500, 0.5 * 0.95, 0.9, 0.45, 0.0])  # the warm-up is a tenth of the budget
-    minutes = TrainConfig(max_minutes=2, max_steps=1000, warm_step=10)
-    assert rate_factor(minutes, Progress(step=30, seconds=60.0)) == pytest.approx(0.5)
-    eden = TrainConfig(warm_step=0, lr_batches=10, lr_epochs=2)
-    assert rate_factor(eden, Progress(step=0, epoch=1)) == 1.0
-    assert rate_factor(eden, Progress(step=30, epoch=5)) == pytest.approx(10**-0.25 * 5**-0.25)
+    minutes = TransducerTrainConfig(max_minutes=2, max_steps=1000, warm_step=10)
+    assert rate_share(minutes, TransducerProgress(step=30, seconds=60.0)) == pytest.approx(0.5)
+    eden = TransducerTrainConfig(warm_step=0, lr_batches=10, lr_epochs=2)
+    assert rate_share(eden, TransducerProgress(step=0, epoch=1)) == 1.0
+    assert rate_share(eden, TransducerProgress(step=30, epoch=5)) == pytest.approx(10**-0.25 * 5**-0.25)
 
 
 def test_a_budget_of_time_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

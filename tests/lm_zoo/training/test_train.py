@@ -22,7 +22,7 @@ from lm_zoo.errors import LMError, ModelError
 from lm_zoo.registry import build, load
 from lm_zoo.text.batches import TokenText, tokenize
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
-from lm_zoo.training.config import Progress, TrainConfig
+from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import to_start
 from lm_zoo.training.optimizers import learning_rate, make_optimizers
 from lm_zoo.training.train import planned_steps, train
@@ -99,6 +99,18 @@ def test_a_killed_run_continues_in_mid_epoch_with_the_same_losses(tmp_path: Path
     assert progress.epoch > 0  # the run is longer than an epoch, and was killed within one
     assert records(killed) == records(straight)
     assert records(killed, "valid_loss") == records(straight, "valid_loss")
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_has_each_record_once(tmp_path: Path) -> None:
+    def kill(record: dict[str, Any]) -> None:
+        if record["step"] == 5:
+            raise Killed
+
+    plan = config(steps=10, save_every=100, log_every=1)
+    with pytest.raises(Killed):
+        train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, plan, report=kill)
+    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, plan)
+    assert [step for step, _ in records(tmp_path)] == list(range(1, 11))
 
 
 def test_a_finished_run_says_so_and_does_nothing_more(tmp_path: Path) -> None:
@@ -268,7 +280,7 @@ def test_newbob_halves_once_validation_stalls(tmp_path: Path) -> None:
 
 def test_warmup_and_cosine() -> None:
     settings = TrainConfig(lr=1.0, warmup=10, steps=110)
-    rates = [learning_rate(settings, Progress(step=step)) for step in (0, 9, 10, 60, 110)]
+    rates = [learning_rate(settings, LMProgress(step=step)) for step in (0, 9, 10, 60, 110)]
     assert rates == pytest.approx([0.1, 1.0, 1.0, 0.505, 0.01])
 
 

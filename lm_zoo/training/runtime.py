@@ -1,0 +1,72 @@
+"""What the training of any model has, an LM's or a recogniser's: where it stands, its logs, and how it goes on."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lm_zoo.training.distributed import Ranks
+from lm_zoo.training.run_log import Remark, Reporter, RunLog
+
+DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass
+class Progress:
+    """Where a run stands; saved with every checkpoint."""
+
+    epoch: int = 0
+    batch: int = 0  # batches of this epoch already used
+    step: int = 0
+    finished: bool = False
+
+
+class TrainingRun:
+    """A run in a folder: its processes, its logs, its place.  `restore` and `open` are the model's own."""
+
+    progress: Progress
+
+    def __init__(self, out: Path, ranks: Ranks, report: Reporter, remark: Remark) -> None:
+        self.out, self.ranks, self.remark = out, ranks, remark
+        self.records = RunLog(out, report, remark)
+
+    def restore(self, checkpoint: Path) -> None:
+        """Puts weights, optimisers, random state and progress of a checkpoint in place, if it is one of this run."""
+        raise NotImplementedError
+
+    def open(self) -> None:
+        """Makes the folder ready, in the first process; what it held before was read by then and found to fit."""
+        self.records.open(self.progress.step)
+
+    def begin(self, checkpoint: Path | None, seed: int) -> None:
+        """Goes on from a checkpoint, or starts anew where there is none.
+
+        The first process has the random state of the checkpoint, the others one of their own.
+        """
+        if checkpoint is not None:
+            self.restore(checkpoint)
+        if self.ranks.rank == 0:
+            self.open()
+        else:
+            torch.manual_seed(seed + self.ranks.rank + 1000 * self.progress.step)
+
+    def stand(self) -> dict[str, Any]:
+        """What every record says of where the run stands."""
+        return {"epoch": self.progress.epoch, "step": self.progress.step}
+
+    def log(self, **figures: Any) -> None:
+        """A record, of the first process."""
+        if self.ranks.rank == 0:
+            self.records.write(self.stand(), figures)
+
+    def close(self) -> None:
+        self.records.close()
+
+
+def autocast(dtype: str, device: torch.device) -> AbstractContextManager[Any]:
+    """The autocast context of a run's dtype, one of `DTYPES`; nothing for float32."""
+    return nullcontext() if DTYPES[dtype] is None else torch.autocast(device.type, dtype=DTYPES[dtype])
