@@ -24,6 +24,7 @@ EXTRAS = {
     "plot": ["matplotlib>=3.7"],
     "pandas": ["pandas>=1.5"],  # data frames of results in Python
     "hf": ["transformers>=5"],
+    "text": ["num2words>=0.5.13", "whisper-normalizer>=0.1.12"],
     "bench": ["transformers>=5", "speechbrain>=1.1"],
     "asr": ["lhotse>=1.32", "lilcom>=1.7", "urllib3", "soundfile>=0.12", "kaldi-native-fbank>=1.20", "kaldiio>=2.18"],
     "demo": ["pocketsphinx>=5.0.3", "ttspico>=0.3", "espeakng-loader>=0.2.4"],

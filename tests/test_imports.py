@@ -104,6 +104,8 @@ LAZY = {
     "kaldiio": ("rescore.formats", "asr"),
     "tensorboard": ("lm_zoo",),
     "transformers": ("lm_zoo.models.hf_causal", "lm_zoo.models.hf_masked"),
+    "num2words": ("lm_zoo.text.spoken",),
+    "whisper_normalizer": ("lm_zoo.text.normalise",),
     "pocketsphinx": (),
     "ttspico": ("asr.dataset.synthesis",),
     "espeakng_loader": ("asr.dataset.synthesis",),

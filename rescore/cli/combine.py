@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import Output
 
 
@@ -19,9 +20,20 @@ from rescore.cli.outputs import Output
     metavar="SCALE",
     help="Minimum Bayes risk: choose by expected errors; posteriors are the softmax of SCALE times the totals.",
 )
+@normalise_option
 @click.option("--out", required=True, type=Output(folder=True), help="Folder for 1best.txt and nbest.jsonl.gz.")
-def command(scores: Path, weights_file: Path | None, scales: tuple[str, ...], mbr: float | None, out: Path) -> None:
+def command(
+    scores: Path,
+    weights_file: Path | None,
+    scales: tuple[str, ...],
+    mbr: float | None,
+    normalise: str | None,
+    out: Path,
+) -> None:
     """Apply weights to saved scores: new 1-best and N-best.  Loads no LM.
+
+    Weights that were tuned with --normalise are applied with it: hypotheses that become equal are one, the
+    probabilities (am) summed.  What is written keeps the form it came in.
 
     \b
     Example: rescore combine --scores exp/test --weights exp/weights.json --out exp/test/best
@@ -33,10 +45,12 @@ def command(scores: Path, weights_file: Path | None, scales: tuple[str, ...], mb
     from rescore.types import Weights
     from rescore.weights import load_weights, parse_scales
     from rescore.workflows.combine import read_scores, write_combined
+    from rescore.workflows.normalising import under_weights
 
     if bool(weights_file) == bool(scales):
         raise UsageError("give either --weights FILE or --scale NAME=VALUE (one or more), not both and not neither")
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
+    weights = under_weights(weights, normalise, weights_file)
     counts = write_combined(progress(read_scores(scores), "combining"), weights, out, mbr)
     if counts.unused:
         remark(f"scores without a scale, not used: {', '.join(counts.unused)}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import Output
 
 
@@ -18,6 +19,7 @@ from rescore.cli.outputs import Output
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the bootstrap.")
 @click.option("--samples", default=10_000, show_default=True, help="Samples of the bootstrap.")
+@normalise_option
 @click.argument("systems", nargs=-1, required=True, metavar="NAME=HYP...")
 def command(
     ref: Path,
@@ -28,6 +30,7 @@ def command(
     tail: Path | None,
     seed: int,
     samples: int,
+    normalise: str | None,
     systems: tuple[str, ...],
 ) -> None:
     """A table of systems: WER, 95 % interval, change and significance (MAPSSWE) against the first, oracle.
@@ -37,6 +40,7 @@ def command(
     an oracle WER too.
     --tail adds error rates on tail words (Tail-1) and tail bigrams (Tail-2), or with --cer on tail characters; see
     rescore wer -h.
+    Without --normalise, references and all systems are normalised as a folder of rescore combine says that it was.
 
     \b
     Example: rescore compare --ref data/test/text first=exp/first.txt rescored=exp/test/best --against first
@@ -52,16 +56,19 @@ def command(
         to_markdown,
         write_json,
     )
+    from rescore.workflows.normalising import KEY, Normaliser, normaliser_of_systems
 
-    refs = read_kaldi_text(ref)
+    named = [parse_system(option) for option in systems]
+    normaliser = Normaliser(normalise or normaliser_of_systems(dict(named)))
+    refs = normaliser.texts(read_kaldi_text(ref))
     if cer:
         refs = characters(refs)
     counts = load_tail(tail) if tail else None
     if cer and counts:
         counts.check_characters()
-    loaded = [read_system(*parse_system(option), refs, cer) for option in systems]
+    loaded = [read_system(name, spec, refs, cer, normaliser) for name, spec in named]
     comparison = compare_systems(refs, loaded, against, seed, samples, counts, cer)
-    comparison.how["ref"] = file_identity(ref)
+    comparison.how |= {"ref": file_identity(ref), KEY: normaliser.name}
     if tail:
         comparison.how["tail_counts"] = file_identity(tail)
     if json_file:

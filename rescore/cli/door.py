@@ -18,6 +18,7 @@ EXTRAS = {
     **dict.fromkeys(("kaldialign", "sentencepiece", "safetensors", "torch", "numpy", "yaml", "rich"), ""),
     "kenlm": "ngram",
     "transformers": "hf",
+    **dict.fromkeys(("num2words", "whisper_normalizer", "more_itertools", "regex"), "text"),
     "tensorboard": "train",
 }
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import Output
 
 
@@ -18,6 +19,7 @@ from rescore.cli.outputs import Output
 @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
 @click.option("--restarts", default=10, show_default=True, help="Starting points; small sets get more.")
 @click.option("--folds", default=5, show_default=True, help="Folds of the cross-validation; 0 for none.")
+@normalise_option
 def command(
     scores: Path | None,
     lattices: str | None,
@@ -27,6 +29,7 @@ def command(
     seed: int,
     restarts: int,
     folds: int,
+    normalise: str | None,
 ) -> None:
     """Find the scales of all scores, and of the number of words, that minimise WER on a development set.
 
@@ -37,8 +40,12 @@ def command(
     With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008), whose words must be
     those of the references already (rescore lattice convert --case ...); pruned lattices take less time.
 
+    With --normalise, hypotheses that become equal are one: their probabilities (am) are summed, other scores are those
+    of the most probable one.  The weights say so, and rescore combine and compare repeat it.
+
     \b
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json
+    Example: rescore tune --scores exp/dev --ref data/dev/text --normalise librispeech --out exp/weights.json
     Example: rescore tune --lattices kaldi:exp/dev?words=words.txt --ref data/dev/text --out exp/weights.json
     """
     from rescore.console import progress
@@ -51,9 +58,13 @@ def command(
         raise UsageError("give either --scores DIR or --lattices [FORMAT:]PATH")
     repeat = [f"--fix {scale}" for scale in fixed] + [f"--seed {seed} --restarts {restarts} --folds {folds}"]
     rest = f"--ref {ref.name} --out {out.name} {' '.join(repeat)}"
+    if lattices and normalise:
+        raise UsageError("--normalise is for N-best lists; make them of the lattices first: rescore lattice nbest")
+    if normalise:
+        rest += f" --normalise {normalise}"
     if scores:
         said = f"rescore tune --scores {scores.name} {rest}"
-        weights = tune_folder(scores, ref, parse_scales(fixed), seed, restarts, folds, said)
+        weights = tune_folder(scores, ref, parse_scales(fixed), seed, restarts, folds, said, normalise or "none")
     elif lattices:
         name, path = parse_spec(lattices)
         said = f"rescore tune --lattices {name}:{path.name} {rest}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import Output
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 @click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")
 @click.option("--details", type=Output(), help="Write alignments and confusions as icefall does.")
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
-def command(ref: Path, hyp: str, cer: bool, details: Path | None, tail: Path | None) -> None:
+@normalise_option
+def command(ref: Path, hyp: str, cer: bool, details: Path | None, tail: Path | None, normalise: str | None) -> None:
     """Word error rate as Kaldi's compute-wer prints it; texts are Kaldi's, or icefall's recogs-SET-SUFFIX.txt.
 
     With --tail, the error rates on tail words (tail-1) and tail bigrams (tail-2) of a training text: all but the most
@@ -35,19 +37,24 @@ def command(ref: Path, hyp: str, cer: bool, details: Path | None, tail: Path | N
     \b
     Example: rescore wer --ref data/test/text --hyp exp/test/1best.txt --details exp/test/errs.txt
     Example: rescore wer --ref data/test/text --hyp exp/test/1best.txt --tail counts.txt.gz
+    Example: rescore wer --ref data/test/text --hyp exp/test/1best.txt --normalise librispeech
     """
     from rescore.console import remark
     from rescore.evaluation.icefall_errs import write_errs
     from rescore.evaluation.wer import characters, corpus_errors, kaldi_lines
     from rescore.files import read_kaldi_text
     from rescore.workflows.compare import read_hypotheses
+    from rescore.workflows.normalising import Normaliser
 
-    refs, hyps = read_kaldi_text(ref), read_hypotheses(hyp)
+    normaliser = Normaliser(normalise or "none")
+    refs, hyps = normaliser.texts(read_kaldi_text(ref)), normaliser.texts(read_hypotheses(hyp))
     if cer:
         refs, hyps = characters(refs), characters(hyps)
     name = "CER" if cer else "WER"
     for line in kaldi_lines(corpus_errors(refs, hyps), name):
         click.echo(line)
+    if normalise:
+        click.echo(f"text normalised by {normalise}")
     if tail:
         _print_tail(refs, hyps, tail, name)
     if details:

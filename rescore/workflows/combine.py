@@ -13,8 +13,9 @@ from rescore.errors import FormatError, ScoreError, WeightsError
 from rescore.evaluation.wer import edit_distance
 from rescore.files import atomic_text, require_folder
 from rescore.formats import read_nbest, write_nbest
-from rescore.types import NbestList, Weights, Words
+from rescore.types import Hypothesis, NbestList, Weights, Words
 from rescore.weights import checked_scales, total, weights_json, with_words
+from rescore.workflows.normalising import Normaliser, normaliser_of
 
 SCORES_FILE = "scores.jsonl.gz"
 NBEST_FILE = "nbest.jsonl.gz"
@@ -42,6 +43,11 @@ def combine_list(nbest: NbestList, weights: Weights, mbr: float | None = None) -
       ScoreError: no hypothesis at all, a score missing in one of them, or a score that is not finite.
       WeightsError: a scale whose score no hypothesis has.
     """
+    return NbestList(nbest.utt_id, [nbest.hyps[i] for i in ranking(nbest, weights, mbr)], nbest.ref)
+
+
+def ranking(nbest: NbestList, weights: Weights, mbr: float | None = None) -> list[int]:
+    """The places of the hypotheses in the order of `combine_list`, which says the rest."""
     scored = [with_words(hyp) for hyp in nbest.hyps]
     if not scored:
         raise ScoreError(f"utterance {nbest.utt_id}: no hypothesis; every list needs at least one")
@@ -51,8 +57,7 @@ def combine_list(nbest: NbestList, weights: Weights, mbr: float | None = None) -
     risks = [0.0] * len(totals)
     if mbr is not None:  # rounded, as equal sums may differ in their last digits
         risks = nbest_expected_errors([hyp.words for hyp in nbest.hyps], totals, mbr).round(9).tolist()
-    order = sorted(range(len(totals)), key=lambda i: (risks[i], -totals[i]))
-    return NbestList(nbest.utt_id, [nbest.hyps[i] for i in order], nbest.ref)
+    return sorted(range(len(totals)), key=lambda i: (risks[i], -totals[i]))
 
 
 def _check_scores(
@@ -92,7 +97,8 @@ def write_combined(
     """Combines a stream of lists and writes the results, all of them or, on an error, none.
 
     Writes `out/1best.txt` (Kaldi text in the order of the input), `out/nbest.jsonl.gz` (reordered, all scores kept)
-    and `out/weights.json` (the weights used).
+    and `out/weights.json` (the weights used).  Where the info of the weights names a normaliser, the hypotheses that it
+    makes equal are one, their probabilities summed (see `rescore.workflows.normalising`); what stays keeps its writing.
 
     Args:
       mbr: as for `combine_list`; kept in the info of the weights.
@@ -102,6 +108,7 @@ def write_combined(
     out = Path(out)
     counts = CombineCounts()
     checked_scales(weights.scales, "weights")
+    normaliser = Normaliser(normaliser_of(weights, "weights"))
     if mbr is not None:
         weights = Weights(weights.scales, {**weights.info, "mbr_scale": mbr})
     unused: dict[str, None] = {}
@@ -112,19 +119,22 @@ def write_combined(
             if nbest.utt_id in seen:
                 raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the scores")
             seen.add(nbest.utt_id)
-            result = combine_list(nbest, weights, mbr)
-            best.write(" ".join((result.utt_id, *result.hyps[0].words)) + "\n")
+            plain, written = normaliser.merge(nbest)
+            order = ranking(plain, weights, mbr)
+            hyps = [Hypothesis(written[i], plain.hyps[i].scores) for i in order]
+            best.write(" ".join((nbest.utt_id, *hyps[0].words)) + "\n")
             counts.utterances += 1
-            counts.hypotheses += len(result.hyps)
-            counts.changed += result.hyps[0].words != nbest.hyps[0].words
+            counts.hypotheses += len(hyps)
+            counts.changed += plain.hyps[order[0]].words != plain.hyps[0].words
             unused.update(dict.fromkeys(name for hyp in nbest.hyps for name in hyp.scores))
-            yield result
+            yield NbestList(nbest.utt_id, hyps, nbest.ref)
         if not seen:
             raise ScoreError("there is no utterance to combine; the scores are empty")
 
     with atomic_text(out / "1best.txt") as best, atomic_text(out / "weights.json") as kept:
         kept.write(weights_json(weights))
         write_nbest(f"jsonl:{out / NBEST_FILE}", combined())
+    normaliser.say()
     counts.unused = [name for name in unused if name not in weights.scales]
     return counts
 

@@ -27,6 +27,7 @@ from rescore.files import atomic_text, read_kaldi_text
 from rescore.formats import FORMATS, read_nbest
 from rescore.types import NbestList, Words
 from rescore.workflows.combine import NBEST_FILE, SCORES_FILE
+from rescore.workflows.normalising import KEY, Normaliser
 
 
 @dataclass
@@ -71,26 +72,30 @@ def parse_system(option: str) -> tuple[str, str]:
     return name, spec
 
 
-def read_system(name: str, spec: str, refs: Mapping[str, Words], cer: bool = False) -> System:
+def read_system(
+    name: str, spec: str, refs: Mapping[str, Words], cer: bool = False, normaliser: Normaliser | None = None
+) -> System:
     """Reads Kaldi text, or N-best lists of which the first hypotheses are taken and the oracle is counted.
 
     Args:
       spec: a file of Kaldi text; or `FORMAT:PATH`; or a folder made by `rescore combine` or `rescore nbest`, of which
         the combined lists `nbest.jsonl.gz` are read, or else `scores.jsonl.gz` in the order of the recogniser.
-      refs: references; with `cer` of characters.
+      refs: references, normalised already; with `cer` of characters.
       cer: take words apart to characters.
+      normaliser: of the hypotheses.
 
     Raises:
       ReferencesError: other utterances than the references'.
     """
+    normaliser = normaliser or Normaliser()
     lists = _nbest_source(spec)
     if lists is None:
-        hyps = read_kaldi_text(spec, "hyp")
+        hyps = normaliser.texts(read_kaldi_text(spec, "hyp"))
         if cer:
             hyps = characters(hyps)
         check_same_utterances(refs, hyps, f"hypotheses of '{name}'")
         return System(name, hyps)
-    return system_of_lists(name, lists, refs, cer)
+    return system_of_lists(name, normaliser.lists(lists), refs, cer)
 
 
 def system_of_lists(name: str, lists: Iterable[NbestList], refs: Mapping[str, Words], cer: bool = False) -> System:
@@ -279,6 +284,8 @@ def caption(comparison: Comparison) -> str:
     text = (
         f"{how['utterances']} utterances, {how['words']} {units}. Intervals: {how['interval']}. p: MAPSSWE, two-sided."
     )
+    if how.get(KEY, "none") != "none":
+        text += f" Text normalised by {how[KEY]}."
     return f"{text} T{how['tail'][1:]}." if "tail" in how else text
 
 

@@ -11,10 +11,18 @@ from rescore.tuning.score_table import build_table
 from rescore.tuning.tune import tune_table
 from rescore.types import Lattice, Weights
 from rescore.workflows.combine import SCORES_FILE, read_scores
+from rescore.workflows.normalising import KEY, Normaliser
 
 
 def tune_folder(
-    scores: Path, ref: Path, fixed: Mapping[str, float], seed: int, restarts: int, folds: int, command: str
+    scores: Path,
+    ref: Path,
+    fixed: Mapping[str, float],
+    seed: int,
+    restarts: int,
+    folds: int,
+    command: str,
+    normalise: str = "none",
 ) -> Weights:
     """Finds scales for a scores folder and says in `info` everything needed to find them again.
 
@@ -22,7 +30,10 @@ def tune_folder(
       ReferencesError, ScoreError, FormatError: bad input (see `build_table`).
       UsageError, WeightsError: `fixed` or the numbers do not fit.
     """
-    table = build_table(progress(read_scores(scores), "reading scores"), read_kaldi_text(ref))
+    normaliser = Normaliser(normalise)
+    lists = normaliser.lists(progress(read_scores(scores), "reading scores"))
+    table = build_table(lists, normaliser.texts(read_kaldi_text(ref)))
+    normaliser.say()
     weights = tune_table(table, fixed, seed=seed, restarts=restarts, folds=folds)
     data = {
         "scores": file_identity(scores / SCORES_FILE),
@@ -30,7 +41,7 @@ def tune_folder(
         "utterances": len(table.utt_ids),
         "words": table.total_words,
     }
-    weights.info = {"data": data, **weights.info, "command": command}
+    weights.info = {"data": data, KEY: normalise, **weights.info, "command": command}
     return weights
 
 
@@ -62,6 +73,8 @@ def summary(weights: Weights) -> list[str]:
     """What the command prints: the rates, then a line for each scale."""
     info = weights.info
     lines = [f"dev WER {info['wer']:.2f} % ({info['errors']} errors), oracle {info['oracle_wer']:.2f} %"]
+    if info.get(KEY, "none") != "none":
+        lines.append(f"text normalised by {info[KEY]}")
     if info["cv_wer"] is not None:
         lines.append(f"cross-validated WER {info['cv_wer']:.2f} %")
     for name, scale in weights.scales.items():

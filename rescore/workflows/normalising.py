@@ -1,0 +1,132 @@
+"""References and hypotheses brought into one form before they are compared, by a normaliser of `lm_zoo.text`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from lm_zoo.text.normalise import NORMALISERS, normalise
+from rescore.console import remark
+from rescore.errors import UsageError, WeightsError
+from rescore.types import Hypothesis, NbestList, Weights, Words
+from rescore.weights import load_weights
+
+ACOUSTICS = "am"  # the score that is a log-probability of a writing, so that those of several writings can be summed
+KEY = "normalise"  # of the info in weights, and of what a comparison says on how it was made
+WEIGHTS_FILE = "weights.json"  # what `rescore combine` leaves beside its lists
+
+
+class Normaliser:
+    """A normaliser by its name, and counts of the hypotheses that it made equal to others of their list."""
+
+    def __init__(self, name: str = "none") -> None:
+        self.name = name
+        self._normalise = normalise(name)
+        self._lists = self._hyps = self._equal = self._unsummed = 0
+
+    def words(self, words: Words) -> Words:
+        """The words of a text after normalising."""
+        return words if self.name == "none" else tuple(self._normalise(" ".join(words)).split())
+
+    def texts(self, texts: Mapping[str, Words]) -> dict[str, Words]:
+        """The same of every utterance."""
+        return {utt_id: self.words(words) for utt_id, words in texts.items()}
+
+    def merge(self, nbest: NbestList) -> tuple[NbestList, list[Words]]:
+        """The list in normalised words with equal hypotheses as one, and how each that is left was written.
+
+        Of hypotheses that become equal, the most probable one stays (by `am`; the first without it), at the place of
+        the first; its `am` becomes the log of their probabilities' sum, its other scores stay as they are.  `none`
+        changes nothing.
+        """
+        if self.name == "none":
+            return nbest, [hyp.words for hyp in nbest.hyps]
+        groups: dict[Words, list[Hypothesis]] = {}
+        for hyp in nbest.hyps:
+            groups.setdefault(self.words(hyp.words), []).append(hyp)
+        self._lists += 1
+        self._hyps += len(nbest.hyps)
+        self._equal += len(nbest.hyps) - len(groups)
+        chosen = {words: self._one(group) for words, group in groups.items()}
+        hyps = [Hypothesis(words, hyp.scores) for words, hyp in chosen.items()]
+        return NbestList(nbest.utt_id, hyps, nbest.ref), [hyp.words for hyp in chosen.values()]
+
+    def lists(self, lists: Iterable[NbestList]) -> Iterator[NbestList]:
+        """The lists in normalised words."""
+        return (self.merge(nbest)[0] for nbest in lists)
+
+    def say(self) -> None:
+        """A remark on the hypotheses that became equal, for the end."""
+        if not self._equal:
+            return
+        how = "am is the log of their summed probabilities, other scores are those of the most probable one"
+        if self._unsummed:
+            how = "the scores are those of the first one, as there is no am to be summed"
+        remark(f"{self.name}: {self._equal} of {self._hyps} hypotheses became equal to another of their list; {how}")
+
+    def _one(self, group: Sequence[Hypothesis]) -> Hypothesis:
+        if len(group) == 1:
+            return group[0]
+        if not all(ACOUSTICS in hyp.scores for hyp in group):
+            self._unsummed += 1
+            return group[0]
+        best = max(group, key=lambda hyp: hyp.scores[ACOUSTICS])
+        return Hypothesis(best.words, {**best.scores, ACOUSTICS: log_sum([hyp.scores[ACOUSTICS] for hyp in group])})
+
+
+def log_sum(values: Sequence[float]) -> float:
+    """`log sum exp(values)`; not a number if one of them is not finite."""
+    if not all(map(math.isfinite, values)):
+        return math.nan
+    most = max(values)
+    return most + math.log(math.fsum(math.exp(value - most) for value in values))
+
+
+def normaliser_of(weights: Weights, where: object) -> str:
+    """The name of the normaliser under which weights were tuned.
+
+    Raises:
+      WeightsError: they name one that there is not.
+    """
+    name = weights.info.get(KEY, "none")
+    if name not in NORMALISERS:
+        raise WeightsError(f"{where}: '{KEY}' in \"info\" is {name!r}; expected one of {', '.join(NORMALISERS)}")
+    return str(name)
+
+
+def under_weights(weights: Weights, wanted: str | None, where: object) -> Weights:
+    """The weights with the normaliser that is wanted in their info; None: with what they say themselves.
+
+    Raises:
+      WeightsError: as `normaliser_of`.
+    """
+    tuned = normaliser_of(weights, where)
+    if wanted is None:
+        return weights
+    if wanted != tuned and KEY in weights.info:
+        remark(f"{where}: tuned with --normalise {tuned}, but combined with --normalise {wanted}")
+    return Weights(weights.scales, {**weights.info, KEY: wanted})
+
+
+def normaliser_of_systems(systems: Mapping[str, str]) -> str:
+    """The name of the normaliser that systems (name -> source) were combined with, or "none".
+
+    Raises:
+      UsageError: they were combined with different ones.
+    """
+    found: dict[str, str] = {}
+    for system, spec in systems.items():
+        file = Path(spec) / WEIGHTS_FILE
+        if file.is_file():
+            name = normaliser_of(load_weights(file), file)
+            if name != "none":
+                found[system] = name
+    if len(set(found.values())) > 1:
+        said = ", ".join(f"{system} with {name}" for system, name in found.items())
+        raise UsageError(f"the systems were combined with different normalisers: {said}; choose one with --normalise")
+    if not found:
+        return "none"
+    system, name = next(iter(found.items()))
+    remark(f"all texts normalised by {name}, with which '{system}' was combined (--normalise none: as they are)")
+    return name

@@ -1,0 +1,71 @@
+"""`--normalise` of wer, tune, combine and compare, from end to end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rescore.cli.main import cli
+from rescore.errors import UsageError
+from rescore.files import write_kaldi_text
+from rescore.formats import write_nbest
+from rescore.types import Hypothesis, NbestList
+from rescore.weights import load_weights
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(cli, [str(arg) for arg in args], catch_exceptions=False)
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Path:
+    """Lists in which the right words are written in two ways, the first of them as probable as the wrong ones."""
+    texts = {"Mister Hail came.": -1.0, "Mr. Hale came.": -1.1, "Mister Hale came": -1.2}
+    hyps = [Hypothesis(tuple(text.split()), {"am": am}) for text, am in texts.items()]
+    write_nbest(f"jsonl:{tmp_path / 'dev' / 'scores.jsonl.gz'}", [NbestList(f"u{i}", hyps) for i in range(4)])
+    write_kaldi_text(tmp_path / "ref", {f"u{i}": ("MISTER", "HALE", "CAME") for i in range(4)})
+    return tmp_path
+
+
+def test_wer_in_written_text_and_normalised(dev: Path) -> None:
+    write_kaldi_text(dev / "hyp", {f"u{i}": ("Mr.", "Hale", "came.") for i in range(4)})
+    assert run("wer", "--ref", dev / "ref", "--hyp", dev / "hyp").stdout.startswith("%WER 100.00 [ 12 / 12")
+    said = run("wer", "--ref", dev / "ref", "--hyp", dev / "hyp", "--normalise", "librispeech").stdout
+    assert said == "%WER 0.00 [ 0 / 12, 0 ins, 0 del, 0 sub ]\n%SER 0.00 [ 0 / 4 ]\ntext normalised by librispeech\n"
+
+
+def test_combine_and_compare_repeat_what_tune_used(dev: Path) -> None:
+    out, best = dev / "w.json", dev / "best"
+    said = run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", out, "--normalise", "librispeech")
+    assert "dev WER 0.00 % (0 errors)" in said.stdout and "text normalised by librispeech\n" in said.stdout
+    assert "librispeech: 4 of 12 hypotheses became equal to another of their list; am is the log of" in said.stderr
+    info = load_weights(out).info
+    assert info["normalise"] == "librispeech" and info["command"].endswith("--folds 5 --normalise librispeech")
+    run("combine", "--scores", dev / "dev", "--weights", out, "--out", best)
+    assert (best / "1best.txt").read_text() == "".join(f"u{i} Mr. Hale came.\n" for i in range(4))
+    assert load_weights(best / "weights.json").info["normalise"] == "librispeech"
+    table = dev / "table.json"
+    said = run("compare", "--ref", dev / "ref", f"first={dev / 'dev'}", f"best={best}", "--json", table, "--markdown")
+    content = json.loads(table.read_text())
+    assert [row["errors"] for row in content["rows"]] == [4, 0] and content["how"]["normalise"] == "librispeech"
+    assert "Text normalised by librispeech." in said.stdout
+    assert "all texts normalised by librispeech, with which 'best' was combined (--normalise none:" in said.stderr
+    said = run("compare", "--ref", dev / "ref", f"best={best}", "--normalise", "none", "--json", table)
+    assert "normalised" not in said.output and json.loads(table.read_text())["how"]["normalise"] == "none"
+
+
+def test_scales_of_the_command_line_are_normalised_too(dev: Path) -> None:
+    args = ("combine", "--scores", dev / "dev", "--scale", "am=1", "--out", dev / "best")
+    run(*args, "--normalise", "librispeech")
+    assert (dev / "best" / "1best.txt").read_text().startswith("u0 Mr. Hale came.\n")
+    run(*args)
+    assert (dev / "best" / "1best.txt").read_text().startswith("u0 Mister Hail came.\n")
+    assert load_weights(dev / "best" / "weights.json").info == {}
+
+
+def test_lattices_are_refused(dev: Path) -> None:
+    with pytest.raises(UsageError, match="--normalise is for N-best lists; make them of the lattices first"):
+        run("tune", "--lattices", "slf:x", "--ref", dev / "ref", "--out", dev / "w", "--normalise", "basic")
