@@ -19,7 +19,7 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "num_epochs": (int, "Epochs, where no budget is given [30]."),
     "max_steps": (int, "Budget of batches: the learning rate falls to zero at its end."),
     "max_minutes": (float, "Budget of time: the learning rate falls to zero at its end."),
-    "optimizer": (click.Choice(["adamw", "muon"]), "Muon is for the layers' matrices, with torch 2.9 [adamw]."),
+    "optimizer": (click.Choice(["adamw", "muon"]), "Muon is for the layers' matrices [adamw]."),
     "base_lr": (float, "Highest learning rate of AdamW [0.001]."),
     "muon_lr": (float, "Highest learning rate of Muon [0.02]."),
     "lr_batches": (float, "Batches after which Eden lowers the learning rate [5000]; not with a budget."),

@@ -16,7 +16,7 @@ class TransducerTrainConfig:
     num_epochs: int = 30  # without a budget
     max_steps: int | None = None  # a budget: the learning rate is zero at its end
     max_minutes: float | None = None
-    optimizer: str = "adamw"  # or "muon" (torch 2.9 or newer)
+    optimizer: str = "adamw"  # or "muon"
     base_lr: float = 1e-3
     muon_lr: float = 0.02  # of the layers' matrices, with "muon"
     lr_batches: float = 5000.0

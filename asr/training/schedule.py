@@ -26,7 +26,6 @@ def make_optimizers(model: Any, config: TransducerTrainConfig) -> list[torch.opt
 
     Raises:
       ConfigError: an unknown name.
-      ModelError: Muon, and this torch has none.
     """
     if config.optimizer not in OPTIMIZERS:
         raise ConfigError(f"no optimizer is called '{config.optimizer}'; there are: {', '.join(OPTIMIZERS)}")

@@ -12,7 +12,7 @@ from lm_zoo.training.runtime import Progress
 class TrainConfig:
     """Settings of a training run.  The paper's: optimizer "sgd", schedule "newbob", lr 0.1, batch 16 windows."""
 
-    optimizer: str = "adamw"  # or "sgd", or "muon" (torch 2.9 or newer)
+    optimizer: str = "adamw"  # or "sgd", or "muon"
     schedule: str = "cosine"  # over `steps` after `warmup` steps; or "newbob": halve when validation stalls
     lr: float = 2e-3
     muon_lr: float = 0.02  # of the layers' matrices, with "muon"

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from lm_zoo.errors import ModelError
+from lm_zoo.training.muon import Muon
 from lm_zoo.training.schedules import cosine, keep_highest, warm_up
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optim
     and vectors.
 
     Raises:
-      ModelError: an unknown name; or Muon, and this torch has none.
+      ModelError: an unknown name.
     """
     undecayed = lm.undecayed()
     matrices = {name: p for name, p in lm.named_parameters() if p.dim() > 1}
@@ -64,16 +65,8 @@ def adamw(
 
 
 def muon(matrices: list[nn.Parameter], lr: float) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices; nothing where there are none.
-
-    Raises:
-      ModelError: this torch has no Muon.
-    """
-    if not matrices:
-        return []
-    if not hasattr(torch.optim, "Muon"):
-        raise ModelError(f"torch {torch.__version__} has no Muon optimizer; use torch 2.9 or newer, or optimizer=adamw")
-    return [torch.optim.Muon(matrices, lr=lr, weight_decay=0.0, momentum=0.95)]
+    """Muon for the matrices; nothing where there are none."""
+    return [Muon(matrices, lr)] if matrices else []
 
 
 def learning_rate(config: TrainConfig, progress: LMProgress) -> float:

@@ -166,7 +166,6 @@ def test_a_killed_run_continues_in_mid_epoch_with_the_same_losses(tmp_path: Path
         assert all(torch.equal(tensor, ends[1][name]) for name, tensor in ends[0].items())
 
 
-@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
 def test_muon_takes_the_inner_matrices_and_continues_after_a_kill(tmp_path: Path) -> None:
     model = StandIn()
     assert [tuple(p.shape) for p in inner_matrices(model)] == [(24, 8), (24, 24)]  # not the layer of the tokens

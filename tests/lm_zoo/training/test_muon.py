@@ -1,0 +1,87 @@
+"""Our Muon against the iteration written out in float64, and against torch's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lm_zoo.training.muon import Muon, orthogonal
+
+GOLDEN = {
+    (64, 64): [2.1398, 0.0478, -0.0149, 0.0304, 0.0409, -0.0018, -0.0373],
+    (96, 64): [2.7082, 0.0225, -0.0064, 0.0334, 0.033, -0.0134, -0.0555],
+    (97, 64): [2.7232, 0.0181, -0.007, 0.0341, 0.0363, -0.0147, -0.0574],
+    (256, 64): [4.5125, 0.0474, 0.003, 0.0308, 0.0296, -0.0136, -0.0218],
+    (64, 96): [2.2213, 0.0044, 0.004, 0.0226, -0.004, -0.0131, -0.0167],
+    (48, 256): [1.9033, 0.012, 0.0095, 0.0008, 0.015, -0.0104, -0.0138],
+}
+SHAPES = list(GOLDEN)
+STEPS = 12
+
+
+def written_out(matrix: Tensor) -> Tensor:
+    """Five iterations of Newton-Schulz as they are defined, exactly."""
+    x = matrix.double() / matrix.double().norm()
+    x = x.t() if len(x) > x.shape[1] else x
+    for _ in range(5):
+        gram = x @ x.t()
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    return x.t() if len(matrix) > matrix.shape[1] else x
+
+
+def spread(shape: tuple[int, int], decades: float) -> Tensor:
+    """A matrix whose singular values go over so many powers of ten."""
+    torch.manual_seed(1)
+    left, right = (torch.linalg.qr(torch.randn(side, min(shape)))[0] for side in shape)
+    return left * torch.logspace(0.0, -decades, min(shape)) @ right.t()
+
+
+def distance(found: Tensor, wanted: Tensor) -> float:
+    return float((found.double() - wanted.double()).norm() / wanted.double().norm())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_it_is_the_iteration_up_to_the_digits_of_bfloat16(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    for matrix, allowed in ((torch.randn(shape), 0.06), (1e-6 * spread(shape, 1), 0.05), (spread(shape, 3), 0.15)):
+        kept = matrix.clone()
+        found = orthogonal(matrix)
+        assert found.dtype == torch.bfloat16 and distance(found, written_out(matrix)) < allowed
+        assert torch.equal(matrix, kept)
+    assert orthogonal(torch.zeros(shape)).abs().max() == 0.0
+
+
+def waves(shape: tuple[int, int], phase: float) -> Tensor:
+    """Numbers that every torch makes alike."""
+    count = shape[0] * shape[1]
+    places = torch.arange(count, dtype=torch.float64)
+    return ((0.7 * places + phase).sin() + places.pow(1.5).cos()).float().view(shape)
+
+
+def run(make: type[torch.optim.Optimizer], shape: tuple[int, int], **options: float) -> Tensor:
+    """Where a few steps from `waves` towards other waves lead, of which each number counts differently."""
+    matrix, goal, weights = nn.Parameter(waves(shape, 0.0)), waves(shape, 1.0), waves(shape, 2.0).abs()
+    optimizer = make([matrix], lr=0.1, **options)  # type: ignore[call-arg]
+    for step in range(STEPS):
+        optimizer.param_groups[0]["lr"] = 0.1 / (1 + step)
+        optimizer.zero_grad()
+        (weights * (matrix - goal) ** 2).sum().backward()
+        optimizer.step()
+    return matrix.detach() - waves(shape, 0.0)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_it_moves_as_that_of_torch_did(shape: tuple[int, int]) -> None:
+    """Length of the way and every 701st number of it, by `torch.optim.Muon` of torch 2.13."""
+    length, *numbers = GOLDEN[shape]
+    way = run(Muon, shape)
+    assert float(way.norm()) == pytest.approx(length, rel=0.02)
+    assert way.flatten()[::701][:6].tolist() == pytest.approx(numbers, abs=0.003)
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
+@pytest.mark.parametrize("shape", SHAPES)
+def test_it_moves_as_that_of_torch(shape: tuple[int, int]) -> None:
+    theirs, ours = run(torch.optim.Muon, shape, momentum=0.95, weight_decay=0.0), run(Muon, shape)
+    assert distance(ours, theirs) < 0.04
