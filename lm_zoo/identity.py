@@ -66,7 +66,8 @@ def lm_identity(name: str) -> str:
 
 
 def _files_of_lm(name: str) -> list[Path]:
-    from lm_zoo.registry import CONFIG, GRAMMAR, WEIGHTS, find, hugging_face, read_config
+    from lm_zoo.model_folder import CONFIG, WEIGHTS
+    from lm_zoo.registry import GRAMMAR, find, hugging_face, read_config
     from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
 
     if (found := hugging_face(name)) is not None:

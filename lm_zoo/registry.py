@@ -1,19 +1,16 @@
-"""Names of the zoo's LMs, and model folders: `config.json`, `model.safetensors`, the vocabulary's file, `README.md`."""
+"""Names of the zoo's LMs, and what their model folders hold beside the weights: kind, settings, vocabulary."""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lm_zoo.errors import ModelError, VocabError
-from lm_zoo.files import save_tensors, write_text
-from lm_zoo.reading import read_json
+from lm_zoo.model_folder import CONFIG, WEIGHTS, Allowance, check_shapes, read_object, read_tensors, write_model
 from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary
-from lm_zoo.weights import Allowance, read_weights
 
 if TYPE_CHECKING:
     from lm_zoo.base import LanguageModel, WordLM
@@ -42,7 +39,6 @@ KINDS = {
 SIZES = {"dim", "heads", "feedforward", "rnn_layers", "slots", "entries", "order"}  # settings that are 1 or more
 HUGGING_FACE = {"hf": ("lm_zoo.models.hf_causal", "HFCausalLM"), "hf-mlm": ("lm_zoo.models.hf_masked", "HFMaskedLM")}
 PRETRAINED = Path(__file__).parent / "pretrained"
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
 GRAMMAR = ".fst"  # Kaldi's G.fst
 NGRAM_FILES = (".arpa", ".arpa.gz", ".bin", ".binary", ".klm", ".mmap", GRAMMAR)
 
@@ -211,15 +207,7 @@ def load_ngram(name: str) -> WordLM:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """`config.json` of a model folder, with its `kind` checked."""
-    path = folder / CONFIG
-    try:
-        config = read_json(path)
-    except FileNotFoundError:
-        raise ModelError(f"{folder}: not a model folder, it has no {CONFIG}") from None
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from None
-    except ValueError as error:
-        raise ModelError(f"{path}: not JSON ({error})") from None
+    path, config = folder / CONFIG, read_object(folder, "rescore train-lm")
     if isinstance(config, dict) and "model_type" in config and "kind" not in config:
         raise ModelError(f"{folder}: a Hugging Face model; give it as hf:PATH, or as hf-mlm:PATH if it is a masked LM")
     if not isinstance(config, dict) or "kind" not in config:
@@ -275,7 +263,7 @@ def load_folder(folder: Path, config: dict[str, Any] | None = None) -> NeuralLM:
     """
     config = config or read_config(folder)
     vocab = load_vocabulary(folder, config.get("case") or "mixed")
-    weights = read_weights(folder / WEIGHTS)
+    weights = read_tensors(folder / WEIGHTS)
     try:
         with Allowance(folder / WEIGHTS):
             lm = build(config["kind"], vocab, config.get("settings", {}))
@@ -292,15 +280,7 @@ def check_weights(folder: Path, lm: NeuralLM, weights: dict[str, Any]) -> None:
     rows = len(bias) if bias is not None and bias.ndim else len(lm.vocab)
     if rows != len(lm.vocab):
         raise VocabError(f"{folder}: the vocabulary has {len(lm.vocab)} tokens, but the weights are for {rows}")
-    expected = state_tensors(lm)
-    for name in sorted(expected.keys() | weights.keys()):
-        if name not in weights:
-            raise ModelError(f"{folder / WEIGHTS}: lacks '{name}', which config.json calls for")
-        if name not in expected:
-            raise ModelError(f"{folder / WEIGHTS}: has '{name}', which config.json does not call for")
-        if expected[name].shape != weights[name].shape:
-            found, wanted = tuple(weights[name].shape), tuple(expected[name].shape)
-            raise ModelError(f"{folder / WEIGHTS}: '{name}' has the shape {found}, config.json calls for {wanted}")
+    check_shapes(folder / WEIGHTS, state_tensors(lm), weights, CONFIG)
 
 
 def state_tensors(lm: NeuralLM) -> dict[str, Any]:
@@ -321,10 +301,6 @@ def save_folder(folder: Path, lm: NeuralLM, kind: str, info: dict[str, Any], hal
       info: what else belongs into `config.json` (training data, steps, perplexity).
       half: store the weights as float16.
     """
-    weights = {
-        name: (tensor.half() if half else tensor).cpu().contiguous() for name, tensor in state_tensors(lm).items()
-    }
-    save_tensors(folder / WEIGHTS, weights)
     lm.vocab.save(folder)
     config = {"kind": kind, "case": lm.vocab.case, "settings": dataclasses.asdict(lm.config), **info}
-    write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+    write_model(folder, config, state_tensors(lm), half)

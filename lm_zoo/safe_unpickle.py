@@ -23,7 +23,7 @@ from torch import Tensor
 
 from lm_zoo.errors import ModelError
 from lm_zoo.files import save_tensors, write_bytes
-from lm_zoo.weights import check_finite
+from lm_zoo.model_folder import check_finite
 
 BEFORE_1_6 = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)  # what older files, which are no zip, begin with
 Classes = Mapping[tuple[str, str], type]  # (module, name) in the file -> what is made instead

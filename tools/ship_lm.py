@@ -10,7 +10,8 @@ import json
 from pathlib import Path
 
 from lm_zoo.inference.perplexity import score_text
-from lm_zoo.registry import CONFIG, load, read_config, save_folder, state_tensors
+from lm_zoo.model_folder import CONFIG
+from lm_zoo.registry import load, read_config, save_folder, state_tensors
 from lm_zoo.text.sentences import read_sentences
 
 

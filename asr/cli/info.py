@@ -14,9 +14,9 @@ def command(name: str) -> None:
     Example: asr info paper-com
     Example: asr info exp/small/model
     """
-    from asr.model.parameter_count import count, lines, read_config
+    from asr.model.parameter_count import config_of, count, lines
 
-    config = read_config(name)
+    config = config_of(name)
     encoder = config.encoder
     click.echo(
         f"{encoder.layers} layers, dim {encoder.dim}, {encoder.heads} heads, component {encoder.component}, "

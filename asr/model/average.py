@@ -11,11 +11,12 @@ from torch import Tensor
 
 from asr.errors import CheckpointError
 from asr.model.checkpoint import (
+    PIECES,
     check_tokens,
     find_checkpoints,
-    load_weights,
+    put_weights,
     read_checkpoint,
-    read_vocabulary,
+    read_tokens,
     save_model,
 )
 from asr.model.config import TransducerConfig
@@ -64,8 +65,8 @@ def average(exp_dir: Path, epoch: int | None, iteration: int | None, count: int,
         weights = mean(paths)
     config = TransducerConfig.from_dict(_model_config(end, paths[0]), paths[0])
     model = Transducer(config)
-    load_weights(model, weights, paths[0])
-    vocab = read_vocabulary(exp_dir, end.get("case", "mixed"))
+    put_weights(model, weights, paths[0])
+    vocab = read_tokens(exp_dir / PIECES, end.get("case", "mixed"))
     check_tokens(exp_dir, vocab, config)
     kind, number = ("epoch", epoch) if epoch is not None else ("iter", iteration)
     name = f"{kind}-{number}-avg-{count}" + ("-use-averaged-model" if use_averaged else "")

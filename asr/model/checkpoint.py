@@ -9,8 +9,9 @@ takes no numbers).
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,32 @@ from torch import Tensor, nn
 
 from asr.errors import CheckpointError
 from asr.model.config import TransducerConfig
-from lm_zoo.errors import ModelError, VocabError
-from lm_zoo.files import save_tensors, save_torch, write_text
-from lm_zoo.reading import read_json
+from lm_zoo.errors import LMError
+from lm_zoo.files import save_torch, write_text
+from lm_zoo.model_folder import (
+    CONFIG,
+    WEIGHTS,
+    Allowance,
+    check_finite,
+    check_shapes,
+    read_object,
+    read_tensors,
+    write_model,
+)
 from lm_zoo.safe_unpickle import read_torch_file
 from lm_zoo.text.vocabulary import PieceVocabulary
-from lm_zoo.weights import Allowance
-from lm_zoo.weights import read_weights as weights_of_file
 
 SHOWN = 8  # checkpoints that an error names
-CONFIG, WEIGHTS, PIECES, TOKENS = "config.json", "model.safetensors", "bpe.model", "tokens.txt"
+PIECES, TOKENS = "bpe.model", "tokens.txt"
+
+
+@contextmanager
+def _of_a_checkpoint() -> Iterator[None]:
+    """The zoo's errors as those of a checkpoint."""
+    try:
+        yield
+    except LMError as error:
+        raise CheckpointError(str(error)) from None
 
 
 def save_model(folder: Path, model: Any, vocab: PieceVocabulary, info: dict[str, Any], half: bool = False) -> None:
@@ -38,16 +55,11 @@ def save_model(folder: Path, model: Any, vocab: PieceVocabulary, info: dict[str,
       info: what else belongs into `config.json` (steps, validation loss, data, licence).
       half: store the weights as float16.
     """
-    weights = {}
-    for name, tensor in model.state_dict().items():
-        small = half and tensor.is_floating_point()
-        weights[name] = (tensor.half() if small else tensor).detach().cpu().clone().contiguous()
-    save_tensors(folder / WEIGHTS, weights)
     vocab.save(folder)
     pieces = (f"{vocab.processor.id_to_piece(index)} {index}\n" for index in range(len(vocab)))
     write_text(folder / TOKENS, "".join(pieces))
     config = {"kind": "transducer", "case": vocab.case, "config": model.config.to_dict(), **info}
-    write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+    write_model(folder, config, {name: tensor.clone() for name, tensor in model.state_dict().items()}, half)
 
 
 def read_info(folder: Path) -> dict[str, Any]:
@@ -56,39 +68,21 @@ def read_info(folder: Path) -> dict[str, Any]:
     Raises:
       CheckpointError: missing, not JSON, or not that of a recogniser.
     """
-    path = folder / CONFIG
-    try:
-        info = read_json(path)
-    except (FileNotFoundError, NotADirectoryError):
-        raise CheckpointError(
-            f"{folder}: not a model folder, it has no {CONFIG}; such folders are written by: asr train, asr average"
-        ) from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: not JSON ({error})") from None
+    with _of_a_checkpoint():
+        path, info = folder / CONFIG, read_object(folder, "asr train, asr average")
     if not isinstance(info, dict) or info.get("kind") != "transducer" or not isinstance(info.get("config"), dict):
         raise CheckpointError(f"{path}: not a recogniser's; expected an object with the kind 'transducer' and a config")
     return info
 
 
-def read_vocabulary(folder: Path, case: str = "mixed") -> PieceVocabulary:
-    """`bpe.model` of a model folder or of icefall's lang folder.
-
-    Raises:
-      CheckpointError: it is missing or damaged.
-    """
-    return read_pieces(folder / PIECES, case)
-
-
-def read_pieces(path: Path, case: str = "mixed") -> PieceVocabulary:
+def read_tokens(path: Path, case: str = "mixed") -> PieceVocabulary:
     """A sentencepiece model with the blank 0, `<sos/eos>` 1 and `<unk>` 2.
 
     Raises:
       CheckpointError: it is missing, damaged, or its first piece is not the blank.
     """
-    try:
+    with _of_a_checkpoint():
         vocab = PieceVocabulary.read(path, case)
-    except VocabError as error:
-        raise CheckpointError(str(error)) from None
     if (first := vocab.processor.id_to_piece(0)) != "<blk>":
         raise CheckpointError(
             f"{path}: piece 0 is '{first}', expected the blank '<blk>', as icefall's bpe.model has it"
@@ -107,15 +101,16 @@ def load_model(folder: str | Path) -> tuple[Any, PieceVocabulary]:
     folder = Path(folder)
     info = read_info(folder)
     config = TransducerConfig.from_dict(info["config"], folder / CONFIG)
-    vocab = read_vocabulary(folder, info.get("case", "mixed"))
+    vocab = read_tokens(folder / PIECES, info.get("case", "mixed"))
     check_tokens(folder, vocab, config)
-    weights = read_weights(folder)
+    with _of_a_checkpoint():
+        weights = read_tensors(folder / WEIGHTS)
     try:
         with Allowance(folder / WEIGHTS):
             model = Transducer(config)
     except (ValueError, RuntimeError, TypeError) as error:
         raise CheckpointError(f"{folder / CONFIG}: {error}") from None
-    load_weights(model, weights, folder / WEIGHTS)
+    put_weights(model, weights, folder / WEIGHTS)
     return model.eval(), vocab
 
 
@@ -128,36 +123,15 @@ def check_tokens(where: object, vocab: PieceVocabulary, config: TransducerConfig
         )
 
 
-def read_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of a model folder, in float32.
-
-    Raises:
-      CheckpointError: missing or damaged, or a value that is NaN or infinite.
-    """
-    try:
-        weights = weights_of_file(folder / WEIGHTS)
-    except ModelError as error:
-        raise CheckpointError(str(error)) from None
-    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
-
-
-def load_weights(model: nn.Module, weights: dict[str, Tensor], where: object) -> None:
-    """Puts weights in place.
+def put_weights(model: nn.Module, weights: dict[str, Tensor], where: object) -> None:
+    """Puts weights, float32 or float16, in place.
 
     Raises:
       CheckpointError: names or shapes are not the model's, or a weight is no number; names the first such.
     """
-    expected = model.state_dict()
-    for name in sorted(expected.keys() | weights.keys()):
-        if name not in weights:
-            raise CheckpointError(f"{where}: lacks '{name}', which the model's configuration calls for")
-        if name not in expected:
-            raise CheckpointError(f"{where}: has '{name}', which the model's configuration does not call for")
-        if expected[name].shape != weights[name].shape:
-            found, wanted = tuple(weights[name].shape), tuple(expected[name].shape)
-            raise CheckpointError(f"{where}: '{name}' has the shape {found}, the configuration calls for {wanted}")
-        if not bool(weights[name].isfinite().all()):
-            raise CheckpointError(f"{where}: '{name}' holds NaN or infinite values; take an earlier checkpoint")
+    with _of_a_checkpoint():
+        check_shapes(where, model.state_dict(), weights)
+        check_finite(where, weights)
     model.load_state_dict(weights)
 
 
@@ -177,10 +151,8 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         there = ", ".join([*found[:SHOWN], *(["..."] if found[SHOWN:] else [])]) or "none"
         where = f"in {path.parent} there are: {there}" if path.parent.is_dir() else f"there is no folder {path.parent}"
         raise CheckpointError(f"{path}: no such checkpoint; {where}")
-    try:
+    with _of_a_checkpoint():
         contents = read_torch_file(path)
-    except ModelError as error:
-        raise CheckpointError(str(error)) from None
     if not isinstance(contents, dict) or "model" not in contents:
         raise CheckpointError(f"{path}: expected a dict with the key 'model', as icefall writes it")
     for key in ("model", "model_avg"):

@@ -21,7 +21,7 @@ PARTS = {
 }
 
 
-def read_config(name: str | Path) -> TransducerConfig:
+def config_of(name: str | Path) -> TransducerConfig:
     """The configuration of a model folder, a JSON file, or one of `asr/configs` by its name.
 
     Raises:
@@ -29,7 +29,8 @@ def read_config(name: str | Path) -> TransducerConfig:
     """
     if not Path(name).is_dir():
         return load_config(name)
-    from asr.model.checkpoint import CONFIG, read_info
+    from asr.model.checkpoint import read_info
+    from lm_zoo.model_folder import CONFIG
 
     return TransducerConfig.from_dict(read_info(Path(name))["config"], Path(name) / CONFIG)
 

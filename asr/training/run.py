@@ -12,7 +12,7 @@ import torch
 
 from asr.dataset.features import BINS
 from asr.errors import ConfigError
-from asr.model.checkpoint import check_tokens, load_weights, read_info, read_pieces, read_vocabulary, read_weights
+from asr.model.checkpoint import load_model, read_tokens
 from asr.model.config import TransducerConfig, load_config
 from asr.model.rnnt_loss import check_backend
 from asr.training.config import TransducerTrainConfig
@@ -129,19 +129,14 @@ def make_model(recipe: Recipe) -> tuple[Any, PieceVocabulary]:
     if recipe.init is not None:
         if recipe.config is not None or recipe.context_size is not None:
             raise ConfigError("--init brings its own configuration; leave out --config and --context-size")
-        info = read_info(recipe.init)
-        config = TransducerConfig.from_dict(info["config"], recipe.init / "config.json")
-        vocab = read_vocabulary(recipe.init, info.get("case", "mixed"))
-        if recipe.bpe_model is not None and read_pieces(recipe.bpe_model).model != vocab.model:
+        model, vocab = load_model(recipe.init)
+        if recipe.bpe_model is not None and read_tokens(recipe.bpe_model).model != vocab.model:
             raise ConfigError(f"{recipe.bpe_model}: not the tokens of {recipe.init}; leave out --bpe-model")
-        check_tokens(recipe.init, vocab, config)
-        check_bins(config, recipe.init)
-        model = Transducer(config)
-        load_weights(model, read_weights(recipe.init), recipe.init)
-        return model, vocab
+        check_bins(model.config, recipe.init)
+        return model.train(), vocab
     if recipe.config is None or recipe.bpe_model is None:
         raise ConfigError("a new model needs --config and --bpe-model; or give --init MODEL_FOLDER")
-    vocab = read_pieces(recipe.bpe_model)
+    vocab = read_tokens(recipe.bpe_model)
     vocab.case = text_case(map(vocab.processor.id_to_piece, range(len(vocab))))
     config = replace(load_config(recipe.config), vocab_size=len(vocab))
     check_bins(config, recipe.config)

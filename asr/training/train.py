@@ -146,7 +146,7 @@ class TransducerRun(TrainingRun):
             raise CheckpointError(
                 f"{tokens}: the run has other tokens than those given; choose another --exp-dir, or its own --bpe-model"
             )
-        checkpoint.load_weights(self.model, contents["model"], start)
+        checkpoint.put_weights(self.model, contents["model"], start)
         states = contents["optimizer"]
         if len(states) != len(self.optimizers):
             raise CheckpointError(f"{start}: the run has another optimizer than {self.config.optimizer}")

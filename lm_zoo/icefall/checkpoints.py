@@ -23,12 +23,12 @@ from torch import Tensor
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.files import save_torch
 from lm_zoo.inference.neural import NeuralLM
+from lm_zoo.model_folder import Allowance, check_finite
 from lm_zoo.models.icefall_transformer import IcefallTransformer
 from lm_zoo.models.lstm import LSTM
 from lm_zoo.registry import build, check_weights, load, save_folder, state_tensors
 from lm_zoo.safe_unpickle import read_torch_file
 from lm_zoo.text.vocabulary import PieceVocabulary, read_pieces
-from lm_zoo.weights import Allowance, check_finite
 
 LSTM_KEY = "rnn.weight_ih_l0"
 TRANSFORMER_KEY = "encoder.encoder.layers.0.self_attn.pos_bias_u"
@@ -67,7 +67,7 @@ def import_lm(checkpoint: Path, bpe: Path, out: Path) -> Imported:
       ModelError: not a checkpoint, not of an icefall LM, or names or shapes that do not fit together.
       VocabError: the sentencepiece model is not one of icefall's, or has another size than the weights.
     """
-    tensors = read_checkpoint(checkpoint)
+    tensors = read_lm_checkpoint(checkpoint)
     vocab = read_pieces(bpe)
     if LSTM_KEY not in tensors and TRANSFORMER_KEY not in tensors:
         raise ModelError(
@@ -238,7 +238,7 @@ def _tied(tensors: Mapping[str, Tensor]) -> bool:
 # -- reading ---------------------------------------------------------------------------------------------------
 
 
-def read_checkpoint(path: Path) -> dict[str, Tensor]:
+def read_lm_checkpoint(path: Path) -> dict[str, Tensor]:
     """The model's tensors of a checkpoint (`model`, or else `model_avg`, or the whole dict), without `module.`.
 
     Raises:

@@ -23,7 +23,7 @@ from lm_zoo.icefall.checkpoints import (
     Imported,
     count_layers,
     matrix_shape,
-    read_checkpoint,
+    read_lm_checkpoint,
     renamed,
     shapes_of,
     write_imported,
@@ -61,7 +61,7 @@ def import_nnlm(
       ModelError: not a checkpoint, not of such an LM (GRU and plain RNN are none), or heads that do not fit.
       VocabError: words.txt cannot be used, or has another number of words than the weights.
     """
-    tensors = read_checkpoint(checkpoint)
+    tensors = read_lm_checkpoint(checkpoint)
     if "encoder.weight" not in tensors or not {LSTM_KEY, TRANSFORMER_KEY} & tensors.keys():
         raise ModelError(
             f"{checkpoint}: not an LM of Kaldi's pytorchnn, which has 'encoder.weight' and '{LSTM_KEY}' or "

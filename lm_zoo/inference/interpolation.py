@@ -39,7 +39,7 @@ def interpolate(log_probs: np.ndarray, weights: Sequence[float] | np.ndarray) ->
       LMError: weights that are no distribution or do not fit the LMs, or a log-probability that is NaN or infinite.
     """
     log_probs = _checked(log_probs)
-    weights = check_weights(weights, len(log_probs))
+    weights = check_shares(weights, len(log_probs))
     used = weights > 0
     return np.logaddexp.reduce(log_probs[used] + np.log(weights[used])[:, None], axis=0)
 
@@ -74,7 +74,7 @@ def em_weights(log_probs: np.ndarray, tolerance: float = 1e-10, max_iterations: 
     return weights / weights.sum()
 
 
-def check_weights(weights: Sequence[float] | np.ndarray, lms: int) -> np.ndarray:
+def check_shares(weights: Sequence[float] | np.ndarray, lms: int) -> np.ndarray:
     """Weights as float64 `(lms,)`, summing to 1 exactly; an LMError if they are no distribution over the LMs."""
     values = np.asarray(weights, dtype=np.float64)
     if values.shape != (lms,):
@@ -100,7 +100,7 @@ class InterpolatedLM(LanguageModel):
 
     def __init__(self, lms: Sequence[LanguageModel], weights: Sequence[float] | np.ndarray) -> None:
         self.lms = list(lms)
-        self.weights = check_weights(weights, len(self.lms))
+        self.weights = check_shares(weights, len(self.lms))
 
     def score_words(self, sentences: Sentences, max_unknown: float | None = MOST_UNKNOWN) -> list[list[float]]:
         """See `LanguageModel.score_words`; unknown are words that none of the LMs knows."""

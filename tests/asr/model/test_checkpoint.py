@@ -16,7 +16,7 @@ from asr.model.checkpoint import (
     find_checkpoints,
     load_model,
     read_checkpoint,
-    read_pieces,
+    read_tokens,
     remove_checkpoints,
     save_model,
     write_checkpoint,
@@ -92,7 +92,7 @@ def test_pieces_without_a_blank_are_refused(tmp_path: Path) -> None:
     lines = iter(["LOW HIGH"] * 5)
     sentencepiece.SentencePieceTrainer.train(sentence_iterator=lines, model_prefix=str(tmp_path / "m"), **plan)
     with pytest.raises(CheckpointError, match=r"m.model: piece 0 is '<unk>', expected the blank '<blk>'"):
-        read_pieces(tmp_path / "m.model")
+        read_tokens(tmp_path / "m.model")
 
 
 def contents(weights: dict[str, torch.Tensor], batches: int, **more: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lm_zoo.errors import LMError, ModelError, VocabError
-from lm_zoo.icefall.checkpoints import export_lm, icefall_weights, import_lm, read_checkpoint
+from lm_zoo.icefall.checkpoints import export_lm, icefall_weights, import_lm, read_lm_checkpoint
 from lm_zoo.registry import build, load, read_config, save_folder
 from lm_zoo.text.tokenizer import build_pieces
 from lm_zoo.text.vocabulary import PieceVocabulary
@@ -206,7 +206,7 @@ def test_checkpoints_as_icefall_writes_them(tmp_path: Path) -> None:
     model = OrderedDict((f"module.{name}", tensor) for name, tensor in tensors.items())
     for key in ("model", "model_avg"):
         torch.save({key: model, **extras, "sampler": None}, tmp_path / "epoch-1.pt")
-        read = read_checkpoint(tmp_path / "epoch-1.pt")
+        read = read_lm_checkpoint(tmp_path / "epoch-1.pt")
         assert read.keys() == tensors.keys()
         assert all(torch.equal(read[name], tensors[name]) for name in tensors)
 
@@ -219,27 +219,27 @@ class Evil:
 def test_a_checkpoint_cannot_run_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"model": rnn_checkpoint(), "evil": Evil()}, tmp_path / "evil.pt")
-    assert "rnn.weight_ih_l0" in read_checkpoint(tmp_path / "evil.pt")
+    assert "rnn.weight_ih_l0" in read_lm_checkpoint(tmp_path / "evil.pt")
     assert not (tmp_path / "made-by-a-checkpoint").exists()
 
 
 def test_files_that_are_no_checkpoints(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"none.pt: no such file, expected a checkpoint"):
-        read_checkpoint(tmp_path / "none.pt")
+        read_lm_checkpoint(tmp_path / "none.pt")
     (tmp_path / "text.pt").write_text("hello")
     with pytest.raises(ModelError, match=r"text.pt: not a file of torch.save, or damaged or truncated"):
-        read_checkpoint(tmp_path / "text.pt")
+        read_lm_checkpoint(tmp_path / "text.pt")
     stream = io.BytesIO()
     torch.save(rnn_checkpoint(), stream)
     (tmp_path / "cut.pt").write_bytes(stream.getvalue()[:-500])
     with pytest.raises(ModelError, match=r"cut.pt: not a file of torch.save, or damaged or truncated"):
-        read_checkpoint(tmp_path / "cut.pt")
+        read_lm_checkpoint(tmp_path / "cut.pt")
     torch.save({"epoch": 3}, tmp_path / "empty.pt")
     with pytest.raises(ModelError, match=r"empty.pt: has no weights"):
-        read_checkpoint(tmp_path / "empty.pt")
+        read_lm_checkpoint(tmp_path / "empty.pt")
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), str(tmp_path / "jit.pt"))
     with pytest.raises(ModelError, match=r"jit.pt: a TorchScript file"):
-        read_checkpoint(tmp_path / "jit.pt")
+        read_lm_checkpoint(tmp_path / "jit.pt")
 
 
 def change(tensors: dict[str, Tensor], drop: str = "", **changes: Tensor) -> dict[str, Tensor]:

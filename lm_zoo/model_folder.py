@@ -1,0 +1,121 @@
+"""Model folders, of an LM or a recogniser: `config.json`, `model.safetensors`, and the files of its vocabulary.
+
+Whoever wrote it: values are checked, and there is room for weights only where the file has so many.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from lm_zoo.errors import ModelError
+from lm_zoo.files import save_tensors, write_text
+from lm_zoo.reading import read_json
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+SPARE = 1 << 15  # numbers that a model may have beside those of its file, such as tables of positions
+_MAKERS = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.arange)
+
+
+def write_model(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor], half: bool = False) -> None:
+    """Writes weights and configuration; each file is replaced atomically, `config.json` last.
+
+    Args:
+      tensors: the weights by name, no two of them of the same memory.
+      half: store those that are floats as float16.
+    """
+    kept = {name: tensor.half() if half and tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    save_tensors(folder / WEIGHTS, {name: tensor.detach().cpu().contiguous() for name, tensor in kept.items()})
+    write_text(folder / CONFIG, json.dumps(config, indent=2) + "\n")
+
+
+def read_object(folder: Path, made_by: str) -> Any:
+    """What `config.json` holds.
+
+    Args:
+      made_by: the commands that write such folders.
+    Raises:
+      ModelError: there is none, it cannot be read, or it is no JSON.
+    """
+    path = folder / CONFIG
+    try:
+        return read_json(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelError(
+            f"{folder}: not a model folder, it has no {CONFIG}; such folders are written by: {made_by}"
+        ) from None
+    except OSError as error:
+        raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except ValueError as error:
+        raise ModelError(f"{path}: not JSON ({error})") from None
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, as they are stored.
+
+    Raises:
+      ModelError: missing, damaged or truncated, or a value that is NaN or infinite; names the tensor.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        weights = load_file(str(path))
+    except FileNotFoundError:
+        raise ModelError(f"{path.parent}: {path.name} is missing") from None
+    except (OSError, SafetensorError, ValueError, LookupError, RuntimeError, TypeError) as error:
+        raise ModelError(f"{path}: damaged or truncated ({error})") from None
+    check_finite(path, weights)
+    return weights
+
+
+def check_finite(where: object, weights: dict[str, Tensor]) -> None:
+    """Raises ModelError where a value is NaN or infinite."""
+    for name, tensor in weights.items():
+        bad = int((~tensor.isfinite()).sum())
+        if bad:
+            raise ModelError(
+                f"{where}: '{name}' has {bad} of {tensor.numel()} values that are NaN or infinite; take other weights"
+            )
+
+
+def check_shapes(
+    where: object, expected: dict[str, Tensor], found: dict[str, Tensor], plan: str = "the configuration"
+) -> None:
+    """Raises ModelError, naming the first, where names or shapes of weights are not those that a model has.
+
+    Args:
+      plan: what the model was made by.
+    """
+    for name in sorted(expected.keys() | found.keys()):
+        if name not in found:
+            raise ModelError(f"{where}: lacks '{name}', which {plan} calls for")
+        if name not in expected:
+            raise ModelError(f"{where}: has '{name}', which {plan} does not call for")
+        if expected[name].shape != found[name].shape:
+            shape, wanted = tuple(found[name].shape), tuple(expected[name].shape)
+            raise ModelError(f"{where}: '{name}' has the shape {shape}, {plan} calls for {wanted}")
+
+
+class Allowance(TorchFunctionMode):
+    """While a model is made (`with Allowance(path): ...`): no more numbers than its file of weights has bytes.
+
+    A tensor's size is known before there is memory for it; ValueError where there are too many.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.name, self.left = path.name, path.stat().st_size + SPARE
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _MAKERS:
+            self.left -= 1 + func(*args, **{**kwargs, "device": "meta"}).numel()
+            if self.left < 0:
+                raise ValueError(f"the sizes in config.json call for far more numbers than {self.name} has")
+        return func(*args, **kwargs)
