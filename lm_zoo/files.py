@@ -175,8 +175,10 @@ def explain(error: OSError) -> str:
 
 
 @contextmanager
-def locked(path: str | Path) -> Iterator[None]:
+def locked(path: str | Path, shared: bool = False) -> Iterator[None]:
     """Holds a file or folder that is going to be written, so that no other process takes it until the block ends.
+
+    Those that take it `shared` hold it together, and keep the others out.
 
     The lock is `.NAME.lock` beside it, or `.lock` in the folder itself where only that can be written.  The system
     lets it go when the process dies; nothing is held on a file system without locks.  What is written in place (see
@@ -192,11 +194,12 @@ def locked(path: str | Path) -> Iterator[None]:
     made = _make_folders(target.parent, path)
     try:
         with _told(path, all_errors=True):
-            lock, descriptor = _take_lock(target, path)
+            lock, descriptor = _take_lock(target, path, shared)
         try:
             yield
         finally:
-            lock.unlink(missing_ok=True)  # before it is let go, so that no other process holds what is removed
+            if not shared or _lock(descriptor):  # of those that share it, the last one removes it
+                lock.unlink(missing_ok=True)  # before it is let go, so that no other process holds what is removed
             os.close(descriptor)
     finally:
         for folder in made:  # made for the lock alone, if the run has written nothing
@@ -204,7 +207,7 @@ def locked(path: str | Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-def _take_lock(target: Path, path: str | Path) -> tuple[Path, int]:
+def _take_lock(target: Path, path: str | Path, shared: bool) -> tuple[Path, int]:
     """The file and the open descriptor of the lock on `target`."""
     lock = target.with_name(f".{_short(target.name)}.lock") if target.name else target / ".lock"
     for _ in range(ATTEMPTS):
@@ -218,7 +221,7 @@ def _take_lock(target: Path, path: str | Path) -> tuple[Path, int]:
                 raise
             lock = target / ".lock"
             continue
-        if _lock(descriptor) is False:
+        if _lock(descriptor, shared) is False:
             holder = os.read(descriptor, 1000).decode(errors="replace") or "another process"
             os.close(descriptor)
             raise WriteError(f"{path}: {holder} is writing it; wait until it has ended, or choose another name")
@@ -231,10 +234,10 @@ def _take_lock(target: Path, path: str | Path) -> tuple[Path, int]:
     raise WriteError(f"{path}: cannot be written, its lock {lock} cannot be taken")
 
 
-def _lock(descriptor: int) -> bool | None:
+def _lock(descriptor: int, shared: bool = False) -> bool | None:
     """Locks an open file or folder; False: another process holds it; None: the file system has no locks."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:

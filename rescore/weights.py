@@ -93,11 +93,24 @@ def parse_scales(options: Iterable[str]) -> dict[str, float]:
     return scales
 
 
+def given_weights(weights_file: str | Path | None, scales: Collection[str]) -> Weights | None:
+    """The weights of --weights or of --scale; None where neither is given.
+
+    Raises:
+      UsageError: both are given, or as `parse_scales`; also raises as `load_weights`.
+    """
+    if weights_file and scales:
+        raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
+    if weights_file:
+        return load_weights(weights_file)
+    return Weights(parse_scales(scales)) if scales else None
+
+
 def default_scales(names: Collection[str], ngram: str | None = None) -> dict[str, float]:
     """The scales of scores of lattices that the user gave none: 1 for acoustics, LM_WEIGHT for an LM, else none at all.
 
     Two commands have others.  `rescore nbest`, which cannot know the LMs among the columns it is given, counts every
-    one alike (`equal_scales`).  `rescore lattice best-path` counts all that is no acoustics as Kaldi's graph cost,
+    one alike (`equal_weights`).  `rescore lattice best-path` counts all that is no acoustics as Kaldi's graph cost,
     pronunciations and an only `score` too (`rescore.lattices.best_path.kaldi_scales`, at LM_WEIGHT).
 
     Args:
@@ -108,9 +121,9 @@ def default_scales(names: Collection[str], ngram: str | None = None) -> dict[str
     return {**{name: 1.0 for name in ("am", "score") if name in names}, **dict.fromkeys(lms, LM_WEIGHT)}
 
 
-def equal_scales(names: Iterable[str]) -> dict[str, float]:
+def equal_weights(names: Iterable[str]) -> Weights:
     """1 for every score."""
-    return dict.fromkeys(names, 1.0)
+    return Weights(dict.fromkeys(names, 1.0), {"how": "no weights given: every scale is 1"})
 
 
 def total(scores: Mapping[str, float], scales: Mapping[str, float]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -13,24 +13,35 @@ from threading import Thread
 from rescore.errors import RescoreError
 
 
+class WorkerDied(RescoreError):
+    """A worker process has ended without a result: killed, or for want of memory."""
+
+
 @contextmanager
-def worker_pool(jobs: int, method: str) -> Iterator[ProcessPoolExecutor]:
+def worker_pool(jobs: int, method: str, begin: Callable[[], None] | None = None) -> Iterator[ProcessPoolExecutor]:
     """Processes that take calls; those not yet begun are dropped at the end of the block.
 
     A worker ends when its parent has ended, however that came about.
 
     Args:
       method: how processes are started, "fork" or "spawn".
+      begin: called in each worker before all else.
     Raises:
-      RescoreError: a worker has died.
+      WorkerDied: a worker has died.
     """
-    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=_end_with_parent)
+    pool = ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=_begin, initargs=(begin,))
     try:
         yield pool
     except BrokenProcessPool:
-        raise RescoreError("a worker process has died, perhaps for want of memory; take fewer --jobs") from None
+        raise WorkerDied("a worker process has died, perhaps for want of memory; take fewer --jobs") from None
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _begin(begin: Callable[[], None] | None) -> None:
+    _end_with_parent()
+    if begin is not None:
+        begin()
 
 
 def _end_with_parent() -> None:
@@ -42,3 +53,17 @@ def _end_with_parent() -> None:
         os._exit(1)
 
     Thread(target=watch, daemon=True, name="watching the parent").start()
+
+
+_keeps_loaded = False
+
+
+def keep_loaded() -> None:
+    """Says that this process does one share of a work after the other: its LMs stay loaded."""
+    global _keeps_loaded
+    _keeps_loaded = True
+
+
+def keeps_loaded() -> bool:
+    """Whether this process has been told to `keep_loaded`."""
+    return _keeps_loaded

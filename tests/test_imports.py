@@ -119,7 +119,7 @@ WRITING = {
     "lm_zoo.training.checkpoint",  # two renames, of the old folder and the new one
     "rescore.cli.door",  # standard output that is gone
     "rescore.workflows.icefall_decode",  # the folder of a set that is whole
-    "rescore.workflows.scoring",  # parts of a run, into one temporary file
+    "rescore.workflows.parts",  # parts of a run, into one temporary file
 }
 
 

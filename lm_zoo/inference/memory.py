@@ -19,8 +19,16 @@ VECTORS = 32  # of the output layer's input size, in float32, that a prefix take
 SHARE = 0.5  # of the free memory that is used
 LONGEST = 1 << 15  # tokens of a sentence: with 512 dimensions 2.5 GB, and an hour on a core
 
+_others = 1
+
 SomeLM = TypeVar("SomeLM", bound=TreeLM)
 _FOUND: WeakKeyDictionary[object, int] = WeakKeyDictionary()  # LM -> prefixes that there was memory for
+
+
+def share_memory(others: int) -> None:
+    """Says that so many processes use the free memory, this one included."""
+    global _others
+    _others = others
 
 
 def found_to_fit(lm: LanguageModel) -> int | None:
@@ -71,7 +79,7 @@ def _check_lengths(words: Encoded, sentences: Sequence[Sequence[str]]) -> None:
 
 def room(lm: TreeLM) -> int:
     """The prefixes that free memory has room for, about."""
-    return max(1, int(SHARE * free_memory(lm.device) / (4 * VECTORS * lm.output.weight.shape[1])))
+    return max(1, int(SHARE / _others * free_memory(lm.device) / (4 * VECTORS * lm.output.weight.shape[1])))
 
 
 def free_memory(device: torch.device) -> float:

@@ -11,6 +11,7 @@ COMMANDS = {
     "nbest": "score every hypothesis of N-best lists with LMs and combine the scores",
     "tune": "find the scales that minimise WER on a development set",
     "combine": "apply weights to saved scores: new 1-best and N-best",
+    "merge": "put the shares of a scoring by several machines together",
     "wer": "word error rate as Kaldi and icefall print it",
     "compare": "a table of systems: WER, intervals, significance, oracle",
     "ppl": "perplexity of LMs and of their interpolation on text",

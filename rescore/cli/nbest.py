@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rescore.cli.device import device_option, dtype_option, max_unknown_option
 from rescore.cli.outputs import Output
+from rescore.cli.sharing import sharing_options
+
+if TYPE_CHECKING:
+    from rescore.workflows.shares import Sharing
 
 
 @click.command()
@@ -36,6 +41,7 @@ from rescore.cli.outputs import Output
 @dtype_option
 @device_option
 @max_unknown_option
+@sharing_options
 @click.option("--out", required=True, type=Output(folder=True), help="Folder for scores, 1-best and N-best.")
 def command(
     source: str,
@@ -48,15 +54,18 @@ def command(
     device: str,
     max_unknown: float,
     out: Path,
+    sharing: Sharing,
 ) -> None:
     """Score N-best lists with LMs and combine the scores.
 
     Writes scores.jsonl.gz (every score by name), 1best.txt (Kaldi text) and nbest.jsonl.gz (best first) to the
     folder.  Without --weights and --scale every score counts with scale 1: tune on a development set for better ones.
 
+    --executor shares the work out among processes, --split K/N does one share of it; the scores are the same.
+
     \b
     Example: rescore nbest --nbest dev.jsonl.gz --lm transfornn --ngram 4gram.arpa --out exp/dev
     """
     from rescore.workflows.nbest import rescore_nbest
 
-    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, dtype, device, max_unknown)
+    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, dtype, device, max_unknown, sharing)

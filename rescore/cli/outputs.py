@@ -43,10 +43,17 @@ class OutputSpec(click.ParamType):
 def hold(path: Path, ctx: click.Context | None) -> None:
     """Locks a file or folder until the command ends; of torchrun's processes, the first alone does.
 
+    With --split, the processes of the other shares have the folder as well.
+
     Raises:
       WriteError: another command is writing it.
     """
     from lm_zoo.files import locked
 
     if ctx is not None and not ctx.resilient_parsing and os.environ.get("RANK", "0") == "0":
-        ctx.find_root().with_resource(locked(path))  # which is closed where another argument is wrong, too
+        from rescore.workflows.parts import Split
+
+        whole, split = ctx.find_root(), ctx.params.get("split")  # the locks go where another argument is wrong, too
+        whole.with_resource(locked(path, shared=isinstance(split, Split)))
+        if isinstance(split, Split):
+            whole.with_resource(locked(path / f"split-{split.number}-of-{split.of}"))

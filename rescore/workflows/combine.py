@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, WeightsError
 from rescore.evaluation.wer import edit_distance
 from rescore.files import atomic_text, require_folder
@@ -137,6 +138,15 @@ def write_combined(
     normaliser.say()
     counts.unused = [name for name in unused if name not in weights.scales]
     return counts
+
+
+def say_combined(counts: CombineCounts, weights: Weights | None, out: Path) -> None:
+    """Says what was combined, and which scores were not used; `weights` None: no scales were given."""
+    if weights is None:
+        remark("no --weights and no --scale: every score counts with scale 1; find better scales with: rescore tune")
+    elif counts.unused:
+        remark(f"scores without a scale, not used: {', '.join(counts.unused)}")
+    remark(f"{counts.hypotheses} hypotheses; {counts.changed} first hypotheses changed; written to {out}")
 
 
 def nbest_expected_errors(hyps: Sequence[Words], totals: Sequence[float], scale: float) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +14,14 @@ from rescore.console import progress, remark
 from rescore.errors import FormatError, UsageError
 from rescore.formats import is_pipe, read_nbest, source_identity
 from rescore.types import NbestList, Weights
-from rescore.weights import equal_scales, load_weights, parse_scales
-from rescore.workflows.combine import write_combined
+from rescore.weights import equal_weights, given_weights, load_weights
+from rescore.workflows.combine import say_combined, write_combined
+from rescore.workflows.merge import merge
+from rescore.workflows.shares import Sharing, share_out
 
 if TYPE_CHECKING:
-    from rescore.workflows.scoring import Scorer
+    from rescore.workflows.parts import Split
+    from rescore.workflows.scoring import Scorer, Written
 
 
 def rescore_nbest(
@@ -31,15 +35,42 @@ def rescore_nbest(
     dtype: str = "float32",
     device: str = "cpu",
     max_unknown: float = MOST_UNKNOWN,
+    sharing: Sharing | None = None,
 ) -> None:
     """Scores the lists of `source` into `out/scores.jsonl.gz` and combines them; see `rescore nbest`.
 
+    Args:
+      sharing: among processes; None or an empty one is this process alone.
     Raises:
       UsageError: both or contradicting options; a mix that names an LM that is not given.
     """
-    if weights_file and scales:
-        raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
-    weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales)) if scales else None
+    weights = given_weights(weights_file, scales)
+    work = partial(_score, source, lms, ngram, mix_file, out, dtype, device, max_unknown)
+    if sharing is None or sharing.alone:
+        scored = work(None, weights)
+        say_combined(scored.used, weights, out)
+    elif sharing.split is None:
+        share_out(work, sharing)
+        merge(out, weights)
+    elif weights is None:
+        work(sharing.split)
+    else:
+        raise UsageError("--split scores its share alone; give --weights or --scale to rescore merge")
+
+
+def _score(
+    source: str,
+    lms: Sequence[str],
+    ngram: str | None,
+    mix_file: Path | None,
+    out: Path,
+    dtype: str,
+    device: str,
+    max_unknown: float,
+    split: Split | None,
+    weights: Weights | None = None,
+) -> Written:
+    """Scores all lists and combines them, or scores those of one share."""
     lists = read_nbest(source)
     first = next(lists)  # a bad source is refused before torch and an LM are loaded
     from rescore.workflows.scoring import identities, open_scorers, write_scores
@@ -59,17 +90,20 @@ def rescore_nbest(
             "--device": device,
             "--mix": mix,
         }
+    if split is not None:
+        written = write_scores(checked, scorers, out, plan, mix, split=split)
+        remark(f"{written.total} utterances of share {split} scored" + _taken_over(written.kept))
+        return written
     used = weights or _all_ones(first, scorers, mix)
     written = write_scores(checked, scorers, out, plan, mix, lambda scored: write_combined(scored, used, out))
-    kept, counts = written.kept, written.used
-    remark(f"{written.total} utterances scored" + (f", {kept} of them by a run that was stopped" if kept else ""))
+    remark(f"{written.total} utterances scored" + _taken_over(written.kept))
     for scorer in scorers:
         remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
-    if weights is None:
-        remark("no --weights and no --scale: every score counts with scale 1; find better scales with: rescore tune")
-    elif counts.unused:
-        remark(f"scores without a scale, not used: {', '.join(counts.unused)}")
-    remark(f"{counts.hypotheses} hypotheses; {counts.changed} first hypotheses changed; written to {out}")
+    return written
+
+
+def _taken_over(kept: int) -> str:
+    return f", {kept} of them by a run that was stopped" if kept else ""
 
 
 def _within_limits(source: str, lists: Iterable[NbestList], scorers: list[Scorer]) -> Iterable[NbestList]:
@@ -95,8 +129,7 @@ def _within_limits(source: str, lists: Iterable[NbestList], scorers: list[Scorer
 
 def _all_ones(first: NbestList, scorers: list[Scorer], mix: dict[str, float] | None) -> Weights:
     new = [column for scorer in scorers for column in scorer.columns] + (["mix"] if mix else [])
-    names = [*first.hyps[0].scores, *new]
-    return Weights(equal_scales(names), {"how": "no weights given: every scale is 1"})
+    return equal_weights([*first.hyps[0].scores, *new])
 
 
 def _read_mix(path: Path, scorers: list[Scorer]) -> dict[str, float]:

@@ -5,10 +5,8 @@ Scoring never sees a reference.  A column is the natural-log probability of the 
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -17,20 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.base import LanguageModel
-from lm_zoo.files import write_text
 from lm_zoo.inference.memory import found_to_fit
 from lm_zoo.registry import HUGGING_FACE
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 from rescore.console import progress, remark
 from rescore.errors import ScoreError, UsageError
-from rescore.files import atomic_path, make_folder
 from rescore.formats import read_nbest, write_nbest
 from rescore.types import Hypothesis, NbestList
+from rescore.workers import keeps_loaded
 from rescore.workflows.combine import SCORES_FILE
+from rescore.workflows.parts import Parts, Split, join_parts
 from rescore.workflows.threads import Behind, ahead
 
 BATCH_WORDS = 60_000
-PARTS = ".parts"
+_KEPT: dict[tuple[str, ...], LanguageModel] = {}  # LMs of a worker that scores one share after the other
 NGRAM = "ngram"  # the column of --ngram
 
 
@@ -145,7 +143,17 @@ def open_scorers(
         if columns.count(column) > 1:
             raise UsageError(f"two LMs would write the column '{column}'; name one of them: --lm NEWNAME=FOLDER")
     find_device(device)  # before anything is loaded
-    return [prepared_scorer(column, loader(name), dtype, device, max_unknown) for column, name, loader in wanted]
+
+    def opened(column: str, name: str, loader: Callable[[str], LanguageModel]) -> Scorer:
+        key = (name, loader.__name__, dtype, device)
+        if key in _KEPT:
+            return Scorer(column, _KEPT[key], max_unknown)
+        scorer = prepared_scorer(column, loader(name), dtype, device, max_unknown)
+        if keeps_loaded():
+            _KEPT[key] = scorer.lm
+        return scorer
+
+    return [opened(*one) for one in wanted]
 
 
 def prepared_scorer(column: str, lm: LanguageModel, dtype: str, device: str | None, max_unknown: float) -> Scorer:
@@ -275,6 +283,7 @@ def write_scores(
     plan: dict[str, Any] | None,
     mix: dict[str, float] | None = None,
     use: Callable[[Iterator[NbestList]], Any] = lambda scored: sum(1 for _ in scored),
+    split: Split | None = None,
 ) -> Written:
     """Scores a stream of lists into `out/scores.jsonl.gz`; goes on where a stopped run of the same plan left off.
 
@@ -285,28 +294,29 @@ def write_scores(
       plan: what is scored with what, by content; parts left by another plan are thrown away, and what differs is said;
         None if that cannot be known: no parts are taken over, by this run or from it.
       use: goes through the scored lists as they come, all of them.
+      split: score the parts of this share alone, and write nothing but them.
     Raises:
       ScoreError: no utterance at all.
+      UsageError: as `Parts`.
     """
-    folder = out / PARTS
-    _keep_parts_of(folder, plan)
-    parts: list[Path] = []
-    kept = 0
+    parts = Parts(out, plan, split)
+    kept = number = 0
 
     def scored() -> Iterator[NbestList]:
-        nonlocal kept
-        for batch in ahead(_batches(lists)):
-            part = folder / f"{len(parts):06d}.jsonl.gz"
-            if part.exists():
+        nonlocal kept, number
+        for number, batch in enumerate(ahead(_batches(lists)), start=1):
+            index = number - 1
+            if not parts.has(index):
+                continue
+            if parts.path(index).exists():
                 kept += len(batch)
                 for scorer in scorers:
                     scorer.count(batch)
-                behind.put((part, None))
+                behind.put((parts.path(index), None))
             else:
-                behind.put((part, score_batch(batch, scorers, mix)))
-            parts.append(part)
+                behind.put((parts.path(index), score_batch(batch, scorers, mix)))
             yield from batch
-        if not parts:
+        if not number:
             raise ScoreError("there is no utterance to score; the N-best source is empty")
         for scorer in scorers:
             scorer.coverage.check()
@@ -314,12 +324,15 @@ def write_scores(
     behind: Behind[tuple[Path, list[NbestList] | None], Any] = Behind(lambda items: use(_through_parts(items)))
     with behind:
         total = sum(1 for _ in progress(scored(), "scoring"))
-    with atomic_path(out / SCORES_FILE) as path, open(path, "wb") as target:
-        for part in parts:  # files of gzip one after the other are one
-            with open(part, "rb") as source:
-                shutil.copyfileobj(source, target)
-    shutil.rmtree(folder)
+    if split is None:
+        join_parts(out, number, out / SCORES_FILE)
+    else:
+        parts.finish({"parts": number, "utterances": total, "words": _counted(scorers)})
     return Written(total, kept, behind.result)
+
+
+def _counted(scorers: list[Scorer]) -> dict[str, list[int]]:
+    return {scorer.column: [scorer.coverage.words, scorer.coverage.unknown] for scorer in scorers}
 
 
 def _through_parts(items: Iterable[tuple[Path, list[NbestList] | None]]) -> Iterator[NbestList]:
@@ -330,33 +343,3 @@ def _through_parts(items: Iterable[tuple[Path, list[NbestList] | None]]) -> Iter
         else:
             write_nbest(f"jsonl:{part}", scored)
             yield from scored
-
-
-def _keep_parts_of(folder: Path, plan: dict[str, Any] | None) -> None:
-    """Makes the folder of the parts; empties it unless it is of this very plan."""
-    if plan is None:
-        if folder.exists():
-            remark(f"{folder}: scores of a run that was stopped are not taken over, what was scored there is not known")
-        shutil.rmtree(folder, ignore_errors=True)
-        make_folder(folder)
-        return
-    path = folder / "plan.json"
-    differs = _differences(path, plan)
-    if differs == []:
-        return
-    if differs:
-        remark(f"{folder}: scores of a run that was stopped are not taken over, it had another {', '.join(differs)}")
-    shutil.rmtree(folder, ignore_errors=True)
-    write_text(path, json.dumps(plan, sort_keys=True))
-
-
-def _differences(path: Path, plan: dict[str, Any]) -> list[str] | None:
-    """What a plan that was written has otherwise; None if there is none."""
-    if not path.exists():
-        return None
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-        names = [*plan, *(name for name in before if name not in plan)]
-        return [name for name in names if name not in plan or name not in before or plan[name] != before[name]]
-    except (ValueError, TypeError):
-        return ["plan, as its file is damaged"]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from rescore.weights import LM_WEIGHT, default_scales, equal_scales
+import pytest
+
+from rescore.errors import UsageError
+from rescore.weights import LM_WEIGHT, default_scales, equal_weights, given_weights
 
 
 def test_default_scales() -> None:
@@ -14,5 +17,13 @@ def test_default_scales() -> None:
     assert default_scales([]) == {}
 
 
-def test_equal_scales() -> None:
-    assert equal_scales(["am", "words"]) == {"am": 1.0, "words": 1.0}
+def test_equal_weights() -> None:
+    assert equal_weights(["am", "words"]).scales == {"am": 1.0, "words": 1.0}
+
+
+def test_given_weights() -> None:
+    assert given_weights(None, ()) is None
+    weights = given_weights(None, ["am=1", "lm=0.5"])
+    assert weights is not None and weights.scales == {"am": 1.0, "lm": 0.5}
+    with pytest.raises(UsageError, match="either --weights FILE or --scale"):
+        given_weights("weights.json", ["am=1"])

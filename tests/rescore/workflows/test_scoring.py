@@ -20,7 +20,8 @@ from rescore.errors import RescoreError, ScoreError, UsageError
 from rescore.types import Hypothesis, NbestList
 from rescore.workflows import scoring
 from rescore.workflows.combine import read_scores
-from rescore.workflows.scoring import PARTS, Scorer, Written, open_scorers, score_batch, write_scores
+from rescore.workflows.parts import FOLDER as PARTS
+from rescore.workflows.scoring import Scorer, Written, open_scorers, score_batch, write_scores
 from tests.lm_zoo.zoo import neural
 
 

@@ -1,0 +1,147 @@
+"""Work that is shared out: the same bytes as one process gives, whoever dies in between."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from lm_zoo.files import locked
+from lm_zoo.registry import save_folder
+from rescore.errors import FormatError, RescoreError, UsageError
+from rescore.formats import write_nbest
+from rescore.types import Hypothesis, NbestList
+from rescore.workers import WorkerDied
+from rescore.workflows.parts import FOLDER, Parts, Split, finished_splits, parse_split
+from rescore.workflows.shares import MOST_DEATHS, Sharing, share_out
+from tests.lm_zoo.zoo import neural
+from tests.rescore.slow_worker import fail_at_three, note
+from tests.rescore.workflows.test_scoring import run
+
+OUTPUTS = ("scores.jsonl.gz", "nbest.jsonl.gz", "1best.txt", "weights.json")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lists of three batches, and an LM beside them."""
+
+    def lists() -> Iterator[NbestList]:
+        for i in range(250):
+            words = [("A", "B", "HE", "SAID")[(i * k + k * k) % 4] for k in range(20)]
+            yield NbestList(f"u{i}", [Hypothesis((*words[: 20 - k], "A"), {"am": -0.5 * k}) for k in range(3)])
+
+    folder = tmp_path_factory.mktemp("shared")
+    write_nbest(f"jsonl:{folder / 'lists.jsonl'}", lists())
+    save_folder(folder / "small", neural("lstm"), "lstm", {})
+    assert run(*nbest(folder), "--out", folder / "whole").exit_code == 0
+    return folder
+
+
+def nbest(source: Path) -> list[object]:
+    return ["nbest", "--nbest", source / "lists.jsonl", "--lm", source / "small"]
+
+
+def same(one: Path, other: Path) -> bool:
+    return all((one / name).read_bytes() == (other / name).read_bytes() for name in OUTPUTS)
+
+
+def test_shares_by_hand_give_the_same_bytes(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for number in (3, 1):
+        result = run(*nbest(source), "--split", f"{number}/3", "--out", out)
+        assert f"utterances of share {number}/3 scored" in result.output
+    assert {path.name for path in out.iterdir()} == {FOLDER}
+    missing = run("merge", out)
+    assert isinstance(missing.exception, FormatError) and "not finished: 2/3" in str(missing.exception)
+    assert run(*nbest(source), "--split", "2/3", "--out", out).exit_code == 0
+    merged = run("merge", out)
+    assert merged.exit_code == 0 and "250 utterances scored, in 3 shares" in merged.output
+    assert "hypothesis words unknown" in merged.output
+    assert same(out, source / "whole")
+    assert {path.name for path in out.iterdir()} == set(OUTPUTS)
+
+
+def test_more_shares_than_parts(source: Path, tmp_path: Path) -> None:
+    for number in range(1, 6):
+        assert run(*nbest(source), "--split", f"{number}/5", "--out", tmp_path).exit_code == 0
+    assert run("merge", tmp_path, "--scale", "am=1").exit_code == 0
+    assert (tmp_path / OUTPUTS[0]).read_bytes() == (source / "whole" / OUTPUTS[0]).read_bytes()
+
+
+def test_a_whole_run_takes_the_parts_of_shares(source: Path, tmp_path: Path) -> None:
+    run(*nbest(source), "--split", "1/3", "--out", tmp_path)
+    result = run(*nbest(source), "--out", tmp_path)
+    assert "of them by a run that was stopped" in result.output
+    assert same(tmp_path, source / "whole")
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_bytes(source: Path, tmp_path: Path) -> None:
+    result = run(*nbest(source), "--executor", "local", "--workers", 2, "--shards", 3, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert same(tmp_path / "out", source / "whole")
+
+
+def test_shares_of_another_plan_are_refused(source: Path, tmp_path: Path) -> None:
+    run(*nbest(source), "--split", "1/2", "--out", tmp_path)
+    result = run(*nbest(source), "--dtype", "bfloat16", "--split", "2/2", "--out", tmp_path)
+    assert isinstance(result.exception, UsageError)
+    assert "parts of a run with another --dtype" in str(result.exception)
+
+
+def test_shares_hold_their_folder_together(source: Path, tmp_path: Path) -> None:
+    with locked(tmp_path, shared=True):
+        refused = run(*nbest(source), "--out", tmp_path)
+        assert "is writing it" in str(refused.exception)
+        with locked(tmp_path / "split-1-of-2"):
+            assert run(*nbest(source), "--split", "2/2", "--out", tmp_path).exit_code == 0
+            twice = run(*nbest(source), "--split", "1/2", "--out", tmp_path)
+            assert "is writing it" in str(twice.exception)
+    assert not list(tmp_path.parent.glob(".*.lock")) and not list(tmp_path.glob(".*.lock"))
+
+
+def test_options_that_contradict(source: Path, tmp_path: Path) -> None:
+    for options, message in (
+        (["--shards", "2"], "need --executor"),
+        (["--split", "1/2", "--executor", "local"], "either --split K/N"),
+        (["--split", "1/2", "--scale", "am=1"], "to rescore merge"),
+        (["--split", "3/2"], "K from 1 to N"),
+        (["--split", "half"], "K from 1 to N"),
+    ):
+        result = run(*nbest(source), *options, "--out", tmp_path / "out")
+        assert isinstance(result.exception, UsageError) and message in str(result.exception), options
+
+
+def test_a_pipe_cannot_be_shared(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="found a pipe"):
+        Parts(tmp_path, None, Split(1, 2))
+
+
+def test_every_part_has_one_share() -> None:
+    assert parse_split("3/8") == Split(3, 8)
+    for of in (1, 3, 8):
+        owners = Counter(part for number in range(1, of + 1) for part in range(20) if Split(number, of).has(part))
+        assert owners == Counter(range(20))
+
+
+@pytest.mark.slow
+def test_a_share_whose_process_dies_is_begun_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    share_out(partial(note, tmp_path, MOST_DEATHS - 1), Sharing("local", shards=4, workers=2))
+    assert set((tmp_path / "done").read_text().split()) == {"1/4", "2/4", "3/4", "4/4"}
+    assert capsys.readouterr().err.count("a worker has died") == MOST_DEATHS - 1
+    with pytest.raises(WorkerDied, match="a worker process has died"):
+        share_out(partial(note, tmp_path, 99), Sharing("local", shards=2, workers=1))
+
+
+@pytest.mark.slow
+def test_the_error_of_a_share_ends_all() -> None:
+    with pytest.raises(RescoreError, match=r"lists\.jsonl:7: not JSON"):
+        share_out(fail_at_three, Sharing("local", shards=4, workers=2))
+
+
+def test_nothing_to_merge(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="no finished share"):
+        finished_splits(tmp_path)
