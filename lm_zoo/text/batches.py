@@ -70,6 +70,26 @@ def split_long(text: TokenText, longest: int) -> tuple[TokenText, int]:
     return TokenText(text.tokens, offsets, text.words, text.unknown), len(long)
 
 
+def join_sentences(text: TokenText, vocab: Vocabulary, longest: int, rng: np.random.Generator) -> TokenText:
+    """The same text, in which some sentences follow others in one: `A </s> B`, of `longest` tokens or one sentence.
+
+    A sentence is left alone, or begins a run of any length up to `longest`, each half the time; a run ends where the
+    next sentence would go beyond.  Targets are the same as before, in the same order.
+    """
+    ends = text.offsets[1:] + np.arange(1, len(text.offsets))  # of the sentences in the running text, with their </s>
+    limits = rng.integers(1, longest + 1, len(ends)) * rng.integers(0, 2, len(ends))
+    last: list[int] = []  # sentences of the runs
+    start = 0
+    while start < len(ends):
+        begin = ends[start - 1] if start else 0
+        stop = int(np.searchsorted(ends, begin + limits[start] + 1, side="right"))
+        start = max(start + 1, stop)
+        last.append(start - 1)
+    stops = ends[last] - 1  # of the runs, the </s> of their last sentences left out
+    tokens = np.delete(running_text(text, vocab).astype(np.int32), stops)
+    return TokenText(tokens, np.concatenate([[0], stops - np.arange(len(stops))]), text.words, text.unknown)
+
+
 def sentence_batches(text: TokenText, batch_tokens: int, rng: np.random.Generator | None) -> list[np.ndarray]:
     """Sentence numbers of each batch; a padded batch holds at most `batch_tokens` tokens (one sentence at least).
 

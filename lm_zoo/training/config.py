@@ -23,6 +23,7 @@ class TrainConfig:
     passes: int = 0  # over the training text; where above 0 they decide, and the steps follow
     text: str = "sentences"  # or "windows"
     batch_tokens: int = 8192  # tokens of a padded batch of sentences
+    join: int = 0  # sentences: half of them in runs of up to so many tokens, each behind those before it; 0: each alone
     window: int = 64  # tokens of a window
     batch_windows: int = 16
     carry: bool = False  # windows go on in the state of the window before, `batch_windows` streams side by side

@@ -24,7 +24,15 @@ from lm_zoo.errors import ModelError
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
 from lm_zoo.registry import build, save_folder
-from lm_zoo.text.batches import Batch, TokenText, carried_batches, pad_sentences, sentence_batches, window_batches
+from lm_zoo.text.batches import (
+    Batch,
+    TokenText,
+    carried_batches,
+    join_sentences,
+    pad_sentences,
+    sentence_batches,
+    window_batches,
+)
 from lm_zoo.text.vocabulary import Vocabulary
 from lm_zoo.training import checkpoint
 from lm_zoo.training.config import LMProgress, TrainConfig
@@ -70,7 +78,7 @@ def train(
     """
     ranks = Ranks.start(device)
     check_settings(config, ranks)
-    planned = replace(config, steps=planned_steps(train_text, config, ranks.size))
+    planned = replace(config, steps=planned_steps(train_text, vocab, config, ranks.size))
     torch.manual_seed(config.seed)
     lm = build(kind, vocab, settings)
     if init is not None:
@@ -268,7 +276,7 @@ class LMRun(TrainingRun):
             progress.finished = True
 
 
-def planned_steps(text: TokenText, config: TrainConfig, ranks: int) -> int:
+def planned_steps(text: TokenText, vocab: Vocabulary, config: TrainConfig, ranks: int) -> int:
     """Optimiser steps of the whole run: given, or those of the passes (one counted, times their number)."""
     if not config.passes:
         return config.steps
@@ -276,15 +284,17 @@ def planned_steps(text: TokenText, config: TrainConfig, ranks: int) -> int:
     if config.text == "windows":
         count = math.ceil(math.ceil(targets / config.window) / config.batch_windows)
     else:
-        count = len(sentence_batches(text, config.batch_tokens, np.random.default_rng([config.seed, 0])))
+        count = len(_sentence_batches(text, vocab, config, np.random.default_rng([config.seed, 0]))[1])
     group = config.accumulate * ranks
     return config.passes * (count // group if ranks > 1 else math.ceil(count / group))
 
 
 def check_settings(config: TrainConfig, ranks: Ranks) -> None:
-    """Raises ModelError for an unknown dtype, or where the state cannot be carried: sentences, several processes."""
+    """Raises ModelError for an unknown dtype, and for settings that do not go together."""
     if config.dtype not in DTYPES:
         raise ModelError(f"training runs in {' or '.join(DTYPES)}, found the dtype '{config.dtype}'")
+    if config.join and config.text != "sentences":
+        raise ModelError(f"join={config.join} is for sentences; leave out text={config.text}, which is joined already")
     if config.carry and config.text != "windows":
         raise ModelError("carry=true is for running text; add text=windows")
     if config.carry and ranks.size > 1:
@@ -303,8 +313,17 @@ def epoch_batches(
         return carried_batches(text, vocab, config.window, config.batch_windows, rng)
     if config.text == "windows":
         return window_batches(text, vocab, config.window, config.batch_windows, rng)
-    numbers = sentence_batches(text, config.batch_tokens, rng)
+    text, numbers = _sentence_batches(text, vocab, config, rng)
     return (pad_sentences(text, chosen, vocab) for chosen in numbers)
+
+
+def _sentence_batches(
+    text: TokenText, vocab: Vocabulary, config: TrainConfig, rng: np.random.Generator | None
+) -> tuple[TokenText, list[np.ndarray]]:
+    """The text of a pass, some of its sentences joined (never in validation), and the numbers of each batch."""
+    if config.join and rng is not None:
+        text = join_sentences(text, vocab, config.join, rng)
+    return text, sentence_batches(text, config.batch_tokens, rng)
 
 
 @torch.no_grad()

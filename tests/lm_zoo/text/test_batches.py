@@ -11,6 +11,7 @@ from lm_zoo.errors import TextError
 from lm_zoo.text.batches import (
     IGNORE,
     TokenText,
+    join_sentences,
     pad_sentences,
     running_text,
     sentence_batches,
@@ -42,6 +43,28 @@ def test_sentence_batches(sentences: list[list[str]], budget: int, seed: int | N
             assert inputs[row, : len(tokens) + 1].tolist() == [VOCAB.bos, *tokens]
             assert targets[row, : len(tokens) + 1].tolist() == [*tokens, VOCAB.eos]
             assert (targets[row, len(tokens) + 1 :] == IGNORE).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(TEXTS, st.integers(1, 30), st.integers(0, 5))
+def test_joined_sentences(sentences: list[list[str]], longest: int, seed: int) -> None:
+    text = text_of(sentences)
+    joined = join_sentences(text, VOCAB, longest, np.random.default_rng(seed))
+    assert running_text(joined, VOCAB).tolist() == running_text(text, VOCAB).tolist()
+    assert (joined.words, joined.unknown) == (text.words, text.unknown)
+    alone = {tuple(VOCAB.encode_word(word)[0] for word in sentence) for sentence in sentences}
+    for start, stop in zip(joined.offsets[:-1], joined.offsets[1:], strict=True):
+        run = joined.tokens[start:stop]
+        assert len(run) <= longest or tuple(run) in alone
+        assert (run == VOCAB.eos).sum() == 0 or len(run) <= longest
+
+
+def test_half_of_the_runs_are_single_sentences_and_all_lengths_occur() -> None:
+    text = text_of([["A"] * 9] * 4000)
+    joined = join_sentences(text, VOCAB, 100, np.random.default_rng(1))
+    sizes = np.bincount((joined.lengths + 1) // 10)
+    assert sizes[0] == 0 and len(sizes) == 11 and sizes[2:10].min() > 0.5 * sizes[2:].max()
+    assert 0.5 < sizes[1] / sizes.sum() < 0.65
 
 
 @settings(max_examples=50, deadline=None)

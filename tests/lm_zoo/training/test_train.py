@@ -140,6 +140,7 @@ def test_steps_follow_from_passes(tmp_path: Path) -> None:
     targets = len(words.tokens) + len(words.offsets) - 1
     for name, changes in (
         ("sentences", {}),
+        ("joined", {"join": 20}),
         ("windows", {"text": "windows"}),
         ("accumulate", {"text": "windows", "accumulate": 3}),
         ("carry", {"text": "windows", "carry": True}),
@@ -148,7 +149,7 @@ def test_steps_follow_from_passes(tmp_path: Path) -> None:
         progress = train("lstm", {"dim": 8}, VOCAB, words, text(1), tmp_path / name, plan)
         assert (progress.epoch, progress.tokens) == (3, 3 * targets), name
         assert len(records(tmp_path / name, "valid_loss")) == 3
-        assert abs(progress.step - planned_steps(words, plan, 1)) <= 6
+        assert abs(progress.step - planned_steps(words, VOCAB, plan, 1)) <= 6
         rates = [rate for _, rate in records(tmp_path / name, "lr")]
         assert rates[-1] < 0.1 * max(rates), "the learning rate has fallen by the end"
 
@@ -304,6 +305,7 @@ def test_unknown_settings_are_named(tmp_path: Path) -> None:
     for changes, message in (
         ({"optimizer": "adam"}, "adamw, muon, sgd"),
         ({"dtype": "float16"}, "float32 or bfloat16"),
+        ({"text": "windows", "join": 64}, "join=64 is for sentences"),
     ):
         with pytest.raises(ModelError, match=message):
             train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path / "x", config(**changes))
