@@ -18,16 +18,14 @@ import numpy as np
 
 from lm_zoo.base import WordLM
 from lm_zoo.errors import ModelError
+from lm_zoo.ngram.openfst import MAGIC, parse_header
 from lm_zoo.reading import read_text
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary, text_case
 
-MAGIC = 2125659606
 EPSILON = 0
-_FIXED = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
 _STATE = struct.Struct("<fq")  # final cost, number of arcs
 _ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("cost", "<f4"), ("next", "<i4")])
-_SYMBOLS = 3
 
 State = tuple[tuple[int, float], ...]  # states of G with what each costs more than the best of them
 
@@ -136,22 +134,18 @@ def _read_fst(path: Path) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
     """Start state, final costs `(states,)`, offsets `(states + 1,)` of the arcs, and the arcs."""
     try:
         data = path.read_bytes()
-        names, at = [], 4
-        if struct.unpack_from("<i", data)[0] != MAGIC:
+        if not data.startswith(MAGIC):
             raise ModelError(f"{path}: not a binary OpenFst file")
-        for _ in range(2):
-            (length,) = struct.unpack_from("<i", data, at)
-            names.append(data[at + 4 : at + 4 + min(length, 64)].decode("ascii", "replace"))
-            at += 4 + length
-        _, flags, _, start, states, _ = _FIXED.unpack_from(data, at)
-        if names != ["vector", "standard"] or flags & _SYMBOLS or start < 0:
+        header, body = parse_header(data)
+        if (header.fst_type, header.arc_type) != ("vector", "standard") or header.has_symbols or header.start < 0:
+            symbols = ", symbol tables" if header.has_symbols else ""
             raise ModelError(
-                f"{path}: FST type '{names[0]}', arc type '{names[1]}'{', symbol tables' * bool(flags & _SYMBOLS)}, "
+                f"{path}: FST type '{header.fst_type}', arc type '{header.arc_type}'{symbols}, "
                 "expected a vector FST of standard arcs without symbol tables (fstconvert --fst_type=vector)"
             )
-        found = _read_states(data, at + _FIXED.size, states)
-        _check(start, *found)
-        return (start, *found)
+        found = _read_states(data, body, header.states)
+        _check(header.start, *found)
+        return (header.start, *found)
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror})") from None
     except (struct.error, ValueError) as error:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from lm_zoo.files import write_text
+from lm_zoo.ngram.openfst import MAGIC
 from rescore.errors import FormatError, UsageError
 from rescore.files import atomic_binary, atomic_folder, open_binary, read_lines
 from rescore.formats.common import OnError, Place, UniqueIds, fail, utterance_id
 from rescore.formats.kaldi_fst import (
     FIRST_BYTES,
-    MAGIC,
     RawLattice,
     RecordError,
     ShortRecord,

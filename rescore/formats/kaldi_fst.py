@@ -15,15 +15,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lm_zoo.ngram.openfst import MAGIC, NO_STATE, Details, Header, HeaderError, ShortHeader, format_header, parse_header
 from rescore.types import Alignments
 
 COMPACT, PLAIN = "compactlattice44", "lattice4"
-MAGIC = struct.pack("<i", 2125659606)
 FIRST_BYTES = MAGIC + struct.pack("<i", 6) + b"vector"
-NO_STATE = -1
-_FIXED = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
-_EXPANDED_AND_MUTABLE = 3  # the properties that hold for every vector FST; the others are "not known"
-_HAS_SYMBOLS = 3
 _MOST = 1 << 24  # transition ids of a string, arcs of a state; more is a sign of a corrupt record
 
 
@@ -33,16 +29,6 @@ class RecordError(Exception):
 
 class ShortRecord(Exception):
     """A record goes on behind the bytes that are there."""
-
-
-@dataclass
-class Header:
-    """What OpenFst's header holds beside start and number of states; a record is written as it was read."""
-
-    version: int = 2
-    flags: int = 0
-    properties: int = _EXPANDED_AND_MUTABLE
-    arcs: int = 0  # Kaldi writes 0
 
 
 @dataclass
@@ -72,7 +58,7 @@ class RawLattice:
     costs: np.ndarray
     strings: Alignments
     next_states: np.ndarray
-    header: Header = field(default_factory=Header)
+    details: Details = field(default_factory=Details)
 
     @property
     def num_states(self) -> int:
@@ -86,7 +72,8 @@ def parse_binary(utt_id: str, data: bytes, begin: int) -> tuple[RawLattice, int]
       RecordError: it is no lattice, or corrupt.
       ShortRecord: it goes on behind the end of `data`.
     """
-    arc_type, header, start, states, body = _parse_header(data, begin)
+    header, body = _header(data, begin)
+    arc_type, states = header.arc_type, header.states
     words = memoryview(data)[body : body + (len(data) - body) // 4 * 4].cast("i")
     walk = _walk_compact if arc_type == COMPACT else _walk_plain
     try:
@@ -103,7 +90,7 @@ def parse_binary(utt_id: str, data: bytes, begin: int) -> tuple[RawLattice, int]
     raw = RawLattice(
         utt_id,
         arc_type,
-        start,
+        header.start,
         finals,
         final_strings,
         np.asarray(counts, dtype=np.int64),
@@ -112,42 +99,28 @@ def parse_binary(utt_id: str, data: bytes, begin: int) -> tuple[RawLattice, int]
         costs,
         strings,
         values[behind],
-        header,
+        header.details,
     )
     check(raw)
     return raw, body + 4 * length
 
 
-def _parse_header(data: bytes, begin: int) -> tuple[str, Header, int, int, int]:
-    """`(arc type, header, start, states, where the first state begins)`."""
-    if data[begin : begin + 4] != MAGIC:
-        raise RecordError(f"no binary FST here (found {data[begin : begin + 4]!r})")
-    position = begin + 4
-    names = []
-    for what in ("FST type", "arc type"):
-        (length,) = _unpack("<i", data, position)
-        if not 0 < length <= 64:
-            raise RecordError(f"the name of the {what} has length {length}")
-        names.append(_bytes(data, position + 4, length).decode("ascii", "replace"))
-        position += 4 + length
-    if names[0] != "vector" or names[1] not in (COMPACT, PLAIN):
-        raise RecordError(f"FST type '{names[0]}', arc type '{names[1]}', expected vector, {COMPACT} or {PLAIN}")
-    version, flags, properties, start, states, arcs = _FIXED.unpack(_bytes(data, position, _FIXED.size))
-    if flags & _HAS_SYMBOLS:
+def _header(data: bytes, begin: int) -> tuple[Header, int]:
+    """The header of a lattice, and where the first state begins."""
+    try:
+        header, body = parse_header(data, begin)
+    except ShortHeader:
+        raise ShortRecord from None
+    except HeaderError as error:
+        raise RecordError(str(error)) from None
+    if header.fst_type != "vector" or header.arc_type not in (COMPACT, PLAIN):
+        found = f"FST type '{header.fst_type}', arc type '{header.arc_type}'"
+        raise RecordError(f"{found}, expected vector, {COMPACT} or {PLAIN}")
+    if header.has_symbols:
         raise RecordError("a symbol table in the lattice, which is not read; write lattices without it")
-    if states < 0 or not NO_STATE <= start < states:
-        raise RecordError(f"start state {start} of {states} states")
-    return names[1], Header(version, flags, properties, arcs), start, states, position + _FIXED.size
-
-
-def _unpack(layout: str, data: bytes, position: int) -> tuple[int, ...]:
-    return struct.unpack(layout, _bytes(data, position, struct.calcsize(layout)))
-
-
-def _bytes(data: bytes, position: int, length: int) -> bytes:
-    if position + length > len(data):
-        raise ShortRecord
-    return data[position : position + length]
+    if header.states < 0 or not NO_STATE <= header.start < header.states:
+        raise RecordError(f"start state {header.start} of {header.states} states")
+    return header, body
 
 
 _Walk = tuple[Sequence[int], Sequence[int], Sequence[int], int]
@@ -235,9 +208,6 @@ def check(raw: RawLattice) -> None:
 def format_binary(raw: RawLattice) -> bytes:
     """The record from its header on, without its key."""
     has_string = int(raw.arc_type == COMPACT)
-    parts = [FIRST_BYTES, struct.pack("<i", len(raw.arc_type)), raw.arc_type.encode()]
-    header = raw.header
-    parts.append(_FIXED.pack(header.version, header.flags, header.properties, raw.start, raw.num_states, header.arcs))
     arc_sizes = 5 + has_string * (1 + raw.strings.lengths)
     final_sizes = 2 + has_string * (1 + raw.final_strings.lengths)
     arc_ends = np.append(0, np.cumsum(arc_sizes))
@@ -251,8 +221,7 @@ def format_binary(raw: RawLattice) -> bytes:
     values[arc_at], values[arc_at + 1] = raw.ilabels, raw.olabels
     _put_weights(values, arc_at + 2, raw.costs, raw.strings, has_string)
     values[arc_at + arc_sizes - 1] = raw.next_states
-    parts.append(values.tobytes())
-    return b"".join(parts)
+    return format_header(Header(raw.arc_type, raw.start, raw.num_states, raw.details)) + values.tobytes()
 
 
 def _put_weights(values: np.ndarray, at: np.ndarray, costs: np.ndarray, strings: Alignments, has_string: int) -> None:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rescore.formats.kaldi_fst import COMPACT, NO_STATE, PLAIN, RawLattice, RecordError, check
+from lm_zoo.ngram.openfst import NO_STATE
+from rescore.formats.kaldi_fst import COMPACT, PLAIN, RawLattice, RecordError, check
 from rescore.formats.symbols import MAX_ID, is_id
 from rescore.types import Alignments
 

@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from lm_zoo.ngram.openfst import Details
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import is_lattice, parse_spec, read_lattices, write_lattices
 from rescore.formats.common import Skip
 from rescore.formats.kaldi_archive import read_all, read_records
-from rescore.formats.kaldi_fst import COMPACT, PLAIN, Header, RawLattice, format_binary
+from rescore.formats.kaldi_fst import COMPACT, PLAIN, RawLattice, format_binary
 from rescore.formats.kaldi_lattice import to_lattice
 from rescore.formats.kaldi_text import format_text, parse_text
 from rescore.formats.symbols import SymbolTable, read_symbols
@@ -86,7 +87,7 @@ def raw_lattices(draw: st.DrawFn) -> RawLattice:
         draw(hnp.arrays(np.float32, (arcs, 2), elements=cost)),
         strings(draw, arcs, arc_type),
         draw(hnp.arrays(np.int32, arcs, elements=st.integers(0, states - 1))),
-        Header(properties=draw(st.integers(0, 2**64 - 1))),
+        Details(properties=draw(st.integers(0, 2**64 - 1))),
     )
 
 
