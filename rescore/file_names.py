@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from pathlib import Path
 
 LONGEST = 200  # bytes; file systems take 255, temporary names are a little longer
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\ud800-\udfff]")
@@ -25,6 +26,11 @@ def file_name(name: str) -> str:
         return safe
     head = safe.encode()[: LONGEST - 40].decode(errors="ignore")
     return f"{head}%{hashlib.sha256(_bytes(name)).hexdigest()[:32]}"
+
+
+def by_numbers(path: Path) -> list[int | str]:
+    """The name in pieces that sort as people count: 2.pt before 10.pt."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", path.name)]
 
 
 def _bytes(text: str) -> bytes:

@@ -73,6 +73,7 @@ NEIGHBOURS: dict[str, tuple[str, ...]] = {
         "lm_zoo.inference.devices",
         "lm_zoo.inference.history_cache",
         "lm_zoo.layers.dropout",
+        "lm_zoo.layers.positions",
         "lm_zoo.reading",
         "lm_zoo.registry",
         "lm_zoo.safe_unpickle",
@@ -253,6 +254,19 @@ def _defined(tree: ast.Module) -> Iterator[str]:
             yield node.name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
+
+
+def test_no_helper_is_there_twice() -> None:
+    """No two functions of four lines or more do the same, line by line; the docstring does not count."""
+    places: dict[str, list[str]] = {}
+    for module, file in files().items():
+        for node in ast.walk(tree_of(file)):
+            if isinstance(node, ast.FunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) else node.body
+                lines = "\n".join(map(ast.unparse, body))
+                if lines.count("\n") >= 3:
+                    places.setdefault(lines, []).append(f"{module}.{node.name}")
+    assert [names for names in places.values() if len(names) > 1] == []
 
 
 @pytest.mark.parametrize("package", LAZY)

@@ -11,15 +11,14 @@ from torch import Tensor, nn
 
 from asr.model.cached_module import Remembering
 from asr.model.masks import window
+from lm_zoo.layers.positions import angles
 
 
 @lru_cache(maxsize=8)  # all layers ask for the same
-def sinusoids(first: int, last: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def distance_codes(first: int, last: int, dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Embeddings of the distances `first`, `first` - 1, ..., `last`: `(first - last + 1, dim)`, sines then cosines."""
     with torch.inference_mode(False):  # training may find it in the cache
-        distance = torch.arange(first, last - 1, -1, device=device, dtype=torch.float32)
-        speed = torch.exp(torch.arange(0, dim, 2, device=device, dtype=torch.float32) * (-math.log(1e4) / dim))
-        angle = distance.unsqueeze(1) * speed
+        angle = angles(torch.arange(first, last - 1, -1, device=device), dim)
         return torch.cat([angle.sin(), angle.cos()], dim=1)[:, :dim].to(dtype)
 
 
@@ -131,7 +130,7 @@ class RelativeAttention(Remembering):
         """
         heads, batch, queries, size = query.shape
         weight = self.position.weight
-        table = sinusoids(keys - 1, -1 if self.causal else -queries, heads * size, weight.dtype, weight.device)
+        table = distance_codes(keys - 1, -1 if self.causal else -queries, heads * size, weight.dtype, weight.device)
         distances = self.remembered("distances", (len(table), keys), lambda: self.project_positions(table))
         products = (query.reshape(heads, batch * queries, size) @ distances).view(heads, batch, -1)
         row = len(table) - 1

@@ -32,7 +32,7 @@ from lm_zoo.model_folder import (
     write_model,
 )
 from lm_zoo.safe_unpickle import read_torch_file
-from lm_zoo.text.vocabulary import PieceVocabulary
+from lm_zoo.text.vocabulary import PieceVocabulary, read_pieces
 
 SHOWN = 8  # checkpoints that an error names
 PIECES, TOKENS = "bpe.model", "tokens.txt"
@@ -75,14 +75,14 @@ def read_info(folder: Path) -> dict[str, Any]:
     return info
 
 
-def read_tokens(path: Path, case: str = "mixed") -> PieceVocabulary:
-    """A sentencepiece model with the blank 0, `<sos/eos>` 1 and `<unk>` 2.
+def read_tokens(path: Path, case: str | None = None) -> PieceVocabulary:
+    """`lm_zoo.text.vocabulary.read_pieces` of a recogniser: with the blank 0, `<sos/eos>` 1 and `<unk>` 2.
 
     Raises:
       CheckpointError: it is missing, damaged, or its first piece is not the blank.
     """
     with _of_a_checkpoint():
-        vocab = PieceVocabulary.read(path, case)
+        vocab = read_pieces(path, case)
     if (first := vocab.processor.id_to_piece(0)) != "<blk>":
         raise CheckpointError(
             f"{path}: piece 0 is '{first}', expected the blank '<blk>', as icefall's bpe.model has it"

@@ -19,7 +19,7 @@ from asr.training.config import TransducerTrainConfig
 from asr.training.train import train
 from lm_zoo.errors import LMError
 from lm_zoo.inference.devices import find_device
-from lm_zoo.text.vocabulary import PieceVocabulary, text_case
+from lm_zoo.text.vocabulary import PieceVocabulary
 from lm_zoo.training import distributed as ranks
 from rescore.console import remark
 from rescore.errors import RescoreError
@@ -137,7 +137,6 @@ def make_model(recipe: Recipe) -> tuple[Any, PieceVocabulary]:
     if recipe.config is None or recipe.bpe_model is None:
         raise ConfigError("a new model needs --config and --bpe-model; or give --init MODEL_FOLDER")
     vocab = read_tokens(recipe.bpe_model)
-    vocab.case = text_case(map(vocab.processor.id_to_piece, range(len(vocab))))
     config = replace(load_config(recipe.config), vocab_size=len(vocab))
     check_bins(config, recipe.config)
     if recipe.context_size is not None:

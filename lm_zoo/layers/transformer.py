@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from lm_zoo.layers.dropout import Dropout, dropout
 from lm_zoo.layers.linear import Linear
+from lm_zoo.layers.positions import angles
 
 ACTIVATIONS: dict[str, Callable[..., Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
@@ -156,7 +157,6 @@ class InputEmbedding(nn.Module):
 
 
 def sinusoids(start: int, time: int, dim: int) -> Tensor:
-    """Sinusoidal position codes of positions `start ... start + time - 1`, (time, dim)."""
-    rates = torch.exp(torch.arange(0, dim, 2).float() * (-math.log(10000.0) / dim))
-    angles = torch.arange(start, start + time).float().unsqueeze(1) * rates
-    return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :dim]
+    """Position codes of positions `start ... start + time - 1`, (time, dim): sine and cosine in turn."""
+    angle = angles(torch.arange(start, start + time), dim)
+    return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1)[:, :dim]

@@ -163,12 +163,12 @@ def encode(vocab: Vocabulary, words: Sequence[str]) -> list[int]:
     return [token for word in words for token in vocab.encode_word(word)]
 
 
-def read_pieces(path: Path) -> PieceVocabulary:
-    """The vocabulary of a recipe's `bpe.model`; its case is that of the pieces.
+def read_pieces(path: Path, case: str | None = None) -> PieceVocabulary:
+    """The vocabulary of a `bpe.model`; its case is that of the pieces where it is not given.
 
     Raises:
       VocabError: it cannot be read, or is no sentencepiece model with `<sos/eos>`.
     """
     vocab = PieceVocabulary.read(path)
-    vocab.case = text_case(map(vocab.processor.id_to_piece, range(len(vocab))))
+    vocab.case = case or text_case(map(vocab.processor.id_to_piece, range(len(vocab))))
     return vocab

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, UsageError
+from rescore.file_names import by_numbers
 from rescore.files import read_lines
 from rescore.formats.common import OnError, Place, UniqueIds, fail, utterance_id
 from rescore.formats.k2 import UTT_IDS, has_long_strings, one_id_an_arc, save, to_dict, to_lattices
@@ -18,16 +18,14 @@ from rescore.types import Lattice
 SUFFIX = ".pt"
 
 
-def lattice_files(path: Path) -> list[Path]:
+def _parts_of(path: Path) -> list[Path]:
     """`path` itself, or the `.pt` files of a folder; numbers in names count as numbers (2.pt before 10.pt)."""
     if not path.is_dir():
         return [path]
     files = [file for file in path.iterdir() if file.suffix == SUFFIX]
     if not files:
         raise FormatError(path, "no lattices in this folder, expected files *.pt")
-    return sorted(
-        files, key=lambda file: [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]
-    )
+    return sorted(files, key=by_numbers)
 
 
 def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[Lattice]:
@@ -39,7 +37,7 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
     unique = UniqueIds()
     given = [line.split()[0] for _, line in read_lines(options["ids"]) if line.split()] if "ids" in options else None
     made = 0
-    for file in lattice_files(path):
+    for file in _parts_of(path):
         try:
             entries = load(file)
             table = table or table_for(path, options.get("words"))

@@ -13,6 +13,7 @@ from pathlib import Path
 from lm_zoo.files import write_text
 from lm_zoo.ngram.openfst import MAGIC
 from rescore.errors import FormatError, UsageError
+from rescore.file_names import by_numbers
 from rescore.files import atomic_binary, atomic_folder, open_binary, read_lines
 from rescore.formats.common import OnError, Place, UniqueIds, fail, utterance_id
 from rescore.formats.kaldi_fst import (
@@ -43,7 +44,7 @@ def archive_files(path: str | Path) -> list[Path]:
     """
     path = Path(path)
     if _PATTERN.search(path.name) and not path.exists():
-        files = sorted(path.parent.glob(path.name), key=_by_numbers)
+        files = sorted(path.parent.glob(path.name), key=by_numbers)
         if not files:
             raise FormatError(path, "no file has a name of this pattern")
         return files
@@ -65,10 +66,6 @@ def archive_files(path: str | Path) -> list[Path]:
     if missing is not None:
         raise FormatError(path, f"lat.{missing}.gz is missing, expected lat.1.gz to lat.{jobs}.gz")
     return [found[job] for job in sorted(found)]
-
-
-def _by_numbers(path: Path) -> list[int | str]:
-    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", path.name)]
 
 
 class _Archive:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from asr.errors import ConfigError, DataError
-from asr.model.attention import RelativeAttention, sinusoids
+from asr.model.attention import RelativeAttention, distance_codes
 from asr.model.config import COMPONENTS, EncoderConfig, TransducerConfig, load_config
 from asr.model.convolution import MaskedBatchNorm, Reparameterisation
 from asr.model.masks import inside
@@ -104,7 +104,7 @@ def slow_attention(model: RelativeAttention, x: torch.Tensor, lengths: list[int]
                 keys = range(first, i + 1 if model.causal else length)
                 scores = []
                 for j in keys:
-                    r = model.position(sinusoids(i - j, i - j, x.shape[2], x.dtype, x.device))[0, part]
+                    r = model.position(distance_codes(i - j, i - j, x.shape[2], x.dtype, x.device))[0, part]
                     content = (query[row, i, part] + model.content_bias[head]) @ key[row, j, part]
                     scores.append(content + (query[row, i, part] + model.position_bias[head]) @ r)
                 weights = torch.softmax(torch.stack(scores) / model.size**0.5, dim=0)
@@ -128,7 +128,7 @@ def test_attention_is_that_of_transformer_xl(causal: bool, context: int | None) 
 
 
 def test_distances_have_the_sines_of_their_size() -> None:
-    table = sinusoids(2, -1, 6, torch.float64, torch.device("cpu"))
+    table = distance_codes(2, -1, 6, torch.float64, torch.device("cpu"))
     assert table.shape == (4, 6)
     assert table[2].tolist() == [0, 0, 0, 1, 1, 1]
     torch.testing.assert_close(table[0, 0], torch.tensor(2.0).sin().double())
