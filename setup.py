@@ -73,6 +73,9 @@ setup(
         "lm_zoo": ["py.typed", "pretrained/**/*"],
         "asr": ["py.typed", "configs/*.json", "pretrained/**/*"],
     },
-    entry_points={"console_scripts": ["rescore=rescore.cli.main:main", "asr=asr.cli.main:main"]},
+    entry_points={
+        "console_scripts": ["rescore=rescore.cli.main:main", "asr=asr.cli.main:main"],
+        "pytest11": ["lm_zoo=lm_zoo.testing.plugin"],
+    },
     zip_safe=False,
 )

@@ -103,9 +103,13 @@ class LanguageModel:
         """Whether the word is not scored as `<unk>`, nor any part of it."""
         raise NotImplementedError
 
+    def token_count(self, word: str) -> int:
+        """The tokens that the word has; 1 where the LM has words alone."""
+        return len(self.vocab.encode_word(word)) if hasattr(self, "vocab") else 1
+
     def vocabularies(self) -> Iterable[Vocabulary]:
-        """Those that text must suit by its case: the LM's, or those of all LMs that it is made of."""
-        return [self.vocab]
+        """Those that text must suit by its case: the LM's, if it has one, or those of all LMs that it is made of."""
+        return [self.vocab] if hasattr(self, "vocab") else []
 
     def check_case(self, words: Iterable[str]) -> None:
         """Raises a VocabError if an LM of mixed case has hardly seen the case of these words; by default any suits."""

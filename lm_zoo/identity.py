@@ -67,11 +67,13 @@ def lm_identity(name: str) -> str:
 
 def _files_of_lm(name: str) -> list[Path]:
     from lm_zoo.model_folder import CONFIG, WEIGHTS
-    from lm_zoo.registry import GRAMMAR, find, hugging_face, read_config
+    from lm_zoo.registry import GRAMMAR, find, foreign, hugging_face, read_config
     from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
 
     if (found := hugging_face(name)) is not None:
         return sorted(file for file in found[1].iterdir() if file.is_file())
+    if (other := foreign(name)) is not None:
+        return list(other.files())
     path = find(name.partition("?")[0])
     if path.is_file():
         return [path, path.with_name("words.txt")] if path.name.endswith(GRAMMAR) else [path]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.model_folder import CONFIG, WEIGHTS, Allowance, check_shapes, read_object, read_tensors, write_model
+from lm_zoo.plugins import PlugIn, installed, plug_in
 from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary
 
 if TYPE_CHECKING:
@@ -115,10 +116,19 @@ def find(name: str) -> Path:
         )
     if path.is_file():
         raise ModelError(f"{name}: not an n-gram file; expected a name that ends in {', '.join(NGRAM_FILES)}")
+    others = f"installed packages bring: {', '.join(installed())}; " if installed() else ""
     raise ModelError(
         f"no LM is called '{name}' and there is no such folder or file; shipped are: {', '.join(shipped) or 'none'}; "
-        "a model folder or an n-gram file (.arpa, .arpa.gz, .bin) can be given by its path"
+        f"{others}a model folder or an n-gram file (.arpa, .arpa.gz, .bin) can be given by its path"
     )
+
+
+def foreign(name: str) -> PlugIn | None:
+    """The plug-in that `name` means (see `lm_zoo.plugins`); None where it means something of the zoo or a path."""
+    body = name.partition("?")[0]
+    if body.partition(":")[0] in HUGGING_FACE or body in pretrained() or Path(body).exists():
+        return None
+    return plug_in(name)
 
 
 def describe(folders: Iterable[Path] = ()) -> list[dict[str, Any]]:
@@ -151,12 +161,15 @@ def describe(folders: Iterable[Path] = ()) -> list[dict[str, Any]]:
 def load(name: str) -> LanguageModel:
     """Loads an LM by name, model folder, n-gram file, `hf:PATH` or `hf-mlm:PATH`, in evaluation mode on the CPU.
 
+    LMs of others are loaded as `package.module:Class?option=value` or by the name of an entry point (`lm_zoo.plugins`).
     A Bayesian LM takes options: `NAME?samples=8&seed=1&uncertainty=true` averages over draws of its weights.
     """
     if (found := hugging_face(name)) is not None:
         prefix, folder, options = found
         module, cls = HUGGING_FACE[prefix]
         return getattr(importlib.import_module(module), cls)(folder, **options)
+    if (other := foreign(name)) is not None:
+        return other.load()
     name, mark, query = name.partition("?")
     path = find(name)
     config = {"kind": "ngram"} if path.is_file() else read_config(path)
@@ -199,6 +212,8 @@ def load_ngram(name: str) -> WordLM:
     Raises:
       ModelError: there is none, or the name is that of another kind of LM.
     """
+    if foreign(name) is not None:
+        raise ModelError(f"'{name}' is an LM of another package, expected an n-gram LM; give it with --lm")
     path = find(name)
     if path.is_dir() and (kind := read_config(path)["kind"]) != "ngram":
         raise ModelError(f"'{name}' is a {kind}, expected an n-gram LM; give it with --lm")

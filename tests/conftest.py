@@ -11,6 +11,8 @@ import pytest
 
 from tests.needs import missing, pinned
 
+pytest.register_assert_rewrite("lm_zoo.testing.test_lm")
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors: threads would only wait for each other
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -32,10 +32,10 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
     ],
     "lm_zoo": [
         ("icefall_scorer",),  # an old name
-        ("icefall", "training"),
+        ("icefall", "testing", "training"),
         ("identity",),
         ("registry",),
-        ("models",),
+        ("models", "plugins"),
         ("inference",),
         ("ngram",),
         ("base",),

@@ -143,7 +143,7 @@ def score_text(
                 raise LMError(f"{where}, sentence {count + bad + 1}: an LM gave NaN; its weights or its file are bad")
             known[index].append(np.ones(len(is_word), bool))
             known[index][-1][is_word] = np.fromiter(map(coverages[index].knows, words), bool, len(words))
-            sizes = {word: len(lm.vocab.encode_word(word)) for word in distinct}
+            sizes = {word: lm.token_count(word) for word in distinct}
             tokens[index] += sum(map(sizes.__getitem__, words)) + len(chunk)
         count += len(chunk)
     if not count:

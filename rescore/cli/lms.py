@@ -21,6 +21,7 @@ def command(folders: tuple[Path, ...], best: bool, as_json: bool) -> None:
     """
     import json
 
+    from lm_zoo.plugins import installed
     from lm_zoo.registry import KINDS, describe
 
     rows = describe(folders)
@@ -36,6 +37,8 @@ def command(folders: tuple[Path, ...], best: bool, as_json: bool) -> None:
     console.print(_table(rows, bool(folders)))
     if not folders:
         console.print("kinds: " + "; ".join(f"{kind} ({text})" for kind, (_, _, text) in KINDS.items()))
+        if installed():
+            console.print("of other packages: " + "; ".join(f"{name} ({where})" for name, where in installed().items()))
 
 
 def _table(rows: list[dict[str, Any]], runs: bool) -> Any:

@@ -24,7 +24,7 @@ from rescore.evaluation.wer import (
     utterance_errors,
 )
 from rescore.files import atomic_text, read_kaldi_text
-from rescore.formats import FORMATS, read_nbest
+from rescore.formats import names_format, read_nbest
 from rescore.types import NbestList, Words
 from rescore.workflows.combine import NBEST_FILE, SCORES_FILE
 from rescore.workflows.normalising import KEY, Normaliser
@@ -129,11 +129,7 @@ def _nbest_source(spec: str) -> Iterator[NbestList] | None:
     for file in (NBEST_FILE, SCORES_FILE):
         if (path / file).is_file():
             return read_nbest(f"jsonl:{path / file}")
-    name = path.name.partition("?")[0].removesuffix(".gz").removesuffix(".xz")
-    suffixes = tuple(suffix for entry in FORMATS.values() for suffix in entry.suffixes)
-    if path.is_dir() or spec.partition(":")[0] in FORMATS or name.endswith(suffixes):
-        return read_nbest(spec)
-    return None
+    return read_nbest(spec) if path.is_dir() or names_format(spec) else None
 
 
 def compare_systems(

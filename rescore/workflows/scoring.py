@@ -16,7 +16,7 @@ from typing import Any
 
 from lm_zoo.base import LanguageModel
 from lm_zoo.inference.memory import found_to_fit
-from lm_zoo.registry import HUGGING_FACE
+from lm_zoo.registry import HUGGING_FACE, foreign
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 from rescore.console import progress, remark
 from rescore.errors import ScoreError, UsageError
@@ -178,10 +178,12 @@ def identities(names: Iterable[str], ngram: str | None) -> dict[str, str]:
 
 
 def column_of(option: str) -> tuple[str, str]:
-    """`COLUMN=NAME`, or the last part of the name without its suffixes, without `hf:` and `?OPTIONS`."""
+    """`COLUMN=NAME`, or the last part of the name without its suffixes, without `hf:`, `module:` and `?OPTIONS`."""
     column, equals, name = option.partition("=")
     if equals and column and "/" not in column and "?" not in column:
         return column, name
+    if (other := foreign(option)) is not None:
+        return other.name, option
     path = option.partition("?")[0]
     for prefix in HUGGING_FACE:
         path = path.removeprefix(f"{prefix}:")

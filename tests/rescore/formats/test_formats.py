@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from rescore import console
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError
-from rescore.formats import FORMATS, is_lattice, parse_spec, read_lattices, read_nbest, write_nbest
+from rescore.formats import is_lattice, parse_spec, read_lattices, read_nbest, write_nbest
+from rescore.formats.table import FORMATS
 from rescore.types import Hypothesis, NbestList
 
 # one spec of each N-best format, with names of scores that it can hold
