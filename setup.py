@@ -14,6 +14,7 @@ assert VERSION
 # take a file that cannot be imported; tools/requirements-k2.txt names the right one by its hash.
 K2_PLATFORM = "python_version == '3.10' and sys_platform == 'linux' and platform_machine == 'x86_64'"
 
+ASR = ["lhotse>=1.32", "lilcom>=1.7", "urllib3", "soundfile>=0.12", "kaldi-native-fbank>=1.20", "kaldiio>=2.18"]
 EXTRAS = {
     "k2": [
         f"{requirement}; {K2_PLATFORM}"
@@ -26,13 +27,16 @@ EXTRAS = {
     "hf": ["transformers>=5"],
     "text": ["num2words>=0.5.13", "whisper-normalizer>=0.1.12"],
     "bench": ["transformers>=5", "speechbrain>=1.1"],
-    "asr": ["lhotse>=1.32", "lilcom>=1.7", "urllib3", "soundfile>=0.12", "kaldi-native-fbank>=1.20", "kaldiio>=2.18"],
+    "asr": ASR,
+    "moonshine": [*ASR, "onnxruntime>=1.23", "moonshine-voice==0.0.49"],
     "demo": ["pocketsphinx>=5.0.3", "ttspico>=0.3", "espeakng-loader>=0.2.4"],
-    "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff", "mypy"],
+    "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff", "mypy", "onnx>=1.17"],
 }
-# transformers and SpeechBrain need a newer torch than the one of k2's wheel: "hf" and "bench" are asked for by name.
+# transformers and SpeechBrain need a newer torch than the one of k2's wheel, and moonshine-voice, which is taken for the
+# weights in its wheel (later versions have none), comes for few systems: these extras are asked for by name.
+BY_NAME = ("hf", "bench", "moonshine")
 EXTRAS["all"] = [
-    requirement for name, requirements in EXTRAS.items() if name not in ("hf", "bench") for requirement in requirements
+    requirement for name, requirements in EXTRAS.items() if name not in BY_NAME for requirement in requirements
 ]
 
 setup(

@@ -46,7 +46,14 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
         ("files", "reading"),
         ("errors",),
     ],
-    "asr": [("__main__",), ("cli",), ("decoding", "training"), ("dataset",), ("model",), ("errors",)],
+    "asr": [
+        ("__main__",),
+        ("cli",),
+        ("decoding", "training"),
+        ("dataset",),
+        ("model", "seq2seq"),
+        ("errors",),
+    ],
 }
 
 # What a package may know of another: rooms, or one module of a room.  What is not named knows nothing of the others.
@@ -83,6 +90,7 @@ NEIGHBOURS: dict[str, tuple[str, ...]] = {
         "rescore.__version__",
         "rescore.cli.door",
         "rescore.cli.lazy",
+        "rescore.cli.normalise",
         "rescore.cli.outputs",
         "rescore.cli.processes",
         "rescore.console",
@@ -108,6 +116,8 @@ LAZY = {
     "num2words": ("lm_zoo.text.spoken",),
     "whisper_normalizer": ("lm_zoo.text.normalise",),
     "pocketsphinx": (),
+    "onnxruntime": ("asr.seq2seq.session",),
+    "moonshine_voice": (),
     "ttspico": ("asr.dataset.synthesis",),
     "espeakng_loader": ("asr.dataset.synthesis",),
 }

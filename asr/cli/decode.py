@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from asr.cli.pipes import pipes_option
 from asr.decoding.options import LATTICE_FORMATS, LM_SCALE, METHODS, DecodeOptions, DecodeRun
+from rescore.cli.normalise import normalise_option
 from rescore.errors import UsageError
 
 PATH = click.Path(path_type=Path)
@@ -54,7 +55,9 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
 
 @click.command()
 @click.argument("cuts", nargs=-1, required=True, metavar="CUTS...", type=PATH)
-@click.option("--model", "folder", type=PATH, help="Model folder; or give --exp-dir and --epoch (or --iter).")
+@click.option(
+    "--model", "folder", type=PATH, help="Model folder or moonshine; or give --exp-dir and --epoch (or --iter)."
+)
 @click.option("--exp-dir", type=PATH, help="Folder of a training run.")
 @click.option("--epoch", type=int, help="Last epoch to average.")
 @click.option("--iter", "iteration", type=int, help="Last checkpoint-B.pt to average.")
@@ -91,6 +94,7 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
 @click.option("--lang-dir", type=PATH, help="Folder with LG.pt and words.txt: the graph of fast_beam_search.")
 @setting(DecodeRun, "max-duration", type=POSITIVE, help="Seconds of speech in a batch.")
 @setting(DecodeRun, "max-seconds", type=POSITIVE, help="Longer cuts count as not recognised.")
+@normalise_option
 @pipes_option
 @setting(DecodeRun, "device", help="Such as cpu or cuda.")
 @click.pass_context
@@ -105,13 +109,26 @@ def command(context: click.Context, **values: Any) -> None:
     alignments at scale 1. Lattices have `am` of the best alignment alone, and no LM: greedy_search and
     modified_beam_search write those of a fast_beam_search, with the 1-best as a path where it was not in them.
 
+    --model moonshine (extra `moonshine`), or the folder of another encoder-decoder in ONNX, gives written text. There
+    --beam-size is the number of hypotheses that differ in their words, and --normalise says when they do [basic]; `am`
+    is the log of the summed probability of all ways to write one, `ilm` that of the decoder alone, its internal LM.
+    It needs --out, and goes on where it was killed. WERs are of normalised texts, lists hold them as written.
+
     \b
     Example: asr decode --exp-dir exp --epoch 30 --avg 9 --use-averaged-model true --beam-size 8 \\
                --lm transfornn --lm-scale 0.4 --ilme-scale 0.2 data/cuts_test.jsonl.gz
     Example: asr decode --model asr/pretrained/small --lattices k2 --out exp/test cuts_test.jsonl.gz
+    Example: asr decode --model moonshine --beam-size 32 --normalise librispeech --out exp/test cuts_test.jsonl.gz
     """
     from asr.decoding.run import run
+    from asr.decoding.run_written import run_written
+    from asr.seq2seq.models import find_folder
 
     values = one_model(context, values)
     search = {item.name: values.pop(item.name) for item in fields(DecodeOptions) if item.name != "lattices"}
-    run(DecodeRun(**values), DecodeOptions(lattices=values["lattices"] is not None, **search), click.echo)
+    plan, options = DecodeRun(**values), DecodeOptions(lattices=values["lattices"] is not None, **search)
+    folder = find_folder(str(plan.folder)) if plan.folder is not None else None
+    if folder is not None:
+        run_written(plan, options, folder, click.echo)
+    else:
+        run(plan, options, click.echo)

@@ -78,6 +78,7 @@ class DecodeRun:
       max_duration, max_seconds: of a batch, of a cut.
       lattices: one of LATTICE_FORMATS, or None.
       allow_pipes: run the commands that the manifests name.
+      normalise: name of the normaliser by which an encoder-decoder's texts are compared.
     """
 
     cuts: tuple[Path, ...]
@@ -100,3 +101,4 @@ class DecodeRun:
     device: str = "cpu"
     lattices: str | None = None
     allow_pipes: bool = False
+    normalise: str | None = None

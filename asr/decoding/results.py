@@ -15,6 +15,7 @@ import numpy as np
 
 from asr.decoding.decode import Decoded
 from asr.errors import DataError
+from lm_zoo.text.normalise import normalise
 from rescore.evaluation.icefall_errs import write_errs
 from rescore.evaluation.wer import ErrorCounts, corpus_errors
 from rescore.files import atomic_text
@@ -125,6 +126,8 @@ class Outputs:
       folder, name, suffix: of icefall's files `recogs-NAME-SUFFIX.txt` and so on.
       setting: what stands before the WER in the summary.
       lattices: format of the lattices, or None.
+      normaliser: of references and words in icefall's files and in the WER (`lm_zoo.text.normalise`); lists keep
+        them as they are.
     """
 
     folder: Path
@@ -132,6 +135,7 @@ class Outputs:
     suffix: str
     setting: str
     lattices: str | None = None
+    normaliser: str = "none"
 
 
 class Results:
@@ -170,6 +174,12 @@ class Results:
             written.append(save_lattices(outputs.lattices, place, self._lattices, self._symbols - {""}))
         if not with_refs:
             return None, written
-        counts = write_icefall(outputs.folder, outputs.name, outputs.suffix, outputs.setting, self.refs, self.hyps)
+        refs, hyps = (_normalised(texts, outputs.normaliser) for texts in (self.refs, self.hyps))
+        counts = write_icefall(outputs.folder, outputs.name, outputs.suffix, outputs.setting, refs, hyps)
         texts = [str(outputs.folder / f"{kind}-{stem}.txt") for kind in ("recogs", "errs", "wer-summary")]
         return counts, texts + written
+
+
+def _normalised(texts: Mapping[str, Words], name: str) -> dict[str, Words]:
+    view = normalise(name)
+    return {utt_id: tuple(view(" ".join(words)).split()) for utt_id, words in texts.items()}

@@ -18,8 +18,12 @@ from asr.decoding.decode import Decoder
 from asr.decoding.greedy_search import GreedySearch
 from asr.decoding.options import BEAM, BEAM_SIZE, GREEDY, PREFIX_METHODS, DecodeOptions
 from asr.decoding.prefixes import Pieces, SearchHypothesis
+from asr.decoding.written import NORMALISER, WrittenDecoder
 from asr.errors import ConfigError, DataError
 from asr.model.streaming import StreamingEncoder
+from asr.seq2seq.models import load
+from lm_zoo.text.normalise import normalise
+from rescore.console import remark
 from rescore.types import Words
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
@@ -163,6 +167,30 @@ class Transcriber:
             run.accept(chunk, last=start + size >= len(samples))
             words = self.pieces.words(run.hypothesis().tokens)
             yield Partial((start + len(chunk)) / SAMPLE_RATE, words, time.perf_counter() - begin)
+
+
+class WrittenTranscriber:
+    """An encoder-decoder for single files: text as it is written, with case and punctuation."""
+
+    def __init__(self, folder: Path, name: str, method: str = GREEDY, beam_size: int = BEAM_SIZE) -> None:
+        """
+        Raises:
+          ConfigError, CheckpointError: as `asr.seq2seq.models.load`, or a method that makes lattices.
+        """
+        recogniser = load(folder, Path(name).name, torch.get_num_threads())
+        self.decoder = WrittenDecoder(recogniser, method, beam_size, normalise(NORMALISER))
+
+    def whole(self, samples: np.ndarray) -> Transcript:
+        """Samples float32 `(N,)`.
+
+        Raises:
+          DataError: longer than the model takes.
+        """
+        begin = time.perf_counter()
+        best = self.decoder(samples)[0]
+        if best.cut:
+            remark("cut off at the limit of the length: the words at its end may be missing or repeated")
+        return Transcript(tuple(best.text.split()), len(samples) / SAMPLE_RATE, time.perf_counter() - begin)
 
 
 class _Stream:

@@ -238,7 +238,8 @@ def test_an_utterance_that_the_encoder_cannot_take_is_given_up(here: Path, tmp_p
     from asr.decoding.options import DecodeOptions
     from asr.decoding.prefixes import Pieces
     from asr.decoding.results import Outputs
-    from asr.decoding.run import decode_set
+    from asr.decoding.run import recognised
+    from asr.decoding.sets import decode_set
 
     model, vocab = load_model("model")
     encode = model.encoder.forward
@@ -251,7 +252,8 @@ def test_an_utterance_that_the_encoder_cannot_take_is_given_up(here: Path, tmp_p
     decoder = Decoder(model, Pieces(vocab), DecodeOptions("greedy_search"))
     features, lengths = torch.randn(2, 40, 80), torch.tensor([40, 40])
     batch = {"ids": ["a", "b"], "texts": ["THE CAT", "A MAT"], "features": features, "lengths": lengths}
-    counts, _ = decode_set(decoder, [batch], dict, 2, Outputs(tmp_path, "set", "greedy", "greedy"))
+    outputs = Outputs(tmp_path, "set", "greedy", "greedy")
+    counts = decode_set(recognised(decoder, [batch]), dict, 2, outputs, print)
     assert counts is not None
     recogs = (tmp_path / "recogs-set-greedy.txt").read_text().splitlines()
     assert recogs[1] != "a:\thyp=[]" and recogs[3] == "b:\thyp=[]"

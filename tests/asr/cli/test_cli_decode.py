@@ -17,7 +17,7 @@ from asr.decoding.decode import Decoder
 from asr.decoding.lattice_path import best_score
 from asr.decoding.options import DecodeOptions
 from asr.decoding.prefixes import Pieces
-from asr.decoding.run import set_name
+from asr.decoding.sets import set_name
 from asr.errors import CheckpointError, ConfigError, DataError
 from asr.model.checkpoint import load_model, write_checkpoint
 from lm_zoo.registry import save_folder

@@ -1,0 +1,147 @@
+"""`asr decode` with an encoder-decoder: from manifests of cuts to files of results.
+
+What has been found is kept in `nbest-SET-SUFFIX.part.jsonl`, a line an utterance in the order of the cuts; a run that
+was killed goes on there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from asr.dataset.loader import cut_text, load_errors, load_samples, load_trouble
+from asr.dataset.manifests import load_cuts
+from asr.decoding.decode import Decoded
+from asr.decoding.journal import Journal
+from asr.decoding.options import DecodeOptions, DecodeRun
+from asr.decoding.results import Outputs
+from asr.decoding.sets import decode_set, set_names
+from asr.decoding.written import NORMALISER, WrittenDecoder
+from asr.errors import DataError
+from asr.seq2seq.models import load, model_files
+from lm_zoo.files import locked, write_text
+from lm_zoo.text.normalise import normalise
+from rescore import __version__
+from rescore.console import remark, some_names
+from rescore.errors import UsageError
+from rescore.files import file_identity, make_folder
+from rescore.types import Hypothesis, NbestList
+
+if TYPE_CHECKING:
+    from lhotse.cut import Cut
+
+FOR_TRANSDUCERS = {  # of `DecodeRun`: the option that it comes from
+    "exp_dir": "--exp-dir",
+    "lms": "--lm",
+    "lodr": "--lodr",
+    "ilme_scale": "--ilme-scale",
+    "word_reward": "--word-reward",
+    "lang_dir": "--lang-dir",
+    "lattices": "--lattices",
+}
+
+
+def run_written(plan: DecodeRun, options: DecodeOptions, folder: Path, say: Callable[[str], None]) -> None:
+    """Decodes all sets with the encoder-decoder in `folder`; the error rates go to `say`, a line at a time.
+
+    Raises:
+      RescoreError, LMError: whatever the user can mend.
+    """
+    check_plan(plan, options)
+    names, name = set_names(plan.cuts), str(plan.folder)
+    normaliser = plan.normalise or NORMALISER
+    recogniser = load(folder, Path(name).name, torch.get_num_threads())
+    decoder = WrittenDecoder(recogniser, options.method, options.beam_size, normalise(normaliser))
+    assert plan.out is not None
+    made_by = {
+        "model": [file_identity(path) for path in model_files(folder)],
+        "options": asdict(decoder.options),
+        "method": options.method,
+        "normalise": normaliser,
+        "version": __version__,
+    }
+    suffix = f"{recogniser.name}-{options.suffix}"
+    for path, set_ in zip(plan.cuts, names, strict=True):
+        outputs = Outputs(make_folder(plan.out), set_, suffix, options.setting, normaliser=normaliser)
+        with locked(plan.out / f"recogs-{set_}-{suffix}.txt"):
+            _decode_cuts(decoder, path, plan, outputs, made_by, say)
+
+
+def _decode_cuts(
+    decoder: WrittenDecoder,
+    path: Path,
+    plan: DecodeRun,
+    outputs: Outputs,
+    made_by: dict[str, Any],
+    say: Callable[[str], None],
+) -> None:
+    stem = f"{outputs.name}-{outputs.suffix}"
+    journal = Journal(outputs.folder / f"nbest-{stem}.part.jsonl", made_by)
+    if journal.count:
+        remark(f"{journal.path}: goes on after {journal.count} utterances")
+    cuts = load_cuts(path, allow_pipes=plan.allow_pipes)
+    cut_off: list[str] = []
+
+    def utterances() -> Iterator[tuple[str, str, Decoded | None]]:
+        for cut, entry in entries(decoder, cuts, journal):
+            if "lost" in entry:
+                remark(f"cut {cut.id} left out: {entry['lost']}")
+            elif entry["cut"]:
+                cut_off.append(cut.id)
+            yield cut.id, cut_text(cut), decoded(entry)
+
+    decode_set(utterances(), dict, None if cuts.is_lazy else len(cuts), outputs, say)
+    write_text(outputs.folder / f"cut-off-{stem}.txt", "".join(f"{utt_id}\n" for utt_id in cut_off))
+    if cut_off:
+        remark(f"{outputs.name}: {len(cut_off)} utterances cut off at the limit of length ({some_names(cut_off)})")
+    journal.remove()
+
+
+def check_plan(plan: DecodeRun, options: DecodeOptions) -> None:
+    """Raises UsageError for settings that only transducers have."""
+    found = [option for name, option in FOR_TRANSDUCERS.items() if getattr(plan, name)]
+    if found:
+        raise UsageError(
+            f"{plan.folder}: an encoder-decoder takes no {', '.join(found)}; rescore its N-best lists instead"
+        )
+    if plan.out is None:
+        raise UsageError(f"{plan.folder}: give --out, the folder of the results")
+
+
+def entries(decoder: WrittenDecoder, cuts: Iterable[Cut], journal: Journal) -> Iterator[tuple[Cut, dict[str, Any]]]:
+    """What is found for each cut, from the journal as far as it goes.
+
+    An entry has `id`, and either `hyps` (text and scores) and `cut`, or `lost`, why there is nothing.
+
+    Raises:
+      DataError: the journal is of other cuts.
+    """
+    known = iter(journal)
+    for cut in cuts:
+        entry = next(known, None)
+        if entry is None:
+            journal.add(entry := _recognise(decoder, cut))
+        elif entry["id"] != cut.id:
+            problem = f"found {entry['id']}, expected {cut.id}, as the cuts have"
+            raise DataError(f"{journal.path}: of other cuts ({problem}); remove it or name another --out")
+        yield cut, entry
+
+
+def _recognise(decoder: WrittenDecoder, cut: Cut) -> dict[str, Any]:
+    try:
+        nbest, is_cut = decoder.nbest(load_samples(cut), cut.id)
+    except load_errors() as error:
+        return {"id": cut.id, "lost": load_trouble(cut, error)}
+    return {"id": cut.id, "hyps": [[" ".join(hyp.words), hyp.scores] for hyp in nbest.hyps], "cut": is_cut}
+
+
+def decoded(entry: dict[str, Any]) -> Decoded | None:
+    """An entry of the journal as the results take it; None for one that is lost."""
+    if "lost" in entry:
+        return None
+    hyps = [Hypothesis(tuple(text.split()), scores) for text, scores in entry["hyps"]]
+    return Decoded(NbestList(entry["id"], hyps), None)

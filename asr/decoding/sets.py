@@ -1,0 +1,79 @@
+"""A set of utterances from the decoder to the files of results, whatever the decoder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from asr.decoding.decode import Decoded
+from asr.decoding.results import Outputs, Results, empty_lattice, empty_nbest
+from asr.errors import DataError
+from rescore.console import progress, remark
+from rescore.errors import UsageError
+from rescore.evaluation.wer import ErrorCounts, kaldi_lines
+from rescore.files import make_folder
+
+
+def decode_set(
+    utterances: Iterable[tuple[str, str, Decoded | None]],
+    left_out: Callable[[], dict[str, str]],
+    total: int | None,
+    outputs: Outputs,
+    say: Callable[[str], None],
+) -> ErrorCounts | None:
+    """Writes what `Outputs` says of a set; the error rates go to `say`, a line at a time.
+
+    Cuts that could not be loaded count as recognised without a word.  N-best lists and lattices wait on disk: memory
+    does not grow with the number of utterances, but for their words.
+
+    Args:
+      utterances: id, transcript and what was recognised of each; None for what the decoder gives up.
+      left_out: gives, after the last of them, the cuts that are not among them, with their texts.
+      total: how many utterances there are, for the progress bar; None where that is not known.
+    Returns:
+      the errors, or None without any reference word.
+    Raises:
+      DataError: not one utterance could be recognised, or two have the same id.
+    """
+    results = Results(make_folder(outputs.folder))
+    lost: dict[str, str] = {}
+    for utt_id, text, decoded in progress(utterances, outputs.name, total):
+        if decoded is None:
+            lost[utt_id] = text
+        else:
+            results.add(decoded, text)
+    lost |= left_out()
+    if not results.hyps:
+        raise DataError(f"{outputs.name}: none of {len(lost)} utterances could be recognised; see those left out")
+    if lost:
+        count = len(results.hyps) + len(lost)
+        remark(f"{outputs.name}: {len(lost)} of {count} utterances were not recognised; they count as without a word")
+    for utt_id, text in lost.items():
+        results.add(Decoded(empty_nbest(utt_id, results.scores), empty_lattice(utt_id)), text)
+    counts, written = results.write(outputs)
+    for line in kaldi_lines(counts) if counts else ["no references: no error rate"]:
+        say(f"{outputs.name}: {line}")
+    for file in written:
+        remark(f"wrote {file}")
+    return counts
+
+
+def set_names(paths: Sequence[Path]) -> list[str]:
+    """The names of sets, which differ.
+
+    Raises:
+      UsageError: two are the same.
+    """
+    names = [set_name(path) for path in paths]
+    if len(set(names)) < len(names):
+        raise UsageError(
+            f"two manifests have the same set name, {', '.join(names)}; decode them one by one, with --out"
+        )
+    return names
+
+
+def set_name(path: Path) -> str:
+    """The name of a set from that of its manifest: `librispeech_cuts_test-clean.jsonl.gz` is `test-clean`."""
+    stem = re.sub(r"(\.jsonl|\.json|\.yaml)?(\.gz)?$", "", path.name)
+    return re.sub(r"^(.*_)?cuts?_|_cuts?$", "", stem) or stem

@@ -1,0 +1,70 @@
+"""An encoder-decoder as `asr decode` and `asr transcribe` call it: written text, N-best lists of distinct words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from asr.dataset.features import SAMPLE_RATE
+from asr.decoding.options import GREEDY, PREFIX_METHODS
+from asr.errors import ConfigError, DataError
+from asr.seq2seq.internal_lm import InternalLM
+from asr.seq2seq.lists import Written, distinct
+from asr.seq2seq.models import Recogniser
+from asr.seq2seq.search import Ended, SearchOptions, WordKeys, beam_search, greedy_search
+from asr.seq2seq.tokens import text_of
+from rescore.types import Hypothesis, NbestList
+
+AM, INTERNAL = "am", "ilm"
+NORMALISER = "basic"  # by which hypotheses are distinct where none is named
+
+
+class WrittenDecoder:
+    """An encoder-decoder with the settings of its search."""
+
+    def __init__(self, recogniser: Recogniser, method: str, beam: int, normalise: Callable[[str], str]) -> None:
+        """
+        Args:
+          normalise: texts that it makes equal are one hypothesis.
+        Raises:
+          ConfigError: a method that makes lattices.
+        """
+        if method not in PREFIX_METHODS:
+            raise ConfigError(f"decoding method '{method}': {recogniser.name} has {' and '.join(PREFIX_METHODS)}")
+        self.recogniser, self.method, self.normalise = recogniser, method, normalise
+        rate = recogniser.tokens_per_second
+        self.options = SearchOptions(beam=beam, rows=beam + beam // 2, tokens_per_second=rate)
+        self._keys = WordKeys(recogniser.tokens)
+        self._internal = InternalLM(recogniser.model, recogniser.tokens)
+
+    def __call__(self, samples: np.ndarray) -> list[Written]:
+        """Hypotheses of samples float32 `(N,)` at 16 kHz, best first.
+
+        Raises:
+          DataError: no sample, or one that is not finite, or longer than the model takes.
+        """
+        seconds, longest = len(samples) / SAMPLE_RATE, self.recogniser.max_seconds
+        if not len(samples) or not np.isfinite(samples).all():
+            raise DataError("no sample, or one that is NaN or infinite")
+        if seconds > longest:
+            raise DataError(f"{seconds:.1f} s of audio, {self.recogniser.name} takes {longest:.0f} s at most; split it")
+        found = self._search(samples, seconds)
+        return distinct(found, lambda ids: text_of(self.recogniser.tokens, ids), self.normalise, self.options.beam)
+
+    def _search(self, samples: np.ndarray, seconds: float) -> list[Ended]:
+        model, tokens = self.recogniser.model, self.recogniser.tokens
+        encoded = model.encode(tokens.features([samples]))
+        if self.method == GREEDY:
+            return greedy_search(model, tokens, encoded, [seconds], self.options)
+        return beam_search(model, tokens, encoded, [seconds], self._keys, self.options)[0]
+
+    def nbest(self, samples: np.ndarray, utt_id: str) -> tuple[NbestList, bool]:
+        """The hypotheses with their scores `am` and `ilm`; whether the length limit cut the best one off."""
+        written = self(samples)
+        internal = self._internal.scores([hyp.tokens for hyp in written])
+        hyps = [
+            Hypothesis(tuple(hyp.text.split()), {AM: hyp.am, INTERNAL: score})
+            for hyp, score in zip(written, internal, strict=True)
+        ]
+        return NbestList(utt_id, hyps), written[0].cut

@@ -1,0 +1,1 @@
+"""Encoder-decoder recognisers in ONNX: sessions, tokens, searches.  Knows errors only, and `rescore`'s small values."""

@@ -1,0 +1,40 @@
+"""N-best lists of what a search found: texts that differ in their words, each with the sum over its writings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from asr.seq2seq.search import Ended, log_sum
+
+
+@dataclass(frozen=True)
+class Written:
+    """A hypothesis.
+
+    Attributes:
+      text:   as the most probable of its writings has it.
+      tokens: of that writing.
+      am:     log of the summed probability of all writings of these words that were found.
+      cut:    whether the length limit ended that writing.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    am: float
+    cut: bool
+
+
+def distinct(
+    found: Sequence[Ended], spell: Callable[[Sequence[int]], str], normalise: Callable[[str], str], count: int
+) -> list[Written]:
+    """The best `count` hypotheses whose normalised texts differ, best first."""
+    groups: dict[str, list[tuple[float, str, Ended]]] = {}
+    for one in found:
+        text = spell(one.tokens)
+        groups.setdefault(normalise(text), []).append((one.score, text, one))
+    made = []
+    for group in groups.values():
+        _, text, best = max(group, key=lambda item: item[0])
+        made.append(Written(text, best.tokens, log_sum([score for score, _, _ in group]), best.cut))
+    return sorted(made, key=lambda hyp: -hyp.am)[:count]

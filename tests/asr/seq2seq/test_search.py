@@ -1,0 +1,169 @@
+"""Searches of an encoder-decoder against slow ones without caches, and against all texts there are."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asr.seq2seq.lists import distinct
+from asr.seq2seq.models import Recogniser
+from asr.seq2seq.search import Ended, SearchOptions, WordKeys, beam_search, best_tokens, greedy_search, log_sum
+from asr.seq2seq.session import Encoded
+from asr.seq2seq.tokens import text_of
+from lm_zoo.text.normalise import normalise
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+
+import torch
+
+from tests.asr.seq2seq.tiny_onnx import recogniser, speech
+
+BASIC = normalise("basic")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Recogniser:
+    return recogniser(tmp_path_factory.mktemp("tiny"))
+
+
+def next_log_probs(tiny: Recogniser, encoded: Encoded, tokens: tuple[int, ...]) -> np.ndarray:
+    """float64 `(vocabulary,)` after the prompt and these tokens, without caches."""
+    ids = np.array([(*tiny.tokens.prompt, *tokens)], dtype=np.int64)
+    return torch.from_numpy(tiny.model.logits(encoded, ids)[0, -1]).double().log_softmax(0).numpy()
+
+
+def _words(keys: list[str], tokens: tuple[int, ...]) -> str:
+    return re.sub(" +", " ", "".join(keys[token] for token in tokens))
+
+
+def slow_search(tiny: Recogniser, encoded: Encoded, options: SearchOptions, limit: int) -> list[Ended]:
+    """The search that `asr.seq2seq.search` states, one utterance, each prefix anew at each step."""
+    keys = WordKeys(tiny.tokens).pieces
+    alive: dict[tuple[int, ...], float] = {(): 0.0}
+    finished: list[Ended] = []
+    for length in itertools.count(1):
+        if not alive:
+            return sorted(finished, key=lambda one: -one.score)
+        after = {tokens: next_log_probs(tiny, encoded, tokens) for tokens in alive}
+        if length > limit:
+            ends = [Ended(tokens, alive[tokens] + after[tokens][tiny.tokens.end], True) for tokens in alive]
+            return sorted(finished + ends, key=lambda one: -one.score)
+        grown = [
+            (alive[tokens] + after[tokens][token], tokens, int(token))
+            for tokens in alive
+            for token in np.argsort(-after[tokens])[: options.branch]
+        ]
+        grown = sorted(grown, key=lambda item: -item[0])[: 4 * options.rows]
+        finished += [Ended(tokens, score, False) for score, tokens, token in grown if token == tiny.tokens.end]
+        groups: dict[str, list[tuple[float, tuple[int, ...]]]] = {}
+        for score, tokens, token in grown:
+            if tiny.tokens.allowed[token]:
+                groups.setdefault(_words(keys, (*tokens, token)), []).append((score, (*tokens, token)))
+        sums: dict[str, list[float]] = {}
+        for one in finished:
+            sums.setdefault(_words(keys, one.tokens).strip(), []).append(one.score)
+        best = sorted((log_sum(scores) for scores in sums.values()), reverse=True)
+        lowest = best[options.beam - 1] if len(best) >= options.beam else -math.inf
+        ranked = sorted(groups.values(), key=lambda group: -log_sum([score for score, _ in group]))
+        ranked = [group for group in ranked[: options.beam] if log_sum([score for score, _ in group]) > lowest]
+        others = sorted((item for group in ranked for item in group[1:]), key=lambda item: -item[0])
+        kept = [group[0] for group in ranked] + others[: options.rows - len(ranked)]
+        alive = {tokens: score for score, tokens in kept}
+    raise AssertionError("unreachable")
+
+
+def assert_same(found: list[Ended], expected: list[Ended]) -> None:
+    assert [(one.tokens, one.cut) for one in found] == [(one.tokens, one.cut) for one in expected]
+    assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize(("beam", "rows", "branch"), [(1, 1, 4), (4, 6, 5), (8, 12, 12), (6, 6, 3)])
+def test_the_beam_search_is_the_slow_one(tiny: Recogniser, beam: int, rows: int, branch: int) -> None:
+    options = SearchOptions(beam, rows, branch, tokens_per_second=50.0, spare=2)
+    for seed, frames in enumerate((7, 12, 20)):
+        encoded = tiny.model.encode(tiny.tokens.features([speech(frames, seed)]))
+        found = beam_search(tiny.model, tiny.tokens, encoded, [frames / 100], WordKeys(tiny.tokens), options)
+        assert_same(found[0], slow_search(tiny, encoded, options, options.limit(frames / 100)))
+
+
+def test_several_utterances_are_searched_at_once(tiny: Recogniser) -> None:
+    options, lengths = SearchOptions(5, 8, 6, tokens_per_second=40.0), (20, 7, 12)
+    audio = [speech(frames, seed) for seed, frames in enumerate(lengths)]
+    encoded, seconds = tiny.model.encode(tiny.tokens.features(audio)), [frames / 100 for frames in lengths]
+    keys = WordKeys(tiny.tokens)
+    together = beam_search(tiny.model, tiny.tokens, encoded, seconds, keys, options)
+    greedy = greedy_search(tiny.model, tiny.tokens, encoded, seconds, options)
+    for number, samples in enumerate(audio):
+        alone = tiny.model.encode(tiny.tokens.features([samples]))
+        length = seconds[number : number + 1]
+        assert_same(together[number], beam_search(tiny.model, tiny.tokens, alone, length, keys, options)[0])
+        assert_same([greedy[number]], greedy_search(tiny.model, tiny.tokens, alone, length, options))
+
+
+def test_the_greedy_search_takes_the_best_token(tiny: Recogniser) -> None:
+    options = SearchOptions(tokens_per_second=30.0)
+    encoded = tiny.model.encode(tiny.tokens.features([speech(20)]))
+    tokens, score, limit = list[int](), 0.0, options.limit(0.2)
+    while True:
+        after = next_log_probs(tiny, encoded, tuple(tokens))
+        best = tiny.tokens.end if len(tokens) == limit else int(after.argmax())
+        score += after[best]
+        if best == tiny.tokens.end:
+            break
+        tokens.append(best)
+    found = greedy_search(tiny.model, tiny.tokens, encoded, [0.2], options)
+    assert_same(found, [Ended(tuple(tokens), score, len(tokens) == limit)])
+
+
+def test_am_is_the_probability_of_all_ways_to_write_the_words(tmp_path: Path) -> None:
+    """A beam that holds everything, against all token sequences of at most three tokens."""
+    tiny = recogniser(tmp_path, seed=5)
+    encoded = tiny.model.encode(tiny.tokens.features([speech(9)]))
+    vocabulary = np.flatnonzero(tiny.tokens.allowed).tolist()
+    sums: dict[str, list[float]] = {}
+    before: dict[tuple[int, ...], float] = {(): 0.0}
+    for _ in range(4):
+        grown = {}
+        for tokens, score in before.items():
+            after = next_log_probs(tiny, encoded, tokens)
+            sums.setdefault(BASIC(text_of(tiny.tokens, tokens)), []).append(score + after[tiny.tokens.end])
+            grown |= {(*tokens, token): score + after[token] for token in vocabulary}
+        before = grown
+    options = SearchOptions(beam=10**4, rows=10**4, branch=12, tokens_per_second=0.0, spare=3)
+    found = beam_search(tiny.model, tiny.tokens, encoded, [1.0], WordKeys(tiny.tokens), options)[0]
+    hyps = distinct(found, lambda ids: text_of(tiny.tokens, ids), BASIC, 50)
+    expected = sorted((log_sum(scores) for scores in sums.values()), reverse=True)[:50]
+    assert [hyp.am for hyp in hyps] == pytest.approx(expected, abs=1e-4)
+    assert len({BASIC(hyp.text) for hyp in hyps}) == 50
+    for hyp in hyps[:10]:
+        writings = [one for one in found if BASIC(text_of(tiny.tokens, one.tokens)) == BASIC(hyp.text)]
+        assert hyp.tokens == writings[0].tokens, "as its most probable writing has it"
+        assert hyp.cut == (len(hyp.tokens) == 3)
+
+
+def test_a_list_has_as_many_different_texts_as_asked_for(tiny: Recogniser) -> None:
+    options = SearchOptions(beam=10, rows=15, branch=12, tokens_per_second=40.0)
+    encoded = tiny.model.encode(tiny.tokens.features([speech(20)]))
+    found = beam_search(tiny.model, tiny.tokens, encoded, [0.2], WordKeys(tiny.tokens), options)[0]
+    hyps = distinct(found, lambda ids: text_of(tiny.tokens, ids), BASIC, 10)
+    assert len({BASIC(hyp.text) for hyp in hyps}) == 10
+    assert [hyp.am for hyp in hyps] == sorted((hyp.am for hyp in hyps), reverse=True)
+
+
+def test_best_tokens_by_blocks_are_those_of_all() -> None:
+    logits = torch.randn(5, 4096, generator=torch.Generator().manual_seed(1))
+    values, chosen, ends = best_tokens(logits.clone(), 7, 9)
+    expected, places = logits.double().log_softmax(1).topk(7, dim=1)
+    assert (chosen == places.numpy()).all()
+    assert values == pytest.approx(expected.numpy(), abs=1e-5)
+    assert ends == pytest.approx(logits.double().log_softmax(1)[:, 9].numpy(), abs=1e-5)
+
+
+def test_words_of_pieces(tiny: Recogniser) -> None:
+    assert WordKeys(tiny.tokens).pieces[3:11] == [" a", " a", " b", "", "c", "'s", " ", ""]
