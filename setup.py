@@ -32,8 +32,8 @@ EXTRAS = {
     "demo": ["pocketsphinx>=5.0.3", "ttspico>=0.3", "espeakng-loader>=0.2.4"],
     "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff", "mypy", "onnx>=1.17"],
 }
-# transformers and SpeechBrain need a newer torch than the one of k2's wheel, and moonshine-voice, which is taken for the
-# weights in its wheel (later versions have none), comes for few systems: these extras are asked for by name.
+# transformers and SpeechBrain need a newer torch than the one of k2's wheel, and moonshine-voice, taken for the weights
+# in its wheel (later versions have none), comes for few systems: these extras are asked for by name.
 BY_NAME = ("hf", "bench", "moonshine")
 EXTRAS["all"] = [
     requirement for name, requirements in EXTRAS.items() if name not in BY_NAME for requirement in requirements
