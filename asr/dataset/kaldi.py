@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lhotse import MonoCut, Recording
 
 
+# Ours, not lhotse.kaldi.load_kaldi_data_dir: that ends at an utterance without text, and cuts audio to milliseconds.
 def kaldi_cuts(folder: str | Path, out: Path, allow_pipes: bool = False) -> list[MonoCut]:
     """Cuts with audio of a data folder.
 

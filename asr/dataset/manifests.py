@@ -183,6 +183,7 @@ def make_cut(
     return MonoCut(utt_id, start, duration, 0, supervisions=[segment], recording=recording)
 
 
+# Ours, not lhotse.recipes.librispeech: that ends at one damaged file, and knows FLAC and LibriSpeech's own parts alone.
 def librispeech(folder: str | Path) -> dict[str, list[MonoCut]]:
     """Cuts by part (`dev-clean`, ...) of a folder PART/SPEAKER/CHAPTER with `.trans.txt`; audio of any kind.
 

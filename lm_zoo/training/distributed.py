@@ -72,6 +72,7 @@ def to_start(size: int) -> bool:
     return started is None and size > 1
 
 
+# By torch's spawn, not torchrun's elastic_launch: that adds a traceback and a table to a process's one line.
 def start(
     work: Callable[..., Any],
     arguments: tuple[Any, ...],
