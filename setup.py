@@ -26,6 +26,7 @@ EXTRAS = {
     "pandas": ["pandas>=1.5"],  # data frames of results in Python
     "hf": ["transformers>=5"],
     "text": ["num2words>=0.5.13", "whisper-normalizer>=0.1.12"],
+    "ray": ["ray[default]>=2.40"],
     "bench": ["transformers>=5", "speechbrain>=1.1"],
     "asr": ASR,
     "moonshine": [*ASR, "onnxruntime>=1.23", "moonshine-voice==0.0.49"],

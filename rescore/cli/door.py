@@ -17,6 +17,7 @@ EXTRAS = {
     **dict.fromkeys(("ttspico", "espeakng_loader", "pocketsphinx"), "demo"),
     **dict.fromkeys(("kaldialign", "sentencepiece", "safetensors", "torch", "numpy", "yaml", "rich"), ""),
     "kenlm": "ngram",
+    "ray": "ray",
     "transformers": "hf",
     **dict.fromkeys(("num2words", "whisper_normalizer", "more_itertools", "regex"), "text"),
     "tensorboard": "train",

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
+from lm_zoo.errors import LMError
 from rescore.console import progress, remark, set_quiet
-from rescore.errors import UsageError
+from rescore.errors import RescoreError, UsageError
 from rescore.workers import WorkerDied, keep_loaded, worker_pool
 from rescore.workflows.parts import Split
 
@@ -98,12 +99,26 @@ def _on_this_machine(work: Work, sharing: Sharing) -> None:
 
 
 def _as_done(pool: ProcessPoolExecutor, work: Work, splits: Iterable[Split]) -> Iterator[Split]:
-    running: dict[Future[object], Split] = {pool.submit(work, split): split for split in list(splits)}
+    running = {pool.submit(_do, work, split): split for split in list(splits)}
     while running:
         ended, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in ended:
-            future.result()
+            _raise(future.result())
             yield running.pop(future)
+
+
+def _do(work: Work, split: Split) -> str | None:
+    """Does a share; returns the message of an error of the user, as not every error can be sent to another process."""
+    try:
+        work(split)
+    except (RescoreError, LMError) as error:
+        return str(error)
+    return None
+
+
+def _raise(message: str | None) -> None:
+    if message is not None:
+        raise RescoreError(message)
 
 
 def _begin(threads: int, others: int) -> None:
@@ -120,8 +135,8 @@ def _on_ray(work: Work, sharing: Sharing) -> None:
     import ray
 
     if not ray.is_initialized():
-        options = {"address": sharing.address} if sharing.address else {"include_dashboard": False}
-        ray.init(log_to_driver=False, **options)
+        here = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}  # of no use to another machine
+        ray.init(log_to_driver=False, **({"address": sharing.address} if sharing.address else here))
     cores = int(ray.cluster_resources().get("CPU", 1))
     workers = sharing.workers or cores
     threads = max(1, cores // workers)
@@ -134,10 +149,8 @@ def _on_ray(work: Work, sharing: Sharing) -> None:
         while running:
             ended, running = ray.wait(running)
             try:
-                ray.get(ended[0])
-            except ray.exceptions.RayTaskError as error:
-                raise error.cause from None
-            except ray.exceptions.WorkerCrashedError:
+                _raise(ray.get(ended[0]))
+            except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError):
                 raise WorkerDied("a worker of Ray has died again and again, perhaps for want of memory") from None
             running.extend(task.remote(work, split, threads) for split in islice(todo, 1))
             yield
@@ -146,6 +159,6 @@ def _on_ray(work: Work, sharing: Sharing) -> None:
         pass
 
 
-def _in_ray(work: Work, split: Split, threads: int) -> None:
+def _in_ray(work: Work, split: Split, threads: int) -> str | None:
     _begin(threads, 1)
-    work(split)
+    return _do(work, split)

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from rescore.errors import RescoreError
+from rescore.errors import FormatError
 from rescore.workflows.parts import Split
 
 
@@ -29,4 +29,11 @@ def note(folder: Path, deaths: int, split: Split) -> None:
 def fail_at_three(split: Split) -> None:
     """One share cannot be done."""
     if split.number == 3:
-        raise RescoreError("lists.jsonl:7: not JSON")
+        raise FormatError("lists.jsonl", "not JSON", line=7)
+
+
+def take_time(folder: Path, split: Split) -> None:
+    """Writes that a share has begun, takes a second, and writes that it is done."""
+    (folder / f"begun-{split.number}").touch()
+    time.sleep(1)
+    (folder / f"done-{split.number}").touch()

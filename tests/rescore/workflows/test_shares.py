@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -18,7 +21,7 @@ from rescore.workers import WorkerDied
 from rescore.workflows.parts import FOLDER, Parts, Split, finished_splits, parse_split
 from rescore.workflows.shares import MOST_DEATHS, Sharing, share_out
 from tests.lm_zoo.zoo import neural
-from tests.rescore.slow_worker import fail_at_three, note
+from tests.rescore.slow_worker import fail_at_three, note, take_time
 from tests.rescore.workflows.test_scoring import run
 
 OUTPUTS = ("scores.jsonl.gz", "nbest.jsonl.gz", "1best.txt", "weights.json")
@@ -140,6 +143,36 @@ def test_a_share_whose_process_dies_is_begun_again(tmp_path: Path, capsys: pytes
 def test_the_error_of_a_share_ends_all() -> None:
     with pytest.raises(RescoreError, match=r"lists\.jsonl:7: not JSON"):
         share_out(fail_at_three, Sharing("local", shards=4, workers=2))
+
+
+@pytest.fixture
+def two_nodes() -> Iterator[Any]:
+    """A Ray cluster of two nodes of one core each, on this machine."""
+    cluster_utils = pytest.importorskip("ray.cluster_utils")
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster.second = cluster.add_node(num_cpus=1)
+    yield cluster
+    import ray
+
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.mark.slow
+def test_a_node_of_ray_is_taken_away(tmp_path: Path, two_nodes: Any) -> None:
+    def take_away() -> None:
+        deadline = time.monotonic() + 60
+        while len(list(tmp_path.glob("begun-*"))) < 2 and time.monotonic() < deadline:  # both nodes are at work
+            time.sleep(0.05)
+        two_nodes.remove_node(two_nodes.second, allow_graceful=False)
+
+    thread = Thread(target=take_away)
+    thread.start()
+    share_out(partial(take_time, tmp_path), Sharing("ray", shards=6, address=two_nodes.address))
+    thread.join()
+    assert len(list(tmp_path.glob("done-*"))) == 6
+    with pytest.raises(RescoreError, match=r"lists\.jsonl:7: not JSON"):
+        share_out(fail_at_three, Sharing("ray", shards=4, address=two_nodes.address))
 
 
 def test_nothing_to_merge(tmp_path: Path) -> None:
