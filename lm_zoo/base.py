@@ -16,6 +16,8 @@ from lm_zoo.errors import LMError
 from lm_zoo.text.coverage import MOST_UNKNOWN
 from lm_zoo.text.vocabulary import Vocabulary
 
+Context = tuple[tuple[str, ...], ...]  # the sentences before one, oldest first, as words
+
 
 class LanguageModel:
     """What rescoring needs of an LM.  `score`, `step` and trie scoring agree to 1e-4 in float32.
@@ -82,18 +84,34 @@ class LanguageModel:
         raise NotImplementedError
 
     def score_hypotheses(
-        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+        self,
+        sentences: Sequence[Sequence[str]],
+        max_unknown: float | None = MOST_UNKNOWN,
+        contexts: Sequence[Context] | None = None,
     ) -> list[list[float]]:
-        """The same for sentences that share prefixes, such as the hypotheses of N-best lists."""
+        """The same for sentences that share prefixes, such as the hypotheses of N-best lists.
+
+        Args:
+          contexts: `(sentences,)`, the text that each sentence follows: it is read before the sentence as running text
+            is in training, and has no score of its own.  Where it is more than the LM takes, its oldest words are left
+            out.  None: no sentence has any.
+        """
+        if contexts is not None:
+            raise LMError(f"a {type(self).__name__} scores sentences alone, without the text before them")
         return self.score_words(sentences, max_unknown)
 
     def score_sentences(
-        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+        self,
+        sentences: Sequence[Sequence[str]],
+        max_unknown: float | None = MOST_UNKNOWN,
+        contexts: Sequence[Context] | None = None,
     ) -> list[float]:
         """The sums of `score_hypotheses`, one a sentence."""
-        return [sum(scores) for scores in self.score_hypotheses(sentences, max_unknown)]
+        return [sum(scores) for scores in self.score_hypotheses(sentences, max_unknown, contexts)]
 
-    def score_with_uncertainty(self, sentences: Sequence[Sequence[str]]) -> tuple[list[list[float]], list[list[float]]]:
+    def score_with_uncertainty(
+        self, sentences: Sequence[Sequence[str]], contexts: Sequence[Context] | None = None
+    ) -> tuple[list[list[float]], list[list[float]]]:
         """As `score_hypotheses`, and the uncertainty of each value; of LMs `with_uncertainty`."""
         raise LMError(f"a {type(self).__name__} gives no uncertainty")
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lm_zoo.base import LanguageModel
+from lm_zoo.base import Context, LanguageModel
 from lm_zoo.errors import LMError, VocabError
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import PieceVocabulary, Vocabulary, WordVocabulary
@@ -107,10 +107,15 @@ class InterpolatedLM(LanguageModel):
         check_text(self, sentences, max_unknown)
         return self._mix_words([lm.score_words(sentences, None) for lm in self.lms])
 
-    def score_hypotheses(self, sentences: Sentences, max_unknown: float | None = MOST_UNKNOWN) -> list[list[float]]:
+    def score_hypotheses(
+        self,
+        sentences: Sentences,
+        max_unknown: float | None = MOST_UNKNOWN,
+        contexts: Sequence[Context] | None = None,
+    ) -> list[list[float]]:
         """As `LanguageModel.score_hypotheses`."""
         check_text(self, sentences, max_unknown)
-        return self._mix_words([lm.score_hypotheses(sentences, None) for lm in self.lms])
+        return self._mix_words([lm.score_hypotheses(sentences, None, contexts) for lm in self.lms])
 
     def knows(self, word: str) -> bool:
         """Whether any of the LMs knows the word."""

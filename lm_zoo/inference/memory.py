@@ -10,14 +10,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 
-from lm_zoo.base import LanguageModel
+from lm_zoo.base import Context, LanguageModel
 from lm_zoo.errors import LMError
 from lm_zoo.inference.tree import TreeLM
-from lm_zoo.inference.trie import Encoded, Trie, encode_words, sum_to_words
+from lm_zoo.inference.trie import LONGEST, Encoded, Trie, encode_words, sum_to_words
 
 VECTORS = 32  # of the output layer's input size, in float32, that a prefix takes at the peak, about
 SHARE = 0.5  # of the free memory that is used
-LONGEST = 1 << 15  # tokens of a sentence: with 512 dimensions 2.5 GB, and an hour on a core
 
 _others = 1
 
@@ -41,16 +40,18 @@ def score_in_parts(
     sentences: Sequence[Sequence[str]],
     score: Callable[[SomeLM, Trie], tuple[np.ndarray, np.ndarray]],
     most: int,
+    contexts: Sequence[Context] | None = None,
 ) -> list[list[float]]:
     """As `lm_zoo.base.score_in_batches`, the trie of so many sentences at a time as there is memory for.
 
     Args:
       score: as `lm_zoo.inference.trie.score_trie`.
       most: prefixes at once, about, at most; half as many from then on whenever memory does not suffice.
+      contexts: as in `LanguageModel.score_hypotheses`.
     Raises:
       LMError: a sentence of more than LONGEST tokens.
     """
-    words = encode_words(lm.vocab, sentences)
+    words = encode_words(lm.vocab, sentences, contexts, lm.boundary, lm.most_tokens)
     _check_lengths(words, sentences)
     nodes = min(_FOUND.get(lm, most), most, room(lm))
     result: list[list[float]] = []

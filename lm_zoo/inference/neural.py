@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from lm_zoo.base import LanguageModel
+from lm_zoo.base import Context, LanguageModel
 from lm_zoo.errors import LMError
 from lm_zoo.inference import scoring
 from lm_zoo.inference.precision import prepared
 from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
+from lm_zoo.inference.trie import LONGEST
 from lm_zoo.layers.linear import autocast_on
 from lm_zoo.layers.output import FusedCrossEntropy, Output
 from lm_zoo.text.batches import Batch, TokenText
@@ -89,8 +90,26 @@ class NeuralLM(nn.Module, LanguageModel):
         self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
     ) -> list[list[float]]:
         """See `LanguageModel.score_words`; equal to `lm_zoo.base.score_in_batches`, each distinct prefix once."""
+        return self.score_hypotheses(sentences, max_unknown)
+
+    def score_hypotheses(
+        self,
+        sentences: Sequence[Sequence[str]],
+        max_unknown: float | None = MOST_UNKNOWN,
+        contexts: Sequence[Context] | None = None,
+    ) -> list[list[float]]:
+        """See `LanguageModel.score_hypotheses`; sentences follow one another as in windows of running text."""
         check_text(self, sentences, max_unknown)
-        return scoring.score_by_tree(self, sentences)
+        return scoring.score_by_tree(self, sentences, contexts=contexts)
+
+    @property
+    def boundary(self) -> tuple[int, ...]:
+        """The sentence end alone, as in `lm_zoo.text.batches.running_text`."""
+        return (self.vocab.eos,)
+
+    @property
+    def most_tokens(self) -> int:
+        return LONGEST
 
     def knows(self, word: str) -> bool:
         """Whether no part of the word is `<unk>`."""

@@ -98,6 +98,14 @@ class TreeLM(Protocol):
     vocab: Vocabulary
 
     @property
+    def boundary(self) -> tuple[int, ...]:
+        """The tokens between two sentences of running text."""
+
+    @property
+    def most_tokens(self) -> int:
+        """Tokens that a sentence may have with what stands before it, without begin and end."""
+
+    @property
     def output(self) -> Output: ...
 
     @property

@@ -1,21 +1,23 @@
 """Prefix tries of token sequences, and scoring them: each distinct prefix is evaluated once.
 
 A level of the trie is one `step` of the LM; siblings share one softmax.  `score_trie` equals `LanguageModel.score` of
-every sequence on its own (the slow reference of the tests).
+every sequence on its own (the slow reference of the tests).  What stands before a sentence (its context) is a path from
+the root, which all sentences behind it share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
 import numpy as np
 import torch
 
-from lm_zoo.base import LanguageModel
+from lm_zoo.base import Context, LanguageModel
 from lm_zoo.text.vocabulary import Vocabulary
 
+LONGEST = 1 << 15  # tokens of a sentence: with 512 dimensions 2.5 GB, and an hour on a core
 AHEAD = 8  # tokens looked at for each prefix that may be evaluated at once
 
 
@@ -43,6 +45,13 @@ class Trie:
     def num_nodes(self) -> int:
         return len(self.parents)
 
+    @property
+    def asked(self) -> np.ndarray:
+        """bool `(nodes,)`: the nodes after which a token of a sequence comes, or the end of one."""
+        found = np.zeros(self.num_nodes, dtype=bool)
+        found[self.parents[self.paths]] = found[self.ends] = True
+        return found
+
 
 @dataclass
 class Encoded:
@@ -52,11 +61,15 @@ class Encoded:
       tokens: int64 `(tokens,)`.
       lengths: int64 `(words,)`, tokens of each word, one at least.
       counts: int64 `(sentences,)`, words of each sentence.
+      after: int64 `(sentences,)`, the context of each.
+      contexts: the tokens of different contexts.
     """
 
     tokens: np.ndarray
     lengths: np.ndarray
     counts: np.ndarray
+    after: np.ndarray
+    contexts: list[np.ndarray]
 
     def __post_init__(self) -> None:
         words = _starts(self.counts)
@@ -65,10 +78,22 @@ class Encoded:
     def part(self, begin: int, end: int) -> Encoded:
         """Sentences `begin ... end - 1`."""
         words = slice(self.words[begin], self.words[end])
-        return Encoded(self.tokens[self.bounds[begin] : self.bounds[end]], self.lengths[words], self.counts[begin:end])
+        tokens = self.tokens[self.bounds[begin] : self.bounds[end]]
+        return Encoded(tokens, self.lengths[words], self.counts[begin:end], self.after[begin:end], self.contexts)
 
     def trie(self) -> Trie:
-        return _trie(self.tokens, np.diff(self.bounds))
+        """Of the sentences, each behind its context; what contexts add is added by the first sentence of each."""
+        used, first, after = np.unique(self.after, return_index=True, return_inverse=True)
+        before = [self.contexts[number] for number in used.tolist()]
+        made = _trie(
+            np.concatenate([*before, self.tokens]),
+            np.concatenate([[len(tokens) for tokens in before], np.diff(self.bounds)]).astype(np.int64),
+            np.concatenate([np.full(len(used), -1), after.reshape(-1)]),
+        )
+        added = made.added[len(used) :]
+        added[first] += made.added[: len(used)]
+        paths = made.paths[sum(map(len, before)) :]
+        return replace(made, ends=made.ends[len(used) :], paths=paths, added=added)
 
     def first(self, begin: int, nodes: int) -> tuple[Encoded, Trie]:
         """Sentences from `begin` on, one at least and until their trie has about so many nodes; and that trie."""
@@ -87,8 +112,20 @@ def _starts(lengths: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
-def encode_words(vocab: Vocabulary, sentences: Sequence[Sequence[str]]) -> Encoded:
-    """The tokens of every word of every sentence; each distinct word is encoded once."""
+def encode_words(
+    vocab: Vocabulary,
+    sentences: Sequence[Sequence[str]],
+    contexts: Sequence[Context] | None = None,
+    boundary: tuple[int, ...] = (),
+    most: int = LONGEST,
+) -> Encoded:
+    """The tokens of every word of every sentence; each distinct word is encoded once.
+
+    Args:
+      contexts: `(sentences,)`, as in `LanguageModel.score_hypotheses`.
+      boundary: tokens between two sentences.
+      most: tokens that a sentence may have with its context, of which the oldest words are left out.
+    """
     place = {word: index for index, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
     encoded = [vocab.encode_word(word) for word in place]
     sizes = np.array([len(tokens) for tokens in encoded], dtype=np.int64)
@@ -97,23 +134,52 @@ def encode_words(vocab: Vocabulary, sentences: Sequence[Sequence[str]]) -> Encod
     lengths = sizes[words]
     first = _starts(sizes)[words] - _starts(lengths)[:-1]  # of each word: its tokens' place in the table
     tokens = table[np.repeat(first, lengths) + np.arange(int(lengths.sum()))]
-    return Encoded(tokens, lengths, np.array([len(sentence) for sentence in sentences], dtype=np.int64))
+    counts = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
+    alone = Encoded(tokens, lengths, counts, np.zeros_like(counts), [tokens[:0]])
+    return alone if contexts is None else _behind(alone, vocab, contexts, boundary, most)
+
+
+def _behind(
+    alone: Encoded, vocab: Vocabulary, contexts: Sequence[Context], boundary: tuple[int, ...], most: int
+) -> Encoded:
+    """The sentences behind their contexts."""
+    numbers = {context: number for number, context in enumerate(dict.fromkeys(contexts))}
+    after = np.array([numbers[context] for context in contexts], dtype=np.int64)
+    longest = np.zeros(len(numbers), dtype=np.int64)
+    np.maximum.at(longest, after, np.diff(alone.bounds))
+    rooms = (most - longest).tolist()
+    before = [context_tokens(vocab, context, boundary, room) for context, room in zip(numbers, rooms, strict=True)]
+    return replace(alone, after=after, contexts=before)
+
+
+def context_tokens(vocab: Vocabulary, context: Context, boundary: tuple[int, ...], most: int) -> np.ndarray:
+    """The tokens of the sentences before one, `boundary` behind each; its last words, of at most `most` tokens."""
+    parts: list[tuple[int, ...]] = []  # newest first
+    for words in reversed(context):
+        parts += [boundary, *(vocab.encode_word(word) for word in reversed(words))]
+    kept = int(np.searchsorted(np.cumsum([len(part) for part in parts]), most, side="right"))
+    return np.array(list(chain.from_iterable(parts[:kept][::-1])), dtype=np.int64)
 
 
 def build_trie(sequences: Iterable[Sequence[int]]) -> Trie:
     """The trie of token sequences; repeats and empty ones are allowed."""
     rows = list(sequences)
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    return _trie(np.fromiter(chain.from_iterable(rows), np.int64), lengths)
+    return _trie(np.fromiter(chain.from_iterable(rows), np.int64), lengths, np.full(len(rows), -1))
 
 
-def _trie(tokens: np.ndarray, lengths: np.ndarray) -> Trie:
-    """A level at a time: the distinct pairs of the node so far and the next token are the nodes of the next level."""
-    starts, size = _starts(lengths)[:-1], int(tokens.max(initial=0)) + 1
+def _trie(tokens: np.ndarray, lengths: np.ndarray, after: np.ndarray) -> Trie:
+    """A level at a time: the distinct pairs of the node so far and the next token are the nodes of the next level.
+
+    Args:
+      after: int64 `(sequences,)`, the sequence before each, which begins at the root itself; -1 for none.
+    """
+    begins = np.where(after >= 0, lengths[after], 0)
+    starts, size = _starts(lengths)[:-1] - begins, int(tokens.max(initial=0)) + 1
     node = np.zeros(len(lengths), dtype=np.int64)  # of each sequence
     paths, added = np.zeros_like(tokens), np.zeros_like(lengths)
     pairs, levels = [np.zeros(1, dtype=np.int64)], [0, 1]
-    left, depth = np.flatnonzero(lengths), 0
+    left, depth, ends = np.flatnonzero((begins == 0) & (lengths > 0)), 0, begins + lengths
     while len(left):
         place = starts[left] + depth
         found, first, inverse = np.unique(node[left] * size + tokens[place], return_index=True, return_inverse=True)
@@ -122,7 +188,11 @@ def _trie(tokens: np.ndarray, lengths: np.ndarray) -> Trie:
         pairs.append(found)
         levels.append(levels[-1] + len(found))
         depth += 1
-        left = left[lengths[left] > depth]
+        left = left[ends[left] > depth]
+        joining = np.flatnonzero(begins == depth)
+        if len(joining):  # their contexts end here
+            node[joining] = node[after[joining]]
+            left = np.union1d(left, joining[lengths[joining] > 0])
     parents, last = np.divmod(np.concatenate(pairs), size)
     parents[0] = last[0] = -1
     return Trie(parents, last, np.array(levels), node, paths, added)
@@ -178,20 +248,23 @@ def sequence_scores(trie: Trie, node_scores: np.ndarray, end_scores: np.ndarray)
     return totals[trie.ends] + end_scores
 
 
-def score_by_steps(lm: LanguageModel, sentences: Sequence[Sequence[str]], rows: int = 4096) -> list[list[float]]:
+def score_by_steps(
+    lm: LanguageModel,
+    sentences: Sequence[Sequence[str]],
+    rows: int = 4096,
+    contexts: Sequence[Context] | None = None,
+    boundary: tuple[int, ...] = (),
+    most: int = LONGEST,
+) -> list[list[float]]:
     """As `lm_zoo.base.score_in_batches`, for sentences that share prefixes, such as the hypotheses of N-best lists.
 
     Args:
       rows: as in `score_trie`.
+      contexts, boundary, most: as in `encode_words`.
     """
-    words, trie = build_word_trie(lm.vocab, sentences)
+    words = encode_words(lm.vocab, sentences, contexts, boundary, most)
+    trie = words.trie()
     return sum_to_words(words, trie, *score_trie(lm, trie, rows))
-
-
-def build_word_trie(vocab: Vocabulary, sentences: Sequence[Sequence[str]]) -> tuple[Encoded, Trie]:
-    """The tokens of every word of every sentence, and the trie of the sentences' tokens."""
-    words = encode_words(vocab, sentences)
-    return words, words.trie()
 
 
 def sum_to_words(words: Encoded, trie: Trie, node_scores: np.ndarray, end_scores: np.ndarray) -> list[list[float]]:

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lm_zoo.base import Context
 from lm_zoo.inference import trie
 from lm_zoo.inference.interpolation import InterpolatedLM
 from lm_zoo.inference.neural import NeuralLM
@@ -220,17 +221,28 @@ class BayesianAverage(InterpolatedLM):
         self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
     ) -> list[list[float]]:
         """As `LanguageModel.score_words`; probabilities are averaged a token."""
+        return self.score_hypotheses(sentences, max_unknown)
+
+    def score_hypotheses(
+        self,
+        sentences: Sequence[Sequence[str]],
+        max_unknown: float | None = MOST_UNKNOWN,
+        contexts: Sequence[Context] | None = None,
+    ) -> list[list[float]]:
+        """As `LanguageModel.score_hypotheses`."""
         check_text(self, sentences, max_unknown)
-        return self.score_with_uncertainty(sentences)[0]
+        return self.score_with_uncertainty(sentences, contexts)[0]
 
-    score_hypotheses = score_words
-
-    def score_with_uncertainty(self, sentences: Sequence[Sequence[str]]) -> tuple[list[list[float]], list[list[float]]]:
+    def score_with_uncertainty(
+        self, sentences: Sequence[Sequence[str]], contexts: Sequence[Context] | None = None
+    ) -> tuple[list[list[float]], list[list[float]]]:
         """Natural logs a word, the sentence end last, and the predictive uncertainty of each.
 
         The uncertainty of a word is the standard deviation of its natural-log probability over the draws.
         """
-        words, prefixes = trie.build_word_trie(self.vocab, sentences)
+        first = self.lms[0]
+        words = trie.encode_words(self.vocab, sentences, contexts, first.boundary, first.most_tokens)
+        prefixes = words.trie()
         draws = [score(lm, prefixes) for lm in self.lms]
         nodes, ends = (np.logaddexp.reduce(scores) - math.log(len(draws)) for scores in zip(*draws, strict=True))
         each = [trie.sum_to_words(words, prefixes, *draw) for draw in draws]

@@ -4,6 +4,9 @@ A word is encoded as the tokenizer does inside a sentence, so for GPT-2 with the
 start, so that a word has the same tokens wherever it stands.  The begin of sentence is the tokenizer's `bos` token or,
 where it has none, its `eos` token; the end is `eos` (GPT-2: `<|endoftext|>` for both).  Weights are used as float32.
 
+What stands before a sentence is read as running text, without such a token between sentences: these LMs have seen
+whole documents, which it would end.
+
 Such LMs have seen ordinary text: `?case=lower` lower-cases words before they are encoded (the hypotheses keep theirs),
 `?case=mixed` takes them as they are, and without either, text that is all upper case is refused.
 """
@@ -23,7 +26,7 @@ from lm_zoo import base
 from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.inference import scoring, tree, trie
 from lm_zoo.inference.state import State
-from lm_zoo.inference.trie import build_trie, sequence_scores
+from lm_zoo.inference.trie import LONGEST, build_trie, sequence_scores
 from lm_zoo.layers.output import Output
 from lm_zoo.safe_unpickle import without_pickles
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
@@ -129,8 +132,10 @@ class HFModel(base.LanguageModel):
 
     def check_words(self, words: Sequence[str], what: str) -> None:
         """Refuses a sentence, called `what`, that is longer than the model's positions."""
-        tokens = sum(len(self.vocab.encode_word(word)) for word in words)
-        self.check_length(tokens + self.special, what)
+        self.check_length(self._tokens(words) + self.special, what)
+
+    def _tokens(self, words: Sequence[str]) -> int:
+        return sum(len(self.vocab.encode_word(word)) for word in words)
 
     def knows(self, word: str) -> bool:
         """Whether no part of the word is unknown to the tokenizer."""
@@ -207,22 +212,38 @@ class HFCausalLM(HFModel):
         """See `LanguageModel.score_words`; in batches of like lengths (running text)."""
         return base.score_in_batches(self, self.checked(sentences, max_unknown), BATCH_TOKENS)
 
+    boundary = ()  # between two sentences
+
+    @property
+    def most_tokens(self) -> int:
+        return LONGEST if self.positions is None else self.positions - self.special
+
     def score_hypotheses(
-        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+        self,
+        sentences: Sequence[Sequence[str]],
+        max_unknown: float | None = MOST_UNKNOWN,
+        contexts: Sequence[base.Context] | None = None,
     ) -> list[list[float]]:
         """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
         sentences = self.checked(sentences, max_unknown)
-        if self._within_windows(sentences) and self.takes_trees():
-            order = sorted(range(len(sentences)), key=lambda row: tuple(sentences[row]))  # to share prefixes
-            found = scoring.score_by_tree(self, [sentences[row] for row in order], TREE_NODES)  # type: ignore[arg-type]
+        before = contexts or [()] * len(sentences)
+        if self._within_windows(sentences, before) and self.takes_trees():
+            # In an order in which neighbours share prefixes.
+            order = sorted(range(len(sentences)), key=lambda row: (before[row], tuple(sentences[row])))
+            rows, behind = [sentences[row] for row in order], [before[row] for row in order]
+            found = scoring.score_by_tree(self, rows, TREE_NODES, behind)  # type: ignore[arg-type]
             return [scores for _, scores in sorted(zip(order, found, strict=True))]
-        return trie.score_by_steps(self, sentences, TRIE_ROWS)
+        return trie.score_by_steps(self, sentences, TRIE_ROWS, contexts, self.boundary, self.most_tokens)
 
-    def _within_windows(self, sentences: Sequence[Sequence[str]]) -> bool:
+    def _within_windows(self, sentences: Sequence[Sequence[str]], contexts: Sequence[base.Context]) -> bool:
         """Whether every prefix sees all tokens before it, as in `tree_hidden`."""
         config = self.model.config.get_text_config()
         window = min(getattr(config, name, None) or sys.maxsize for name in WINDOWS)
-        return all(sum(len(self.vocab.encode_word(word)) for word in words) < window for words in sentences)
+        if window > self.most_tokens:
+            return True
+        before = {context: sum(map(self._tokens, context)) for context in dict.fromkeys(contexts)}
+        pairs = zip(sentences, contexts, strict=True)
+        return all(before[context] + self._tokens(words) < window for words, context in pairs)
 
     def takes_trees(self) -> bool:
         """Whether the model takes 4-D masks and its logits are those of its output layer; tried once, on a tree."""

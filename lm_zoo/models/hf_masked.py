@@ -16,7 +16,9 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from lm_zoo.base import Context
 from lm_zoo.errors import LMError, VocabError
+from lm_zoo.inference.trie import LONGEST, context_tokens
 from lm_zoo.models.hf_causal import ANCHOR, BATCH_TOKENS, HFModel
 from lm_zoo.text.coverage import MOST_UNKNOWN
 
@@ -47,18 +49,22 @@ class HFMaskedLM(HFModel):
 
     @torch.no_grad()
     def score_hypotheses(
-        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+        self,
+        sentences: Sequence[Sequence[str]],
+        max_unknown: float | None = MOST_UNKNOWN,
+        contexts: Sequence[Context] | None = None,
     ) -> list[list[float]]:
         """Pseudo-log-likelihoods: for each sentence one a word (its tokens' summed), and the sentence end's.
 
-        The last is 0.0 without `eos`.
+        The last is 0.0 without `eos`.  Of the text before a sentence no token is masked.
         """
         self.checked(sentences, max_unknown)
         encoded = [[*(self.vocab.encode_word(word) for word in words), self.stop] for words in sentences]
         flat = [[token for word in words for token in word] for words in encoded]
+        before = self._before(flat, contexts or [()] * len(flat))
         scores = [[0.0] * len(tokens) for tokens in flat]
-        for batch in self._batches([len(tokens) for tokens in flat]):
-            for (sentence, place), score in zip(batch, self._masked_scores(flat, batch), strict=True):
+        for batch in self._batches([len(tokens) for tokens in before], [len(tokens) for tokens in flat]):
+            for (sentence, place), score in zip(batch, self._masked_scores(before, flat, batch), strict=True):
                 scores[sentence][place] = score
         result = []
         for words, row in zip(encoded, scores, strict=True):
@@ -66,9 +72,22 @@ class HFMaskedLM(HFModel):
             result.append([float(sum(next(values) for _ in word)) for word in words])
         return result
 
-    def _batches(self, lengths: list[int]) -> Iterator[list[tuple[int, int]]]:
-        """(sentence, place) of every token once, long sentences first; a padded batch keeps to `batch_tokens`."""
-        order = sorted(range(len(lengths)), key=lambda sentence: -lengths[sentence])
+    def _before(self, flat: list[list[int]], contexts: Sequence[Context]) -> list[list[int]]:
+        """Special tokens and context before every sentence, as much of it as there is room for."""
+        most = LONGEST if self.positions is None else self.positions - len(self.before) - len(self.after)
+        pairs = zip(contexts, flat, strict=True)
+        return [
+            [*self.before, *context_tokens(self.vocab, context, (), most - len(tokens)).tolist()]
+            for context, tokens in pairs
+        ]
+
+    def _batches(self, before: list[int], lengths: list[int]) -> Iterator[list[tuple[int, int]]]:
+        """(sentence, place) of every token once, long sentences first; a padded batch keeps to `batch_tokens`.
+
+        Args:
+          before, lengths: tokens before each sentence and of it.
+        """
+        order = sorted(range(len(lengths)), key=lambda sentence: -before[sentence] - lengths[sentence])
         batch: list[tuple[int, int]] = []
         rows = 0
         for sentence in order:
@@ -76,22 +95,24 @@ class HFMaskedLM(HFModel):
                 if len(batch) == rows:
                     if batch:
                         yield batch
-                    batch, width = [], lengths[sentence] + len(self.before) + len(self.after)
+                    batch, width = [], before[sentence] + lengths[sentence] + len(self.after)
                     rows = max(1, self.batch_tokens // width)
                 batch.append((sentence, place))
         if batch:
             yield batch
 
-    def _masked_scores(self, flat: list[list[int]], batch: list[tuple[int, int]]) -> list[float]:
-        width = len(flat[batch[0][0]]) + len(self.before) + len(self.after)
+    def _masked_scores(
+        self, before: list[list[int]], flat: list[list[int]], batch: list[tuple[int, int]]
+    ) -> list[float]:
+        width = max(len(before[sentence]) + len(flat[sentence]) for sentence, _ in batch) + len(self.after)
         inputs = torch.full((len(batch), width), self.mask)
         inside = torch.zeros(len(batch), width, dtype=torch.long)
         for row, (sentence, place) in enumerate(batch):
-            tokens = [*self.before, *flat[sentence], *self.after]
-            tokens[len(self.before) + place] = self.mask
+            tokens = [*before[sentence], *flat[sentence], *self.after]
+            tokens[len(before[sentence]) + place] = self.mask
             inputs[row, : len(tokens)] = torch.tensor(tokens)
             inside[row, : len(tokens)] = 1
-        places = torch.tensor([len(self.before) + place for _, place in batch])
+        places = torch.tensor([len(before[sentence]) + place for sentence, place in batch])
         targets = torch.tensor([flat[sentence][place] for sentence, place in batch])
         rows = torch.arange(len(batch))
         logits = self.model(input_ids=inputs, attention_mask=inside).logits[rows, places]

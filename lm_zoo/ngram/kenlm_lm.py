@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lm_zoo.base import WordLM
+from lm_zoo.base import Context, WordLM
 from lm_zoo.errors import ModelError
 from lm_zoo.ngram.arpa import read_vocabulary
 from lm_zoo.ngram.kenlm_check import check_file
@@ -90,10 +90,52 @@ class NgramLM(WordLM):
         full_scores = self._model.full_scores
         return [[found[0] * LN10 for found in full_scores(_text(words))] for words in sentences]
 
+    def score_hypotheses(
+        self,
+        sentences: Sequence[Sequence[str]],
+        max_unknown: float | None = MOST_UNKNOWN,
+        contexts: Sequence[Context] | None = None,
+    ) -> list[list[float]]:
+        """See `LanguageModel.score_hypotheses`; between two sentences stand `</s>` and `<s>`.
+
+        An n-gram LM that was estimated sentence by sentence has no n-gram across them: contexts change nothing.
+        """
+        start, states = self.start(), {context: self._after(context) for context in dict.fromkeys(contexts or ())}
+        if all(state == start for state in states.values()):
+            return self.score_words(sentences, max_unknown)
+        check_text(self, sentences, max_unknown)
+        pairs = zip(contexts or (), sentences, strict=True)
+        return [self._from(states[context], words) for context, words in pairs]
+
+    def _after(self, context: Context) -> Any:
+        """The state at the begin of the sentence after these; of each only the last words count."""
+        state = self.start()
+        for words in context[-self.order :]:
+            for word in words[-self.order :]:
+                state = self.extend(state, word)[1]
+            for mark in reversed(BOUNDARIES):
+                new_state = self._state_class()
+                self._score(state, mark, new_state)
+                state = new_state
+        return state
+
+    def _from(self, state: Any, words: Sequence[str]) -> list[float]:
+        scores = []
+        for word in words:
+            score, state, _ = self.extend(state, word)
+            scores.append(score)
+        return [*scores, self.end(state)]
+
     def score_sentences(
-        self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
+        self,
+        sentences: Sequence[Sequence[str]],
+        max_unknown: float | None = MOST_UNKNOWN,
+        contexts: Sequence[Context] | None = None,
     ) -> list[float]:
         """The sums of `score_words`, several times as fast; to 1e-6 of them, as KenLM adds in single precision."""
+        start = self.start()
+        if any(self._after(context) != start for context in dict.fromkeys(contexts or ())):
+            return super().score_sentences(sentences, max_unknown, contexts)
         check_text(self, sentences, max_unknown)
         score = self._model.score
         return [score(_text(words)) * LN10 for words in sentences]
