@@ -23,11 +23,16 @@ class Hypothesis:
 
 @dataclass
 class NbestList:
-    """The hypotheses of one utterance, in the order of their source (best first by convention)."""
+    """The hypotheses of one utterance, in the order of their source (best first by convention).
+
+    Attributes:
+      recording: what the utterance is a part of, where the source says so.
+    """
 
     utt_id: str
     hyps: list[Hypothesis]
     ref: Words | None = None
+    recording: str | None = None
 
 
 @dataclass

@@ -38,6 +38,23 @@ if TYPE_CHECKING:
 )
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
+@click.option(
+    "--context",
+    metavar="N|all",
+    callback=lambda ctx, param, value: _checked(value),
+    help="LMs see the last N words (or all) that were said before an utterance in its recording: those of the best "
+    "hypotheses by --weights or --scale, else of the first ones.",
+)
+@click.option(
+    "--recording-of",
+    metavar="REGEX",
+    help="With --context: finds the recording in an utterance's id. Without it: the id up to the number at its end.",
+)
+@click.option(
+    "--recordings",
+    type=click.Path(path_type=Path),
+    help="With --context: the utterances' recordings and times: Kaldi's segments or utt2spk, or a lhotse manifest.",
+)
 @dtype_option
 @device_option
 @max_unknown_option
@@ -50,6 +67,9 @@ def command(
     mix: Path | None,
     weights_file: Path | None,
     scales: tuple[str, ...],
+    context: str | None,
+    recording_of: str | None,
+    recordings: Path | None,
     dtype: str,
     device: str,
     max_unknown: float,
@@ -63,9 +83,27 @@ def command(
 
     --executor shares the work out among processes, --split K/N does one share of it; the scores are the same.
 
+    With --context, the utterances of a recording are scored one after another, in the order of their times or ids, and
+    are written together.  Train LMs for it with --train text=windows, so that they have seen text across sentences.
+
     \b
     Example: rescore nbest --nbest dev.jsonl.gz --lm transfornn --ngram 4gram.arpa --out exp/dev
+    Example: rescore nbest --nbest test.jsonl.gz --lm exp/windows --context 100 --weights exp/weights.json \\
+               --recordings data/test/segments --out exp/test
     """
-    from rescore.workflows.nbest import rescore_nbest
+    from rescore.errors import UsageError
+    from rescore.workflows.nbest import ContextOptions, rescore_nbest
 
-    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, dtype, device, max_unknown, sharing)
+    if context is None and (recording_of or recordings):
+        raise UsageError("--recording-of and --recordings are for --context N|all: add it, or leave them out")
+    before = None
+    if context is not None:
+        before = ContextOptions(None if context == "all" else int(context), recording_of, recordings)
+    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, dtype, device, max_unknown, sharing, before)
+
+
+def _checked(context: str | None) -> str | None:
+    number = context is not None and context.isascii() and context.isdigit()
+    if context in (None, "all") or (number and int(context or "") > 0):
+        return context
+    raise click.BadParameter(f"found '{context}', expected a number of words, from 1, or all")

@@ -114,10 +114,10 @@ def utterance_files(
     return files
 
 
-def utterance_id(value: object, place: Place) -> str:
+def utterance_id(value: object, place: Place, what: str = "utterance id") -> str:
     """`value` if it can be an utterance id: a string that is not empty and has no white space or control character."""
     if not isinstance(value, str) or value.split() != [value] or _CONTROL.search(value):
-        problem = f"utterance id {short(value)}, expected a string without white space and control characters"
+        problem = f"{what} {short(value)}, expected a string without white space and control characters"
         raise place.format_error(problem)
     return value
 

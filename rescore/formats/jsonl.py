@@ -2,8 +2,9 @@
 
     {"utt_id": "a", "ref": "HE SAID", "hyps": [{"words": "HE SAID", "scores": {"am": -7.1, "lm": -3.2}}, ...]}
 
-`ref` may be left out or null.  Written is `words` as a string; read is a list of strings as well.  Also read are
-`nbest` for `hyps`, `text` for `words`, a single number `score`, and a bare string for a hypothesis without scores.
+`ref` may be left out or null; `recording` names what the utterance is a part of.  Written is `words` as a string; read
+is a list of strings as well.  Also read are `nbest` for `hyps`, `text` for `words`, a single number `score`, and a bare
+string for a hypothesis without scores.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
 
 _LIST_KEYS = ("hyps", "nbest")
-_LINE_KEYS = {"utt_id", "ref", "hyps"}
+_LINE_KEYS = {"utt_id", "ref", "hyps", "recording"}
 _HYP_KEYS = {"words", "scores"}
 
 
@@ -44,9 +45,12 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
         list_key = _list_key(entry, place)
         hyps = [_hypothesis(hyp, rank, place, ignored) for rank, hyp in enumerate(entry[list_key], start=1)]
         ref = entry.get("ref")
-        yield make_list(utt_id, hyps, None if ref is None else _words(ref, "ref", place), place)
+        made = make_list(utt_id, hyps, None if ref is None else _words(ref, "ref", place), place)
+        if entry.get("recording") is not None:
+            made.recording = utterance_id(entry["recording"], place, "recording")
+        yield made
         if not entry.keys() <= _LINE_KEYS:
-            ignored.update(entry.keys() - {"utt_id", "ref", list_key})
+            ignored.update(entry.keys() - {*_LINE_KEYS, list_key})
     if number == 0:
         raise FormatError(path, "empty file, expected a JSON object a line")
     if ignored:
@@ -122,6 +126,8 @@ def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) ->
             entry: dict[str, Any] = {"utt_id": nbest.utt_id}
             if nbest.ref is not None:
                 entry["ref"] = join_words(nbest.ref, place)
+            if nbest.recording is not None:
+                entry["recording"] = nbest.recording
             entry["hyps"] = [
                 {
                     "words": join_words(hyp.words, place),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +44,7 @@ def combine_list(nbest: NbestList, weights: Weights, mbr: float | None = None) -
       ScoreError: no hypothesis at all, a score missing in one of them, or a score that is not finite.
       WeightsError: a scale whose score no hypothesis has.
     """
-    return NbestList(nbest.utt_id, [nbest.hyps[i] for i in ranking(nbest, weights, mbr)], nbest.ref)
+    return replace(nbest, hyps=[nbest.hyps[i] for i in ranking(nbest, weights, mbr)])
 
 
 def ranking(nbest: NbestList, weights: Weights, mbr: float | None = None) -> list[int]:
@@ -120,15 +120,13 @@ def write_combined(
             if nbest.utt_id in seen:
                 raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the scores")
             seen.add(nbest.utt_id)
-            plain, written = normaliser.merge(nbest)
-            order = ranking(plain, weights, mbr)
-            hyps = [Hypothesis(written[i], plain.hyps[i].scores) for i in order]
-            best.write(" ".join((nbest.utt_id, *hyps[0].words)) + "\n")
+            result, changed = decide(nbest, weights, normaliser, mbr)
+            best.write(" ".join((nbest.utt_id, *result.hyps[0].words)) + "\n")
             counts.utterances += 1
-            counts.hypotheses += len(hyps)
-            counts.changed += plain.hyps[order[0]].words != plain.hyps[0].words
+            counts.hypotheses += len(result.hyps)
+            counts.changed += changed
             unused.update(dict.fromkeys(name for hyp in nbest.hyps for name in hyp.scores))
-            yield NbestList(nbest.utt_id, hyps, nbest.ref)
+            yield result
         if not seen:
             raise ScoreError("there is no utterance to combine; the scores are empty")
 
@@ -138,6 +136,16 @@ def write_combined(
     normaliser.say()
     counts.unused = [name for name in unused if name not in weights.scales]
     return counts
+
+
+def decide(
+    nbest: NbestList, weights: Weights, normaliser: Normaliser, mbr: float | None = None
+) -> tuple[NbestList, bool]:
+    """A list as `write_combined` writes it, best first, and whether its first hypothesis is another one than before."""
+    plain, written = normaliser.merge(nbest)
+    order = ranking(plain, weights, mbr)
+    hyps = [Hypothesis(written[i], plain.hyps[i].scores) for i in order]
+    return replace(nbest, hyps=hyps), plain.hyps[order[0]].words != plain.hyps[0].words
 
 
 def say_combined(counts: CombineCounts, weights: Weights | None, out: Path) -> None:

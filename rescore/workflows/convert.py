@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
 from rescore.console import progress, remark
@@ -175,4 +176,4 @@ def normalize_nbest(nbest: NbestList, normalizer: TextNormalizer) -> tuple[Nbest
         again = {"words": float(len(words))} if "words" in hyp.scores else {}
         kept.setdefault(words, Hypothesis(words, {**hyp.scores, **again}))
     ref = None if nbest.ref is None else normalizer.words(nbest.ref)
-    return NbestList(nbest.utt_id, list(kept.values()), ref), len(nbest.hyps) - len(kept)
+    return replace(nbest, hyps=list(kept.values()), ref=ref), len(nbest.hyps) - len(kept)

@@ -12,7 +12,8 @@ from rescore.formats import read_nbest
 from rescore.types import NbestList, Weights
 from rescore.weights import equal_weights
 from rescore.workflows.combine import SCORES_FILE, say_combined, write_combined
-from rescore.workflows.parts import finished_splits, join_parts, part_files
+from rescore.workflows.context import with_context
+from rescore.workflows.parts import finished_splits, join_parts, part_files, read_plan
 
 
 def merge(out: Path, weights: Weights | None) -> None:
@@ -35,6 +36,7 @@ def merge(out: Path, weights: Weights | None) -> None:
             yield from read_nbest(f"jsonl:{path}")
 
     used = weights or equal_weights(next(lists()).hyps[0].scores)
+    used = with_context(used, read_plan(out).get("--context"))
     counts = write_combined(progress(lists(), "combining"), used, out)
     join_parts(out, number, out / SCORES_FILE)
     remark(f"{counts.utterances} utterances scored, in {len(found)} shares")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,7 +17,9 @@ from rescore.formats import is_pipe, read_nbest, source_identity
 from rescore.types import NbestList, Weights
 from rescore.weights import equal_weights, given_weights, load_weights
 from rescore.workflows.combine import say_combined, write_combined
+from rescore.workflows.context import TextBefore, with_context
 from rescore.workflows.merge import merge
+from rescore.workflows.recordings import find_recordings
 from rescore.workflows.shares import Sharing, share_out
 
 if TYPE_CHECKING:
@@ -36,23 +39,27 @@ def rescore_nbest(
     device: str = "cpu",
     max_unknown: float = MOST_UNKNOWN,
     sharing: Sharing | None = None,
+    context: ContextOptions | None = None,
 ) -> None:
     """Scores the lists of `source` into `out/scores.jsonl.gz` and combines them; see `rescore nbest`.
 
     Args:
       sharing: among processes; None or an empty one is this process alone.
+      context: LMs see the text before an utterance.
     Raises:
       UsageError: both or contradicting options; a mix that names an LM that is not given.
     """
     weights = given_weights(weights_file, scales)
-    work = partial(_score, source, lms, ngram, mix_file, out, dtype, device, max_unknown)
+    if context is not None:
+        context = replace(context, weights=weights)
+    work = partial(_score, source, lms, ngram, mix_file, out, dtype, device, max_unknown, context)
     if sharing is None or sharing.alone:
         scored = work(None, weights)
         say_combined(scored.used, weights, out)
     elif sharing.split is None:
         share_out(work, sharing)
         merge(out, weights)
-    elif weights is None:
+    elif weights is None or context is not None:
         work(sharing.split)
     else:
         raise UsageError("--split scores its share alone; give --weights or --scale to rescore merge")
@@ -67,12 +74,14 @@ def _score(
     dtype: str,
     device: str,
     max_unknown: float,
+    context: ContextOptions | None,
     split: Split | None,
     weights: Weights | None = None,
 ) -> Written:
     """Scores all lists and combines them, or scores those of one share."""
     lists = read_nbest(source)
     first = next(lists)  # a bad source is refused before torch and an LM are loaded
+    every, before = _text_before(context, source, chain([first], lists))
     from rescore.workflows.scoring import identities, open_scorers, write_scores
 
     scorers = open_scorers(lms, ngram, dtype, device, max_unknown)
@@ -80,7 +89,7 @@ def _score(
         if scorer.is_pseudo:
             remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
     mix = _read_mix(mix_file, scorers) if mix_file else None
-    checked = _within_limits(source, chain([first], lists), scorers)
+    checked = _within_limits(source, every, scorers)
     plan = None
     if not is_pipe(source):
         plan = {
@@ -89,13 +98,16 @@ def _score(
             "--dtype": dtype,
             "--device": device,
             "--mix": mix,
+            "--context": before and before.plan,
         }
     if split is not None:
-        written = write_scores(checked, scorers, out, plan, mix, split=split)
+        written = write_scores(checked, scorers, out, plan, mix, split=split, before=before)
         remark(f"{written.total} utterances of share {split} scored" + _taken_over(written.kept))
         return written
-    used = weights or _all_ones(first, scorers, mix)
-    written = write_scores(checked, scorers, out, plan, mix, lambda scored: write_combined(scored, used, out))
+    used = with_context(weights or _all_ones(first, scorers, mix), before.plan if before else None)
+    written = write_scores(
+        checked, scorers, out, plan, mix, lambda scored: write_combined(scored, used, out), before=before
+    )
     remark(f"{written.total} utterances scored" + _taken_over(written.kept))
     for scorer in scorers:
         remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
@@ -104,6 +116,37 @@ def _score(
 
 def _taken_over(kept: int) -> str:
     return f", {kept} of them by a run that was stopped" if kept else ""
+
+
+@dataclass(frozen=True)
+class ContextOptions:
+    """`--context`, `--recording-of` and `--recordings` of `rescore nbest`.
+
+    Attributes:
+      words: of the text before an utterance; None: all of it.
+      recording_of, recordings: as in `rescore.workflows.recordings.find_recordings`.
+      weights: decide what the text before is; None: first hypotheses are.
+    """
+
+    words: int | None
+    recording_of: str | None = None
+    recordings: Path | None = None
+    weights: Weights | None = None
+
+
+def _text_before(
+    options: ContextOptions | None, source: str, lists: Iterable[NbestList]
+) -> tuple[Iterable[NbestList], TextBefore | None]:
+    """The lists again, and the text before each; recordings are found by another reading, what is in a pipe is held."""
+    if options is None:
+        return lists, None
+    if is_pipe(source):
+        lists = list(lists)
+    named = lists if is_pipe(source) else progress(read_nbest(source), "looking for recordings")
+    recordings = find_recordings(named, options.recording_of, options.recordings)
+    before = TextBefore(options.words, recordings, options.weights)
+    remark(str(before))
+    return lists, before
 
 
 def _within_limits(source: str, lists: Iterable[NbestList], scorers: list[Scorer]) -> Iterable[NbestList]:

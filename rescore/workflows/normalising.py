@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lm_zoo.text.normalise import NORMALISERS, normalise
@@ -50,7 +51,7 @@ class Normaliser:
         self._equal += len(nbest.hyps) - len(groups)
         chosen = {words: self._one(group) for words, group in groups.items()}
         hyps = [Hypothesis(words, hyp.scores) for words, hyp in chosen.items()]
-        return NbestList(nbest.utt_id, hyps, nbest.ref), [hyp.words for hyp in chosen.values()]
+        return replace(nbest, hyps=hyps), [hyp.words for hyp in chosen.values()]
 
     def lists(self, lists: Iterable[NbestList]) -> Iterator[NbestList]:
         """The lists in normalised words."""

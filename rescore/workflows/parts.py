@@ -21,6 +21,7 @@ from rescore.errors import FormatError, UsageError
 from rescore.files import atomic_path, make_folder
 
 FOLDER = ".parts"
+PLAN = "plan.json"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class Parts:
         if plan is None:
             self._begin_without_plan()
             return
-        differs = _differences(self.folder / "plan.json", plan)
+        differs = _differences(self.folder / PLAN, plan)
         if differs and split is not None:
             raise UsageError(
                 f"{self.folder}: parts of a run with another {', '.join(differs)}; remove the folder, or give this run "
@@ -87,7 +88,7 @@ class Parts:
             )
             self.remove()
         if differs != []:
-            write_text(self.folder / "plan.json", json.dumps(plan, sort_keys=True))
+            write_text(self.folder / PLAN, json.dumps(plan, sort_keys=True))
 
     def _begin_without_plan(self) -> None:
         if self.split is not None:
@@ -119,6 +120,15 @@ class Parts:
 
 def _part(folder: Path, index: int) -> Path:
     return folder / f"{index:06d}.jsonl.gz"
+
+
+def read_plan(out: Path) -> dict[str, Any]:
+    """The plan of the parts of an output folder; nothing where none was written, or its file is damaged."""
+    try:
+        plan = read_json(out / FOLDER / PLAN)
+    except (OSError, ValueError):
+        return {}
+    return plan if isinstance(plan, dict) else {}
 
 
 def part_files(out: Path, number: int) -> list[Path]:

@@ -8,22 +8,23 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.base import LanguageModel
+from lm_zoo.base import Context, LanguageModel
 from lm_zoo.inference.memory import found_to_fit
 from lm_zoo.registry import HUGGING_FACE, foreign
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 from rescore.console import progress, remark
 from rescore.errors import ScoreError, UsageError
 from rescore.formats import read_nbest, write_nbest
-from rescore.types import Hypothesis, NbestList
+from rescore.types import Hypothesis, NbestList, Words
 from rescore.workers import keeps_loaded
 from rescore.workflows.combine import SCORES_FILE
+from rescore.workflows.context import TextBefore
 from rescore.workflows.parts import Parts, Split, join_parts
 from rescore.workflows.threads import Behind, ahead
 
@@ -75,12 +76,18 @@ class Scorer:
         words = chain.from_iterable(hyp.words for nbest in lists for hyp in nbest.hyps)
         self.coverage.add(Counter(words), place)
 
-    def word_columns(self, lists: list[NbestList]) -> dict[str, list[list[float]]]:
-        """The values a word (the last one is the sentence end) of every hypothesis of the lists, by column."""
-        sentences = [hyp.words for nbest in lists for hyp in nbest.hyps]
+    def word_columns(
+        self, lists: list[NbestList], contexts: Sequence[Context] | None = None
+    ) -> dict[str, list[list[float]]]:
+        """The values a word (the last one is the sentence end) of every hypothesis of the lists, by column.
+
+        Args:
+          contexts: `(lists,)`, the text before each.
+        """
+        sentences, before = _sentences(lists, contexts)
         if len(self.columns) > 1:
-            return dict(zip(self.columns, self.lm.score_with_uncertainty(sentences), strict=True))
-        scores = {self.column: self.lm.score_hypotheses(sentences, max_unknown=None)}
+            return dict(zip(self.columns, self.lm.score_with_uncertainty(sentences, before), strict=True))
+        scores = {self.column: self.lm.score_hypotheses(sentences, None, before)}
         self._say_what_fits()
         return scores
 
@@ -89,12 +96,13 @@ class Scorer:
             self._short_of_memory = True
             remark(f"{self.column}: memory did not suffice; going on with {fits} prefixes or fewer at once")
 
-    def columns_of(self, lists: list[NbestList]) -> dict[str, list[float]]:
-        """The values of every hypothesis of the lists, by column."""
+    def columns_of(self, lists: list[NbestList], contexts: Sequence[Context] | None = None) -> dict[str, list[float]]:
+        """The values of every hypothesis of the lists, by column; contexts as in `word_columns`."""
         if len(self.columns) > 1:
-            return {column: [sum(scores) for scores in rows] for column, rows in self.word_columns(lists).items()}
-        sentences = [hyp.words for nbest in lists for hyp in nbest.hyps]
-        scores = {self.column: self.lm.score_sentences(sentences, max_unknown=None)}
+            by_word = self.word_columns(lists, contexts)
+            return {column: [sum(scores) for scores in rows] for column, rows in by_word.items()}
+        sentences, before = _sentences(lists, contexts)
+        scores = {self.column: self.lm.score_sentences(sentences, None, before)}
         self._say_what_fits()
         return scores
 
@@ -111,6 +119,16 @@ class Scorer:
         """
         for rank, hyp in enumerate(nbest.hyps, start=1):
             self.lm.check_words(hyp.words, f"utterance {nbest.utt_id}: hypothesis {rank}")
+
+
+def _sentences(
+    lists: Sequence[NbestList], contexts: Sequence[Context] | None
+) -> tuple[list[Words], list[Context] | None]:
+    """The hypotheses of all lists, and the text before each."""
+    sentences = [hyp.words for nbest in lists for hyp in nbest.hyps]
+    if contexts is None:
+        return sentences, None
+    return sentences, [context for nbest, context in zip(lists, contexts, strict=True) for _ in nbest.hyps]
 
 
 def open_scorers(
@@ -193,11 +211,17 @@ def column_of(option: str) -> tuple[str, str]:
     return base, option
 
 
-def score_batch(batch: list[NbestList], scorers: list[Scorer], mix: dict[str, float] | None = None) -> list[NbestList]:
+def score_batch(
+    batch: list[NbestList],
+    scorers: list[Scorer],
+    mix: dict[str, float] | None = None,
+    contexts: Sequence[Context] | None = None,
+) -> list[NbestList]:
     """Adds one column a scorer to every hypothesis, and the column `mix` if interpolation weights are given.
 
     Args:
       mix: column -> weight of a linear interpolation word by word; the weights sum to 1.
+      contexts: `(batch,)`, the text before each utterance; None: no LM sees any.
     Raises:
       ScoreError: a column that the lists already have, or a score that is not finite.
     """
@@ -207,14 +231,14 @@ def score_batch(batch: list[NbestList], scorers: list[Scorer], mix: dict[str, fl
     for scorer in scorers:
         scorer.count(batch)
     if mix:
-        by_column = {name: rows for scorer in scorers for name, rows in scorer.word_columns(batch).items()}
+        by_column = {name: rows for scorer in scorers for name, rows in scorer.word_columns(batch, contexts).items()}
         new = {column: [sum(scores) for scores in rows] for column, rows in by_column.items()}
         new["mix"] = _mixed(by_column, mix)
     else:
-        new = {name: values for scorer in scorers for name, values in scorer.columns_of(batch).items()}
+        new = {name: values for scorer in scorers for name, values in scorer.columns_of(batch, contexts).items()}
     rows = iter(range(sum(len(nbest.hyps) for nbest in batch)))
     return [
-        NbestList(nbest.utt_id, [_with_columns(nbest.utt_id, hyp, new, next(rows)) for hyp in nbest.hyps], nbest.ref)
+        replace(nbest, hyps=[_with_columns(nbest.utt_id, hyp, new, next(rows)) for hyp in nbest.hyps])
         for nbest in batch
     ]
 
@@ -247,13 +271,13 @@ def _check_free(nbest: NbestList, columns: list[str]) -> None:
                 )
 
 
-def _batches(lists: Iterable[NbestList]) -> Iterator[list[NbestList]]:
+def _batches(groups: Iterable[list[NbestList]]) -> Iterator[list[list[NbestList]]]:
     """Batches of `BATCH_WORDS` words; the first ones are smaller, so that there is something to see and to write."""
-    batch: list[NbestList] = []
+    batch: list[list[NbestList]] = []
     words, most = 0, BATCH_WORDS // 16
-    for nbest in lists:
-        batch.append(nbest)
-        words += sum(len(hyp.words) + 1 for hyp in nbest.hyps)
+    for group in groups:
+        batch.append(group)
+        words += sum(len(hyp.words) + 1 for nbest in group for hyp in nbest.hyps)
         if words >= most:
             yield batch
             batch, words, most = [], 0, min(2 * most + 1, BATCH_WORDS)
@@ -261,10 +285,15 @@ def _batches(lists: Iterable[NbestList]) -> Iterator[list[NbestList]]:
         yield batch
 
 
+def _alone(lists: Iterable[NbestList]) -> Iterator[list[NbestList]]:
+    """Each list by itself."""
+    return ([nbest] for nbest in lists)
+
+
 def score_lists(lists: Iterable[NbestList], scorers: list[Scorer]) -> Iterator[NbestList]:
     """The lists with a new column a scorer, in memory; raises as `score_batch`."""
-    for batch in _batches(lists):
-        yield from score_batch(batch, scorers)
+    for groups in _batches(_alone(lists)):
+        yield from score_batch(list(chain.from_iterable(groups)), scorers)
     for scorer in scorers:
         scorer.coverage.check()
 
@@ -286,6 +315,7 @@ def write_scores(
     mix: dict[str, float] | None = None,
     use: Callable[[Iterator[NbestList]], Any] = lambda scored: sum(1 for _ in scored),
     split: Split | None = None,
+    before: TextBefore | None = None,
 ) -> Written:
     """Scores a stream of lists into `out/scores.jsonl.gz`; goes on where a stopped run of the same plan left off.
 
@@ -297,6 +327,7 @@ def write_scores(
         None if that cannot be known: no parts are taken over, by this run or from it.
       use: goes through the scored lists as they come, all of them.
       split: score the parts of this share alone, and write nothing but them.
+      before: the text before each utterance that LMs see; the lists of a recording then come together.
     Raises:
       ScoreError: no utterance at all.
       UsageError: as `Parts`.
@@ -304,10 +335,13 @@ def write_scores(
     parts = Parts(out, plan, split)
     kept = number = 0
 
+    def score(batch: list[NbestList], contexts: Sequence[Context] | None = None) -> list[NbestList]:
+        return score_batch(batch, scorers, mix, contexts)
+
     def scored() -> Iterator[NbestList]:
         nonlocal kept, number
-        for number, batch in enumerate(ahead(_batches(lists)), start=1):
-            index = number - 1
+        for number, groups in enumerate(ahead(_batches(before.groups(lists) if before else _alone(lists))), start=1):
+            index, batch = number - 1, list(chain.from_iterable(groups))
             if not parts.has(index):
                 continue
             if parts.path(index).exists():
@@ -316,7 +350,7 @@ def write_scores(
                     scorer.count(batch)
                 behind.put((parts.path(index), None))
             else:
-                behind.put((parts.path(index), score_batch(batch, scorers, mix)))
+                behind.put((parts.path(index), before.score(groups, score) if before else score(batch)))
             yield from batch
         if not number:
             raise ScoreError("there is no utterance to score; the N-best source is empty")
