@@ -262,9 +262,20 @@ def score_by_steps(
       rows: as in `score_trie`.
       contexts, boundary, most: as in `encode_words`.
     """
-    words = encode_words(lm.vocab, sentences, contexts, boundary, most)
-    trie = words.trie()
+    words, trie = build_word_trie(lm.vocab, sentences, contexts, boundary, most)
     return sum_to_words(words, trie, *score_trie(lm, trie, rows))
+
+
+def build_word_trie(
+    vocab: Vocabulary,
+    sentences: Sequence[Sequence[str]],
+    contexts: Sequence[Context] | None = None,
+    boundary: tuple[int, ...] = (),
+    most: int = LONGEST,
+) -> tuple[Encoded, Trie]:
+    """The tokens of every word of every sentence, and the trie of the sentences' tokens; as `encode_words`."""
+    words = encode_words(vocab, sentences, contexts, boundary, most)
+    return words, words.trie()
 
 
 def sum_to_words(words: Encoded, trie: Trie, node_scores: np.ndarray, end_scores: np.ndarray) -> list[list[float]]:

@@ -241,8 +241,8 @@ class BayesianAverage(InterpolatedLM):
         The uncertainty of a word is the standard deviation of its natural-log probability over the draws.
         """
         first = self.lms[0]
-        words = trie.encode_words(self.vocab, sentences, contexts, first.boundary, first.most_tokens)
-        prefixes = words.trie()
+        behind = contexts, first.boundary, first.most_tokens
+        words, prefixes = trie.build_word_trie(self.vocab, sentences, *behind)
         draws = [score(lm, prefixes) for lm in self.lms]
         nodes, ends = (np.logaddexp.reduce(scores) - math.log(len(draws)) for scores in zip(*draws, strict=True))
         each = [trie.sum_to_words(words, prefixes, *draw) for draw in draws]
