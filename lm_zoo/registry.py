@@ -131,6 +131,15 @@ def foreign(name: str) -> PlugIn | None:
     return plug_in(name)
 
 
+def of_sentences(name: str) -> bool:
+    """Whether an LM was trained by `lm_zoo.training` on single sentences, without the text before them."""
+    if foreign(name) is not None or hugging_face(name) is not None:
+        return False
+    path = find(name.partition("?")[0])
+    training = {} if path.is_file() else read_config(path).get("training", {})
+    return isinstance(training, dict) and training.get("text") == "sentences" and not training.get("join")
+
+
 def describe(folders: Iterable[Path] = ()) -> list[dict[str, Any]]:
     """The shipped LMs, or those in the folders.
 

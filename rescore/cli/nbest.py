@@ -84,11 +84,11 @@ def command(
     --executor shares the work out among processes, --split K/N does one share of it; the scores are the same.
 
     With --context, the utterances of a recording are scored one after another, in the order of their times or ids, and
-    are written together.  Train LMs for it with --train text=windows, so that they have seen text across sentences.
+    are written together.  Train LMs for it with --train join=128, so that they have seen text across sentences.
 
     \b
     Example: rescore nbest --nbest dev.jsonl.gz --lm transfornn --ngram 4gram.arpa --out exp/dev
-    Example: rescore nbest --nbest test.jsonl.gz --lm exp/windows --context 100 --weights exp/weights.json \\
+    Example: rescore nbest --nbest test.jsonl.gz --lm exp/joined --context 100 --weights exp/weights.json \\
                --recordings data/test/segments --out exp/test
     """
     from rescore.errors import UsageError

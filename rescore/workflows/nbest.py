@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from rescore.workflows.parts import Split
     from rescore.workflows.scoring import Scorer, Written
 
+JOINED = "for LMs that see across sentences: rescore train-lm --train join=128 (--init continues a trained one)"
+
 
 def rescore_nbest(
     source: str,
@@ -82,12 +84,10 @@ def _score(
     lists = read_nbest(source)
     first = next(lists)  # a bad source is refused before torch and an LM are loaded
     every, before = _text_before(context, source, chain([first], lists))
-    from rescore.workflows.scoring import identities, open_scorers, write_scores
+    from rescore.workflows.scoring import identities, open_scorers, trained_on_sentences, write_scores
 
     scorers = open_scorers(lms, ngram, dtype, device, max_unknown)
-    for scorer in scorers:
-        if scorer.is_pseudo:
-            remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
+    _say_what_they_are(scorers, trained_on_sentences(lms) if before else [])
     mix = _read_mix(mix_file, scorers) if mix_file else None
     checked = _within_limits(source, every, scorers)
     plan = None
@@ -116,6 +116,14 @@ def _score(
 
 def _taken_over(kept: int) -> str:
     return f", {kept} of them by a run that was stopped" if kept else ""
+
+
+def _say_what_they_are(scorers: list[Scorer], of_sentences: list[str]) -> None:
+    for scorer in scorers:
+        if scorer.is_pseudo:
+            remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
+    for column in of_sentences:
+        remark(f"{column}: trained on single sentences, so text before them may do harm; {JOINED}")
 
 
 @dataclass(frozen=True)

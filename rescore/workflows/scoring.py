@@ -195,6 +195,13 @@ def identities(names: Iterable[str], ngram: str | None) -> dict[str, str]:
     return {column: lm_identity(name) for column, name in wanted.items()}
 
 
+def trained_on_sentences(names: Iterable[str]) -> list[str]:
+    """The columns of the LMs that have never seen text before a sentence."""
+    from lm_zoo.registry import of_sentences
+
+    return [column for column, name in map(column_of, names) if of_sentences(name)]
+
+
 def column_of(option: str) -> tuple[str, str]:
     """`COLUMN=NAME`, or the last part of the name without its suffixes, without `hf:`, `module:` and `?OPTIONS`."""
     column, equals, name = option.partition("=")

@@ -152,9 +152,23 @@ def test_a_stopped_run_goes_on_with_the_same_context_alone(
     for other in (["--context", "2"], [], ["--context", "all", "--recording-of", "^."]):
         stop()
         result = run(*args, *other)
-        same = "--recording-of" in other  # the same recordings, told in another way
-        assert ("are not taken over, it had another --context" in result.output) != same
+        assert "are not taken over, it had another --context" in result.output
         assert result.exit_code == 0
+
+
+def test_shares_see_the_same_context(
+    tmp_path: Path, folder: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "BATCH_WORDS", 1)
+    source = write_lists(tmp_path / "in.jsonl", some_lists())
+    args = ["--lm", folder, "--weights", weights, "--context", "all"]
+    run("nbest", "--nbest", source, *args, "--out", tmp_path / "alone")
+    for share in ("2/2", "1/2"):
+        assert run("nbest", "--nbest", source, *args, "--split", share, "--out", tmp_path / "shared").exit_code == 0
+    assert run("merge", tmp_path / "shared", "--weights", weights).exit_code == 0
+    assert list(read_scores(tmp_path / "shared")) == list(read_scores(tmp_path / "alone"))
+    for name in ("1best.txt", "weights.json"):
+        assert (tmp_path / "shared" / name).read_text() == (tmp_path / "alone" / name).read_text()
 
 
 def test_an_interpolation_and_uncertainty_see_the_context(tmp_path: Path, folder: Path, weights: Path) -> None:
@@ -175,6 +189,18 @@ def test_an_interpolation_and_uncertainty_see_the_context(tmp_path: Path, folder
     for hyp, one, two in zip(nbest.hyps, *rows, strict=True):
         assert hyp.scores["mix"] == pytest.approx(interpolate(np.array([one, two]), [0.25, 0.75]).sum(), abs=1e-4)
         assert hyp.scores["bayesian-uncertainty"] > 0
+
+
+def test_lms_of_single_sentences_are_named(tmp_path: Path, folder: Path) -> None:
+    source = write_lists(tmp_path / "in.jsonl", some_lists())
+    trainings = ({"text": "sentences"}, {"text": "windows"}, {"text": "sentences", "join": 64})
+    for text, training, warned in zip(("alone", "windows", "joined"), trainings, (True, False, False), strict=True):
+        save_folder(tmp_path / text, neural("lstm"), "lstm", {"training": training})
+        for context in ([], ["--context", "all"]):
+            args = ["--lm", tmp_path / text, *context, "--out", tmp_path / "out"]
+            result = run("nbest", "--nbest", source, *args)
+            said = f"{text}: trained on single sentences, so text before them may do harm" in result.output
+            assert said == (warned and bool(context))
 
 
 def test_lists_in_a_pipe(tmp_path: Path, folder: Path, weights: Path) -> None:
