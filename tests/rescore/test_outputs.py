@@ -15,71 +15,19 @@ from pathlib import Path
 import pytest
 
 from lm_zoo.files import locked, write_text
-from lm_zoo.registry import build, save_folder
-from lm_zoo.text.tokenizer import build_pieces
 from rescore.cli import lattice
-from rescore.cli.main import COMMANDS, main
+from rescore.cli.main import COMMANDS
 from rescore.cli.outputs import Output, OutputSpec
-from tests.commands import run_line
+from tests.faults.commands import LINES, TRAIN, make_inputs, run, target
 from tests.full_disk import full_disk
-from tests.lm_zoo.zoo import neural
-from tests.rescore.formats.test_slf import HTK_NODES
 
-SENTENCES = ["THE CAT SAT ON THE MAT", "A CAT", "THE HAT WAS ON THE CAT", "A MAT SAT"]
-TRAIN = "train-lm lstm --text text --valid text --tokens word --set dim=8 --train steps=2 --train save_every=1"
 NAMES = {"out", "target", "out_dir", "exp_dir", "save_mix", "details", "json_file", "ctm", "network"}
-LINES = [  # each writes `out`, `out.jsonl` or the like, the last argument
-    "nbest --nbest lists.jsonl --lm small --out out",
-    "tune --scores scores --ref ref --folds 0 --out out",
-    "combine --scores scores --scale am=1 --out out",
-    "wer --ref ref --hyp ref --details out",
-    "compare --ref ref one=ref --json out",
-    "ppl --lm small --ngram abc.arpa --text abc --tune-mix abc --save-mix out",
-    "count --text text --out out",
-    "transcripts stm stm --out out",
-    "convert lists.jsonl out.jsonl.gz",
-    "convert slf:lattices --jobs 2 jsonl:out",
-    "convert lists.jsonl kaldi:out",
-    "lattice convert slf:lattices slf:out",
-    "lattice convert slf:lattices --words words.txt kaldi:out.gz",
-    "lattice nbest slf:lattices --jobs 1 out.jsonl",
-    "lattice prune slf:lattices --beam 10 slf:out",
-    "lattice rescore slf:lattices --ngram text.arpa --case upper --scale ngram=1 slf:out",
-    "lattice best-path slf:lattices --out out",
-    "lattice oracle slf:lattices --ref ref --case upper --out out",
-    "lattice posteriors slf:lattices --out out",
-    "lattice mbr slf:lattices --out out",
-    "lattice mbr slf:lattices --ctm out",
-    "lattice mbr slf:lattices --network out",
-    f"{TRAIN} --out out",
-    "convert-lm bayesian plain --out out",
-    "export-lm pieces --out out",
-    "train-ngram --text text --order 2 --discount-fallback --out out.arpa",
-    "train-ngram --text text --order 2 --discount-fallback --out out.arpa.gz",
-]
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("outputs")
-    hyps = '"hyps": [{"words": "A B", "scores": {"am": -1.0}}, {"words": "A C", "scores": {"am": -2.0}}]'
-    lists = "".join(f'{{"utt_id": "u{number}", {hyps}}}\n' for number in range(50))
-    write_text(folder / "lists.jsonl", lists)
-    write_text(folder / "scores/scores.jsonl.gz", lists)
-    (folder / "ref").write_text("".join(f"u{number} A CAT\n" for number in range(50)))
-    (folder / "text").write_text("\n".join(SENTENCES * 20) + "\n")
-    (folder / "words.txt").write_text("<eps> 0\nthe 1\na 2\ncat 3\nTHE 4\nA 5\nCAT 6\n")
-    (folder / "abc").write_text("A B C\nB A\n" * 5)
-    (folder / "stm").write_text("".join(f"a 1 s {number} {number + 1} <o> A CAT SAT\n" for number in range(50)))
-    (folder / "lattices").mkdir()
-    for number in range(4):
-        (folder / f"lattices/u{number}.slf").write_text(HTK_NODES)
-    save_folder(folder / "small", neural("transfornn"), "transfornn", {})
-    save_folder(folder / "plain", neural("transformer"), "transformer", {})
-    vocab = build_pieces({word: 9 for line in SENTENCES for word in line.split()}, 20, "bpe")
-    save_folder(folder / "pieces", build("lstm", vocab, {"dim": 8}), "lstm", {})
-    for text in ("text", "abc"):
-        run(f"train-ngram --text {folder / text} --order 2 --discount-fallback --out {folder / text}.arpa")
+    make_inputs(folder)
     return folder
 
 
@@ -91,14 +39,6 @@ def here(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield inputs
     for path in set(inputs.iterdir()) - before:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-
-
-def run(line: str) -> tuple[int, str]:
-    return run_line("rescore", main, line)
-
-
-def target(line: str) -> Path:
-    return Path(line.split()[-1].rpartition(":")[2])
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -1,0 +1,156 @@
+"""Kills every command that writes at random moments, runs it again, and compares what it wrote with an undisturbed run.
+
+    python -m tests.faults.kills --kills 20 --seed 1 [--only nbest]     prints a table in Markdown
+
+Each run is forked from this process, which has imported the heavy packages already: so the kills fall into the work of
+the command, not into the seconds before it.  A run is killed with its workers left alone, as the system does it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from rescore.cli.main import main
+from tests.faults.commands import LINES, make_inputs
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+HEAVY = (
+    "torch",
+    "torch._dynamo",
+    "torch.utils.tensorboard",
+    "lm_zoo.training.run",
+    "rescore.tuning.tune",
+    "rescore.workflows.compare",
+    "rescore.workflows.lattice_rescore",
+    "rescore.workflows.shares",
+)
+TIMES = ("log.jsonl", "events.out", "run.json", "checkpoint")  # what says when it was written
+SHARED_OUT = "nbest --nbest lists.jsonl --lm small --executor local --workers 2 --shards 3 --out out"
+PATIENCE = 60.0  # seconds until the workers of a dead process must have ended
+
+
+def start(line: str) -> int:
+    """Runs `rescore LINE` in a process of its own; its id, which is that of its group too."""
+    pid = os.fork()
+    if pid:
+        return pid
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    sys.argv = ["rescore", *line.split()]
+    code = 70
+    try:
+        main()
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    finally:
+        os._exit(code)
+
+
+def finish(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def kill(pid: int, number: signal.Signals) -> bool:
+    """Sends the signal, and waits until all processes of the group have ended; False if one goes on."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+    finish(pid)
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    os.killpg(pid, signal.SIGKILL)
+    return False
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Everything below a folder, without what holds times."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not any(name in str(path.relative_to(folder)) for name in TIMES)
+    }
+
+
+def is_final(name: str) -> bool:
+    """Whether a file has its final name: no part of it begins with a point."""
+    return not any(part.startswith(".") for part in Path(name).parts)
+
+
+def torture(line: str, inputs: Path, kills: int, dice: random.Random) -> Counter[str]:
+    """Kills a command so many times, each time from a clean start, and counts what was found."""
+    found: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as scratch:
+        whole, trial = Path(scratch) / "whole", Path(scratch) / "trial"
+        shutil.copytree(inputs, whole)
+        begun = time.monotonic()
+        os.chdir(whole)
+        assert finish(start(line)) == 0, line
+        lasts = time.monotonic() - begun
+        expected = contents(whole)
+        for _ in range(kills):
+            shutil.copytree(inputs, trial)
+            os.chdir(trial)
+            pid = start(line)
+            time.sleep(dice.uniform(0, lasts))
+            found["kills"] += 1
+            found["orphaned workers"] += not kill(pid, dice.choice(SIGNALS))
+            after = contents(trial)
+            found["in the middle"] += after != contents(inputs) and after != expected
+            found["half-written"] += any(expected.get(name) != data for name, data in after.items() if is_final(name))
+            complete = all(after.get(name) == data for name, data in expected.items())
+            again = finish(start(line))
+            found["refused"] += again != 0 and not complete  # a whole folder is not written over
+            after = contents(trial)
+            found["other bytes"] += any(after.get(name) != data for name, data in expected.items())
+            found["left over"] += any(name not in expected for name in after)
+            os.chdir(scratch)
+            shutil.rmtree(trial)
+    return found
+
+
+COLUMNS = ("kills", "in the middle", "half-written", "orphaned workers", "refused", "other bytes", "left over")
+
+
+@click.command()
+@click.option("--kills", default=20, show_default=True, help="Of each command.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--only", default="", help="Commands that begin so.")
+def command(kills: int, seed: int, only: str) -> None:
+    """Prints the table; exit status 1 if anything was lost or left."""
+    for name in HEAVY:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    here = Path.cwd()
+    faults = 0
+    print(f"| command | {' | '.join(COLUMNS)} |\n|---|{'---:|' * len(COLUMNS)}")
+    with tempfile.TemporaryDirectory() as folder:
+        make_inputs(Path(folder))
+        for line in (*LINES, SHARED_OUT):
+            if line.startswith(only):
+                found = torture(line, Path(folder), kills, random.Random(f"{seed} {line}"))
+                faults += sum(found[name] for name in COLUMNS[2:])
+                print(f"| `{line}` | {' | '.join(str(found[name]) for name in COLUMNS)} |", flush=True)
+    os.chdir(here)
+    sys.exit(faults > 0)
+
+
+if __name__ == "__main__":
+    command()
