@@ -14,7 +14,7 @@ import torch
 from measure import added_memory, seconds
 
 from lm_zoo.inference.precision import ready
-from lm_zoo.inference.products import product
+from lm_zoo.inference.products import make_product
 from lm_zoo.registry import build
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 
@@ -171,7 +171,7 @@ def flops_a_node(lm: Any) -> float:
 def rate(dtype: str, dim: int, cpu: bool, rounds: int = 5) -> float:
     """FLOP/s of 2048 x dim by dim x 2048 products."""
     weight, x = torch.randn(2048, dim), torch.randn(2048, dim)
-    multiply = product(weight, None, dtype)
+    multiply = make_product(weight, None, dtype)
     multiply(x)
     return 2.0 * 2048 * 2048 * dim / seconds(lambda: multiply(x), rounds, clock(cpu))
 

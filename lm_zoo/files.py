@@ -360,8 +360,8 @@ def _written_in_place(path: str | Path) -> Iterator[IO[bytes]]:
             sys.stdout.buffer.flush()
             return
         with _told(path, all_errors=True):
-            place = path if match is None else os.dup(int(match[1] or 2))
-        with open(place, "wb") as stream:
+            target = path if match is None else os.dup(int(match[1] or 2))
+        with open(target, "wb") as stream:
             yield stream
 
 

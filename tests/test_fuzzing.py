@@ -215,7 +215,7 @@ def training(damaged: str) -> Callable[[Path], Path]:
 def use_training(path: Path) -> None:
     lm = zoo.neural("lstm")
     lm_checkpoint.read_state(path.parent)
-    lm_checkpoint.load(path.parent, lm, [torch.optim.Adam(lm.parameters())])
+    lm_checkpoint.restore(path.parent, lm, [torch.optim.Adam(lm.parameters())])
 
 
 def recogniser(damaged: str) -> Callable[[Path], Path]:

@@ -258,6 +258,17 @@ def test_names_are_imported_from_where_they_are_defined() -> None:
     assert found == []
 
 
+def test_no_class_name_has_two_meanings() -> None:
+    """`rescore.api`, the Python face, has the names of what it stands for."""
+    homes: dict[str, list[str]] = {}
+    for module, file in files().items():
+        if not within(module, ("rescore.api",)):
+            for node in ast.walk(tree_of(file)):
+                if isinstance(node, ast.ClassDef):
+                    homes.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
+
+
 def _defined(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):

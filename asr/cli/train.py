@@ -89,7 +89,7 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
     """
     from asr.errors import ConfigError
     from asr.training.config import TransducerTrainConfig
-    from asr.training.run import Recipe, run
+    from asr.training.run import TrainPlan, run
 
     given = {name: value for name in SETTINGS if (value := values.pop(name)) is not None}
     if {"max_steps", "max_minutes"} & given.keys() and {"lr_batches", "lr_epochs", "num_epochs"} & given.keys():
@@ -101,4 +101,4 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
     if enable_musan is False:
         values["musan_cuts"] = None
     dtype = "float16" if use_fp16 else "bfloat16" if use_bf16 else "float32"
-    run(Recipe(spec_aug=enable_spec_aug, **values), TransducerTrainConfig(dtype=dtype, **given))
+    run(TrainPlan(spec_aug=enable_spec_aug, **values), TransducerTrainConfig(dtype=dtype, **given))

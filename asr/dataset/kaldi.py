@@ -18,7 +18,7 @@ import numpy as np
 from asr.dataset.flac import read_origin, save_flac
 from asr.dataset.kaldi_places import read_place
 from asr.dataset.manifests import SHIFT_SECONDS, Missing, feature_writer, make_cut, read_recording, with_features
-from asr.dataset.pipes import ADVICE, is_pipe
+from asr.dataset.pipes import ADVICE, is_command
 from asr.errors import DataError
 from rescore.console import progress
 from rescore.errors import FormatError
@@ -123,7 +123,7 @@ def read_scp(path: Path, allow_pipes: bool = False) -> Iterator[tuple[str, str]]
         key, _, place = line.strip().partition(" ")
         if not place.strip():
             raise FormatError(path, f"found '{line}', expected 'key file' or 'key command |'", line=number)
-        if is_pipe(place) and not allow_pipes:
+        if is_command(place) and not allow_pipes:
             raise FormatError(path, f"'{key}' is the output of a command ('{place.strip()[:80]}'), {ADVICE}", number)
         yield key, place.strip()
 

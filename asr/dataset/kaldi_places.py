@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import IO, Any
 
-from asr.dataset.pipes import is_pipe
+from asr.dataset.pipes import is_command
 from asr.errors import DataError
 
 _PLACE = re.compile(r"(.+?)(?::([0-9]{1,18}))?(?:\[([0-9:, ]*)\])?")
@@ -28,7 +28,7 @@ def read_place(place: str) -> Any:
       DataError: it cannot be read, the command failed, or it is neither audio nor a matrix.
     """
     try:
-        if is_pipe(place):
+        if is_command(place):
             command = place.strip().removesuffix("|")
             done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, check=True)
             return _decode(io.BytesIO(done.stdout))
@@ -51,11 +51,11 @@ def read_place(place: str) -> Any:
 def _decode(stream: IO[bytes]) -> Any:
     from kaldiio.matio import read_kaldi
 
-    place = stream.tell()
+    start = stream.tell()
     head = stream.read(64)
     if not _KNOWN.match(head):
         raise DataError(f"begins with {head[:8]!r}, expected audio or a matrix")
-    stream.seek(place)
+    stream.seek(start)
     return read_kaldi(stream)
 
 

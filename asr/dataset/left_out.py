@@ -22,6 +22,6 @@ class FirstOfReason:
         self._say(line + (f"; further ones ({reason}) are counted only" if len(named) == NAMED else ""))
 
 
-def summary(counts: Mapping[str, int]) -> str:
+def summarise(counts: Mapping[str, int]) -> str:
     """Such as `3 x cannot be loaded, 1 x too long`; empty where nothing was left out."""
     return ", ".join(f"{count} x {reason}" for reason, count in counts.items())

@@ -17,7 +17,7 @@ import torch
 
 from asr.dataset.augment import SpecAugment, add_noise
 from asr.dataset.features import BINS, SAMPLE_RATE, fbank, resample
-from asr.dataset.left_out import FirstOfReason, summary
+from asr.dataset.left_out import FirstOfReason, summarise
 from asr.errors import DataError
 from rescore.console import remark
 
@@ -86,7 +86,7 @@ class LeftOut:
 
     def summary(self) -> str:
         """Such as `3 x cannot be loaded, 1 x too long`; empty where nothing was left out."""
-        return summary(self.counts())
+        return summarise(self.counts())
 
 
 def make_loader(

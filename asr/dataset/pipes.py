@@ -12,7 +12,7 @@ _STORAGES = ("kaldiio", "memory_raw")  # of features: runs the commands of an sc
 _PATHS = ("source", "storage_path", "storage_key")
 
 
-def is_pipe(place: str) -> bool:
+def is_command(place: str) -> bool:
     """Whether a place in Kaldi's `wav.scp` or `feats.scp` is the output of a command."""
     return place.strip().endswith("|") or place.strip().startswith("|")
 

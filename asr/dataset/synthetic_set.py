@@ -62,7 +62,7 @@ class SetCounts:
     unspoken: list[str]
 
 
-def read_sentences(path: Path, ids: bool, options: SetOptions) -> dict[str, str]:
+def sentences_to_speak(path: Path, ids: bool, options: SetOptions) -> dict[str, str]:
     """The sentences to speak by utterance id.
 
     Args:
@@ -93,7 +93,7 @@ def synthesise(text: Path, ids: bool, out: Path, options: SetOptions, jobs: int 
     Raises:
       DataError: `out` holds a set of other options or text; an engine is missing or fails.
     """
-    sentences = read_sentences(text, ids, options)
+    sentences = sentences_to_speak(text, ids, options)
     _check_options(out / "options.json", {**asdict(options), "text": text.name, "sentences": len(sentences)})
     items = list(sentences.items())
     shards = [items[start : start + SHARD] for start in range(0, len(items), SHARD)]

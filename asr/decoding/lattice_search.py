@@ -29,7 +29,7 @@ AM = {"am": 1.0}
 
 
 @dataclass
-class _Stream:
+class _UtteranceLattice:
     """The search of one utterance.
 
     Attributes:
@@ -81,7 +81,7 @@ class _Search:
         self.projected = model.joiner.project_encoder(encoded)
         self.predicted = self.predictor.start()
         empty = (BLANK,) * context
-        self.streams = [_Stream({empty: (0, 0.0, 0)}) for _ in range(len(encoded))]
+        self.streams = [_UtteranceLattice({empty: (0, 0.0, 0)}) for _ in range(len(encoded))]
 
     def step(self, frame: int, rows: list[int]) -> None:
         """One frame of the utterances `rows`."""
@@ -110,7 +110,7 @@ class _Search:
     def _survivors(
         self,
         frame: int,
-        stream: _Stream,
+        stream: _UtteranceLattice,
         ways: dict[tuple[int, ...], list[tuple[float, int, int, float]]],
         active: list[Any],
         chosen: list[tuple[int, int]],

@@ -32,7 +32,7 @@ ILM, LODR = "ilm", "lodr"
 WORDS = "words"  # the number of words, as in N-best lists
 
 
-class Scorer(Protocol):
+class FusionScorer(Protocol):
     """Scores of next tokens; nodes are those of `Prefixes`, all values natural logs."""
 
     def start(self, prefixes: Prefixes, model: Any) -> None:
@@ -55,7 +55,7 @@ class Scorer(Protocol):
 class Fusion:
     """Several scorers with their names and scales."""
 
-    def __init__(self, scorers: dict[str, tuple[Scorer, float]]) -> None:
+    def __init__(self, scorers: dict[str, tuple[FusionScorer, float]]) -> None:
         self.scorers = scorers
 
     def start(self, prefixes: Prefixes, model: Any) -> None:
@@ -335,7 +335,7 @@ def shares_pieces(lm: LanguageModel, vocab: PieceVocabulary) -> bool:
     return isinstance(lm.vocab, PieceVocabulary) and lm.vocab.model == vocab.model
 
 
-def lm_scorer(lm: LanguageModel, pieces: Pieces) -> Scorer:
+def lm_scorer(lm: LanguageModel, pieces: Pieces) -> FusionScorer:
     """How an LM of the zoo takes part.
 
     Raises:
@@ -368,7 +368,7 @@ def make_fusion(
         raise ConfigError(f"'{taken[0]}' is the name of another score; name the LM: --lm NAME=LM")
     if ilme_scale < 0 or (lodr is not None and lodr[1] < 0):
         raise ConfigError("the scale of an LM that is subtracted is given as a positive number")
-    scorers: dict[str, tuple[Scorer, float]] = {
+    scorers: dict[str, tuple[FusionScorer, float]] = {
         name: (lm_scorer(lm, pieces), scale) for name, (lm, scale) in lms.items()
     }
     if ilme_scale:

@@ -51,8 +51,8 @@ def full_loss(logits: Tensor, tokens: Tensor, frames: Tensor, counts: Tensor, ba
     Returns:
       Minus the natural log of the transcript's probability, float32 (float64 if the logits are) `(B,)`.
     """
-    place = torch.arange(logits.shape[2], device=logits.device)
-    return pruned_loss(logits, tokens, place.expand(logits.shape[:3]), frames, counts, backend)
+    position = torch.arange(logits.shape[2], device=logits.device)
+    return pruned_loss(logits, tokens, position.expand(logits.shape[:3]), frames, counts, backend)
 
 
 def pruned_loss(
@@ -156,11 +156,11 @@ def prune_ranges(
     inside = blank_occupation.unfold(2, kept, 1).sum(3)
     entered = torch.nn.functional.pad(token_occupation, (1, 0))[:, :, : nodes - kept + 1]
     first = (inside - entered).argmax(2)
-    place = torch.arange(time, device=first.device)
+    frame = torch.arange(time, device=first.device)
     last = (counts - kept + 1).clamp(min=0).unsqueeze(1)
-    first = torch.where(place < frames.unsqueeze(1) - 1, first, last)
+    first = torch.where(frame < frames.unsqueeze(1) - 1, first, last)
     first = _never_falling(first)
-    slope = (kept - 1) * place
+    slope = (kept - 1) * frame
     first = slope - _never_falling(slope - first).clamp(min=0)
     return first.unsqueeze(2) + torch.arange(kept, device=first.device)
 

@@ -31,7 +31,7 @@ SPEEDS = (0.9, 1.0, 1.1)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainPlan:
     """What a run is made of, beside the settings of the training itself.
 
     Attributes:
@@ -68,56 +68,56 @@ class Recipe:
     allow_pipes: bool = False
 
 
-def run(recipe: Recipe, settings: TransducerTrainConfig) -> None:
+def run(plan: TrainPlan, settings: TransducerTrainConfig) -> None:
     """Trains, in this process, or as one of torchrun's, or in `world_size` processes started here.
 
     Raises:
       RescoreError, LMError: whatever the user can mend.
     """
-    processes = ranks.to_start(recipe.world_size)
-    if recipe.exp_dir.exists() and not recipe.exp_dir.is_dir():
-        raise ConfigError(f"{recipe.exp_dir}: is a file, expected the folder of the run")
-    device = recipe.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    processes = ranks.to_start(plan.world_size)
+    if plan.exp_dir.exists() and not plan.exp_dir.is_dir():
+        raise ConfigError(f"{plan.exp_dir}: is a file, expected the folder of the run")
+    device = plan.device or ("cuda" if torch.cuda.is_available() else "cpu")
     find_device(device)
     check_backend(settings.loss_backend, device)
-    recipe = replace(recipe, device=device)
+    plan = replace(plan, device=device)
     if not processes:
-        run_here(recipe, settings)
+        run_here(plan, settings)
         return
-    make_model(recipe)  # mistakes are told once, not by each process
-    work = (run_here, (recipe, settings), recipe.world_size, recipe.master_port)
+    make_model(plan)  # mistakes are told once, not by each process
+    work = (run_here, (plan, settings), plan.world_size, plan.master_port)
     ranks.start(*work, (RescoreError, LMError))
 
 
-def run_here(recipe: Recipe, settings: TransducerTrainConfig) -> None:
+def run_here(plan: TrainPlan, settings: TransducerTrainConfig) -> None:
     """The run of this process."""
     torch.manual_seed(settings.seed)
-    model, vocab = make_model(recipe)
-    device = recipe.device or "cpu"
+    model, vocab = make_model(plan)
+    device = plan.device or "cpu"
     first = int(os.environ.get("RANK", "0")) == 0
     if first:
         count = sum(p.numel() for p in model.parameters())
-        remark(f"{recipe.exp_dir}: {count / 1e6:.2f} M parameters, {len(vocab)} tokens, on {device}")
-    batches, valid_batches = make_batches(recipe, settings)
+        remark(f"{plan.exp_dir}: {count / 1e6:.2f} M parameters, {len(vocab)} tokens, on {device}")
+    batches, valid_batches = make_batches(plan, settings)
     train(
         model,
         vocab,
         batches,
         valid_batches,
-        recipe.exp_dir,
+        plan.exp_dir,
         settings,
-        info={"data": [path.name for path in recipe.train_cuts], "init": recipe.init and recipe.init.name},
+        info={"data": [path.name for path in plan.train_cuts], "init": plan.init and plan.init.name},
         report=print_record if first else lambda record: None,
         remark=remark,
         device=device,
-        start=start_from(recipe),
-        anew=recipe.start_epoch == 1,
+        start=asked_checkpoint(plan),
+        anew=plan.start_epoch == 1,
     )
     if first and batches.left_out.counts():
         remark(f"training cuts left out: {batches.left_out.summary()}")
 
 
-def make_model(recipe: Recipe) -> tuple[Any, PieceVocabulary]:
+def make_model(plan: TrainPlan) -> tuple[Any, PieceVocabulary]:
     """A Transducer for the tokens: new, or with the weights of `init`.
 
     Raises:
@@ -126,25 +126,23 @@ def make_model(recipe: Recipe) -> tuple[Any, PieceVocabulary]:
     """
     from asr.model.transducer import Transducer
 
-    if recipe.init is not None:
-        if recipe.config is not None or recipe.context_size is not None:
+    if plan.init is not None:
+        if plan.config is not None or plan.context_size is not None:
             raise ConfigError("--init brings its own configuration; leave out --config and --context-size")
-        model, vocab = load_model(recipe.init)
-        if recipe.bpe_model is not None and read_tokens(recipe.bpe_model).model != vocab.model:
-            raise ConfigError(f"{recipe.bpe_model}: not the tokens of {recipe.init}; leave out --bpe-model")
-        check_bins(model.config, recipe.init)
+        model, vocab = load_model(plan.init)
+        if plan.bpe_model is not None and read_tokens(plan.bpe_model).model != vocab.model:
+            raise ConfigError(f"{plan.bpe_model}: not the tokens of {plan.init}; leave out --bpe-model")
+        check_bins(model.config, plan.init)
         return model.train(), vocab
-    if recipe.config is None or recipe.bpe_model is None:
+    if plan.config is None or plan.bpe_model is None:
         raise ConfigError("a new model needs --config and --bpe-model; or give --init MODEL_FOLDER")
-    vocab = read_tokens(recipe.bpe_model)
-    config = replace(load_config(recipe.config), vocab_size=len(vocab))
-    check_bins(config, recipe.config)
-    if recipe.context_size is not None:
+    vocab = read_tokens(plan.bpe_model)
+    config = replace(load_config(plan.config), vocab_size=len(vocab))
+    check_bins(config, plan.config)
+    if plan.context_size is not None:
         if config.decoder != "stateless":
-            raise ConfigError(
-                f"--context-size is for the stateless decoder; {recipe.config} has the '{config.decoder}'"
-            )
-        config = replace(config, context_size=recipe.context_size)
+            raise ConfigError(f"--context-size is for the stateless decoder; {plan.config} has the '{config.decoder}'")
+        config = replace(config, context_size=plan.context_size)
     return Transducer(config), vocab
 
 
@@ -154,41 +152,41 @@ def check_bins(config: TransducerConfig, where: object) -> None:
         raise ConfigError(f"{where}: found an encoder of {config.encoder.features} features, expected {BINS}")
 
 
-def start_from(recipe: Recipe) -> Path | None:
+def asked_checkpoint(plan: TrainPlan) -> Path | None:
     """The checkpoint that the options ask for; None: the newest, if there is one."""
-    if recipe.start_batch is not None:
-        return recipe.exp_dir / f"checkpoint-{recipe.start_batch}.pt"
-    if recipe.start_epoch is not None and recipe.start_epoch > 1:
-        return recipe.exp_dir / f"epoch-{recipe.start_epoch - 1}.pt"
+    if plan.start_batch is not None:
+        return plan.exp_dir / f"checkpoint-{plan.start_batch}.pt"
+    if plan.start_epoch is not None and plan.start_epoch > 1:
+        return plan.exp_dir / f"epoch-{plan.start_epoch - 1}.pt"
     return None
 
 
-def make_batches(recipe: Recipe, settings: TransducerTrainConfig) -> tuple[Loader, Loader | None]:
+def make_batches(plan: TrainPlan, settings: TransducerTrainConfig) -> tuple[Loader, Loader | None]:
     """Loaders of the training data (this rank's share) and of the validation data (all of it)."""
     from asr.dataset.augment import SpecAugment
     from asr.dataset.loader import LoaderOptions, make_loader
     from asr.dataset.manifests import load_cuts
 
-    load = partial(load_cuts, allow_pipes=recipe.allow_pipes)
+    load = partial(load_cuts, allow_pipes=plan.allow_pipes)
     options = LoaderOptions(
-        max_duration=recipe.max_duration,
-        buckets=20 if recipe.bucketing_sampler else 1,
+        max_duration=plan.max_duration,
+        buckets=20 if plan.bucketing_sampler else 1,
         seed=settings.seed,
-        stored=not recipe.on_the_fly,
-        num_workers=recipe.num_workers,
+        stored=not plan.on_the_fly,
+        num_workers=plan.num_workers,
     )
     training = replace(
         options,
-        speeds=SPEEDS if recipe.speed_perturb else (1.0,),
-        spec_augment=SpecAugment() if recipe.spec_aug else None,
+        speeds=SPEEDS if plan.speed_perturb else (1.0,),
+        spec_augment=SpecAugment() if plan.spec_aug else None,
         rank=int(os.environ.get("RANK", "0")),
         world_size=int(os.environ.get("WORLD_SIZE", "1")),
     )
-    noise = load(recipe.musan_cuts) if recipe.musan_cuts else None
-    batches = make_loader(load(*recipe.train_cuts), training, noise)
-    if not recipe.valid_cuts:
+    noise = load(plan.musan_cuts) if plan.musan_cuts else None
+    batches = make_loader(load(*plan.train_cuts), training, noise)
+    if not plan.valid_cuts:
         return batches, None
-    return batches, make_loader(load(*recipe.valid_cuts), replace(options, shuffle=False))
+    return batches, make_loader(load(*plan.valid_cuts), replace(options, shuffle=False))
 
 
 def print_record(record: dict[str, Any]) -> None:

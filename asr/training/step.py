@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from asr.dataset.left_out import FirstOfReason, summary
+from asr.dataset.left_out import FirstOfReason, summarise
 from asr.errors import ConfigError
 from asr.model.subsampling import subsampled
 from lm_zoo.text.vocabulary import PieceVocabulary
@@ -48,7 +48,7 @@ class Skipped:
 
     def summary(self) -> str:
         """Such as `3 x no words, 1 x too short`; an utterance counts in each epoch."""
-        return summary(self.counts)
+        return summarise(self.counts)
 
     def add_problems(self, inputs: Inputs, problems: dict[int, str]) -> None:
         """Those of a `TransducerLoss`."""

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lm_zoo.inference.products import product
+from lm_zoo.inference.products import make_product
 from lm_zoo.inference.tree import Tree
 
 
@@ -17,8 +17,8 @@ class Cells(nn.Module):
     def __init__(self, rnn: nn.LSTM, dtype: str = "float32") -> None:
         super().__init__()
         layers = range(rnn.num_layers)
-        self.inputs = nn.ModuleList(product(getattr(rnn, f"weight_ih_l{k}"), _bias(rnn, k), dtype) for k in layers)
-        self.recurrent = nn.ModuleList(product(getattr(rnn, f"weight_hh_l{k}"), None, dtype) for k in layers)
+        self.inputs = nn.ModuleList(make_product(getattr(rnn, f"weight_ih_l{k}"), _bias(rnn, k), dtype) for k in layers)
+        self.recurrent = nn.ModuleList(make_product(getattr(rnn, f"weight_hh_l{k}"), None, dtype) for k in layers)
 
     def over(self, x: Tensor, tree: Tree, key: Any = None) -> Tensor:
         """`(nodes, inputs)` -> `(nodes, dim)`: what the last layer gives after reading each node.

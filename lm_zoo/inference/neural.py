@@ -16,7 +16,7 @@ from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
 from lm_zoo.inference.trie import LONGEST
 from lm_zoo.layers.linear import autocast_on
-from lm_zoo.layers.output import FusedCrossEntropy, Output
+from lm_zoo.layers.output import FusedCrossEntropy, SoftmaxLayer
 from lm_zoo.text.batches import Batch, TokenText
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import Vocabulary
@@ -34,7 +34,7 @@ class NeuralLM(nn.Module, LanguageModel):
 
     Config: ClassVar[type]
     added: ClassVar[tuple[str, ...]] = ()
-    output: Output
+    output: SoftmaxLayer
 
     def __init__(self, vocab: Vocabulary, config: Any) -> None:
         super().__init__()
@@ -73,9 +73,9 @@ class NeuralLM(nn.Module, LanguageModel):
         tokens, lengths = tokens.to(self.device), lengths.to(self.device)
         begin = torch.full((len(tokens), 1), self.vocab.bos, dtype=torch.long, device=self.device)
         targets = torch.cat([tokens, begin], dim=1)
-        place = torch.arange(targets.shape[1], device=self.device)
-        targets = torch.where(place == lengths.unsqueeze(1), torch.full_like(targets, self.vocab.eos), targets)
-        inside = place <= lengths.unsqueeze(1)
+        position = torch.arange(targets.shape[1], device=self.device)
+        targets = torch.where(position == lengths.unsqueeze(1), torch.full_like(targets, self.vocab.eos), targets)
+        inside = position <= lengths.unsqueeze(1)
         hidden = self.hidden(torch.cat([begin, tokens], dim=1))[inside]
         scores = torch.zeros(targets.shape, device=self.device)
         scores[inside] = _target_scores(self.output, hidden, targets[inside])
@@ -177,7 +177,7 @@ def rnn_after(rnn: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tu
     return x, (h.transpose(0, 1), c.transpose(0, 1))
 
 
-def _target_scores(output: Output, hidden: Tensor, targets: Tensor, chunk: int = 2048) -> Tensor:
+def _target_scores(output: SoftmaxLayer, hidden: Tensor, targets: Tensor, chunk: int = 2048) -> Tensor:
     """Log-probabilities of the targets `(rows,)` without keeping a (rows, vocab) matrix."""
     parts = [
         output(hidden[start : start + chunk]).gather(1, targets[start : start + chunk].unsqueeze(1)).squeeze(1)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from lm_zoo.base import LanguageModel
 from lm_zoo.errors import ModelError
-from lm_zoo.inference.products import DTYPES, product
+from lm_zoo.inference.products import DTYPES, make_product
 from lm_zoo.text.vocabulary import Vocabulary
 
 M = TypeVar("M", bound=nn.Module)
@@ -46,14 +46,14 @@ def _tensors(module: nn.Module) -> Iterator[Tensor]:
 
 def _replace(module: nn.Module, dtype: str) -> None:
     from lm_zoo.inference.lstm_cells import Cells
-    from lm_zoo.layers.output import Output
+    from lm_zoo.layers.output import SoftmaxLayer
 
     for name, child in list(module.named_children()):
         if isinstance(child, nn.Linear):
-            setattr(module, name, product(child.weight, child.bias, dtype))
+            setattr(module, name, make_product(child.weight, child.bias, dtype))
         elif isinstance(child, nn.LSTM):
             setattr(module, name, Cells(child, dtype))
-        elif isinstance(child, Output):
+        elif isinstance(child, SoftmaxLayer):
             child.dtype = dtype
         else:
             _replace(child, dtype)

@@ -89,7 +89,7 @@ class Int8Product(nn.Module):
         return y.view(*x.shape[:-1], y.shape[1])
 
 
-def product(weight: Tensor, bias: Tensor | None, dtype: str = "float32") -> nn.Module:
+def make_product(weight: Tensor, bias: Tensor | None, dtype: str = "float32") -> nn.Module:
     """The product of a layer.
 
     Raises:

@@ -8,14 +8,14 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from lm_zoo.inference.products import product
+from lm_zoo.inference.products import make_product
 
 if TYPE_CHECKING:
-    from lm_zoo.layers.output import Output
+    from lm_zoo.layers.output import SoftmaxLayer
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lm_zoo.layers.output import Output
+    from lm_zoo.layers.output import SoftmaxLayer
 
 
 KEYS = 4096  # rows of keys that are gathered at once
@@ -24,20 +24,20 @@ KEYS = 4096  # rows of keys that are gathered at once
 TILE = 2048, 512  # rows and columns of the logits that are there at once
 
 
-_TILES: WeakKeyDictionary[Output, tuple[object, list[nn.Module]]] = WeakKeyDictionary()
+_TILES: WeakKeyDictionary[SoftmaxLayer, tuple[object, list[nn.Module]]] = WeakKeyDictionary()
 
 
-def tiles(output: Output) -> list[nn.Module]:
+def tiles(output: SoftmaxLayer) -> list[nn.Module]:
     """The products that give some columns of the logits each; a fresh tensor a call."""
     key = (output.dtype, output.weight.data_ptr(), output.weight._version, output.bias._version)
     made = _TILES.get(output)
     if made is None or made[0] != key:
         parts = zip(output.weight.detach().split(TILE[1]), output.bias.detach().split(TILE[1]), strict=True)
-        made = _TILES[output] = key, [product(weight, bias, output.dtype) for weight, bias in parts]
+        made = _TILES[output] = key, [make_product(weight, bias, output.dtype) for weight, bias in parts]
     return made[1]
 
 
-def log_normalisers(output: Output, hidden: Tensor) -> Tensor:
+def log_normalisers(output: SoftmaxLayer, hidden: Tensor) -> Tensor:
     """`log sum exp` of the logits after each node: hidden `(nodes, dim)` -> float32 `(nodes,)`.
 
     Sums of exponentials are taken tile by tile without the maximum; where that leaves the range in which float32 is
@@ -58,7 +58,7 @@ def log_normalisers(output: Output, hidden: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def logits_of(output: Output, hidden: Tensor, rows: Tensor, tokens: Tensor) -> Tensor:
+def logits_of(output: SoftmaxLayer, hidden: Tensor, rows: Tensor, tokens: Tensor) -> Tensor:
     """Logits of `tokens` `(pairs,)` after the nodes `rows` `(pairs,)`: float32 `(pairs,)`."""
     parts = []
     for start in range(0, len(rows), KEYS):

@@ -24,7 +24,7 @@ from torch import Tensor
 from lm_zoo.inference.spans import make_spans
 from lm_zoo.inference.store import Store
 from lm_zoo.inference.trie import Trie
-from lm_zoo.layers.output import Output
+from lm_zoo.layers.output import SoftmaxLayer
 from lm_zoo.text.vocabulary import Vocabulary
 
 
@@ -106,7 +106,7 @@ class TreeLM(Protocol):
         """Tokens that a sentence may have with what stands before it, without begin and end."""
 
     @property
-    def output(self) -> Output: ...
+    def output(self) -> SoftmaxLayer: ...
 
     @property
     def device(self) -> torch.device: ...

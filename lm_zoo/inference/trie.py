@@ -126,13 +126,13 @@ def encode_words(
       boundary: tokens between two sentences.
       most: tokens that a sentence may have with its context, of which the oldest words are left out.
     """
-    place = {word: index for index, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
-    encoded = [vocab.encode_word(word) for word in place]
+    index_of = {word: index for index, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
+    encoded = [vocab.encode_word(word) for word in index_of]
     sizes = np.array([len(tokens) for tokens in encoded], dtype=np.int64)
     table = np.fromiter(chain.from_iterable(encoded), np.int64)
-    words = np.fromiter(map(place.__getitem__, chain.from_iterable(sentences)), np.int64)
+    words = np.fromiter(map(index_of.__getitem__, chain.from_iterable(sentences)), np.int64)
     lengths = sizes[words]
-    first = _starts(sizes)[words] - _starts(lengths)[:-1]  # of each word: its tokens' place in the table
+    first = _starts(sizes)[words] - _starts(lengths)[:-1]  # of each word: its tokens' first index in the table
     tokens = table[np.repeat(first, lengths) + np.arange(int(lengths.sum()))]
     counts = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
     alone = Encoded(tokens, lengths, counts, np.zeros_like(counts), [tokens[:0]])
@@ -181,12 +181,12 @@ def _trie(tokens: np.ndarray, lengths: np.ndarray, after: np.ndarray) -> Trie:
     pairs, levels = [np.zeros(1, dtype=np.int64)], [0, 1]
     left, depth, ends = np.flatnonzero((begins == 0) & (lengths > 0)), 0, begins + lengths
     while len(left):
-        place = starts[left] + depth
-        found, first, inverse = np.unique(node[left] * size + tokens[place], return_index=True, return_inverse=True)
-        node[left] = paths[place] = levels[-1] + inverse
+        cells = starts[left] + depth
+        distinct, first, inverse = np.unique(node[left] * size + tokens[cells], return_index=True, return_inverse=True)
+        node[left] = paths[cells] = levels[-1] + inverse
         added[left] += np.bincount(first, minlength=len(left))
-        pairs.append(found)
-        levels.append(levels[-1] + len(found))
+        pairs.append(distinct)
+        levels.append(levels[-1] + len(distinct))
         depth += 1
         left = left[ends[left] > depth]
         joining = np.flatnonzero(begins == depth)

@@ -32,7 +32,7 @@ def slot_of(ngrams: Tensor, slots: int, hashing: str) -> Tensor:
     if hashing != "positional":
         raise ValueError(f"hashing is '{hashing}', expected one of {', '.join(HASHES)}")
     key = torch.zeros_like(ngrams[..., 0])
-    for place in range(ngrams.shape[-1]):
-        key = (key + ngrams[..., place] + 1) * MULTIPLIER
+    for position in range(ngrams.shape[-1]):
+        key = (key + ngrams[..., position] + 1) * MULTIPLIER
         key = key ^ (key >> 32)
     return key % slots

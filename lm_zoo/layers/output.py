@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from lm_zoo.layers.linear import CACHED, backward, product
 
 
-class Output(nn.Module):
+class SoftmaxLayer(nn.Module):
     """The softmax layer: logits = x W^T + b, with W shared with the input embedding or its own."""
 
     def __init__(self, vocab_size: int, dim: int, tied_to: nn.Embedding | None) -> None:

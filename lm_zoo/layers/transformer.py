@@ -148,11 +148,11 @@ class InputEmbedding(nn.Module):
             x = x + sinusoids(start, tokens.shape[1], x.shape[-1]).to(x)
         return self.dropout(x)
 
-    def at(self, tokens: Tensor, places: Tensor) -> Tensor:
+    def at(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Tokens at any positions, both int64 `(nodes,)` -> `(nodes, dim)`; without dropout."""
         x = self.embedding(tokens) * self.scale
-        if self.positions and len(places):
-            x += sinusoids(0, int(places.max()) + 1, x.shape[-1]).to(x).index_select(0, places)
+        if self.positions and len(positions):
+            x += sinusoids(0, int(positions.max()) + 1, x.shape[-1]).to(x).index_select(0, positions)
         return x
 
 

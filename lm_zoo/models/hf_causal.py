@@ -27,7 +27,7 @@ from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.inference import scoring, tree, trie
 from lm_zoo.inference.state import State
 from lm_zoo.inference.trie import LONGEST, build_trie, sequence_scores
-from lm_zoo.layers.output import Output
+from lm_zoo.layers.output import SoftmaxLayer
 from lm_zoo.safe_unpickle import without_pickles
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import text_case
@@ -149,7 +149,7 @@ class HFCausalLM(HFModel):
 
     def __init__(self, folder: Path, case: str = "", parts: tuple[Any, Any] | None = None) -> None:
         super().__init__(folder, "AutoModelForCausalLM", parts)
-        self._output: Output | None = None
+        self._output: SoftmaxLayer | None = None
         self._takes_trees: bool | None = None
         self._check_causal()
         eos = self.tokenizer.eos_token_id
@@ -271,11 +271,11 @@ class HFCausalLM(HFModel):
         return next(iter(self.model.parameters())).device
 
     @property
-    def output(self) -> Output:
+    def output(self) -> SoftmaxLayer:
         """The model's output layer, its weights shared."""
         if self._output is None:
             head = self.model.get_output_embeddings()
-            self._output = Output(len(head.weight), head.weight.shape[1], head).to(self.dtype)
+            self._output = SoftmaxLayer(len(head.weight), head.weight.shape[1], head).to(self.dtype)
             if getattr(head, "bias", None) is not None:
                 self._output.bias = head.bias
         return self._output

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
-from lm_zoo.layers.output import Output
+from lm_zoo.layers.output import SoftmaxLayer
 from lm_zoo.layers.transformer import sinusoids
 from lm_zoo.text.vocabulary import Vocabulary
 
@@ -55,7 +55,7 @@ class IcefallTransformer(NeuralLM):
         self.norm_before = Norm(trained=False)
         self.layers = nn.ModuleList(_Layer(c.dim, c.heads, c.feedforward, c.dropout) for _ in range(c.layers))
         self.dropout = nn.Dropout(c.dropout)
-        self.output = Output(len(vocab), c.dim, self.embedding if c.tied else None)
+        self.output = SoftmaxLayer(len(vocab), c.dim, self.embedding if c.tied else None)
 
     def _input(self, tokens: Tensor) -> Tensor:
         return self.dropout(self.norm_before(self.embed(self.embedding(tokens))))
@@ -102,7 +102,7 @@ class Norm(nn.Module):
         return x * (x.square().mean(dim=-1, keepdim=True) + self.log_eps.exp()).rsqrt()
 
 
-class RelativeAttention(nn.Module):
+class IcefallAttention(nn.Module):
     """Causal multi-head self-attention with relative positions; the formula stands at the head of the file."""
 
     def __init__(self, dim: int, heads: int) -> None:
@@ -133,10 +133,10 @@ class RelativeAttention(nn.Module):
         queries, keys, values = self._split(x)
         time = x.shape[1]
         by_distance = torch.matmul(queries + self.bias_v.unsqueeze(1), self._positions(time, x).transpose(1, 2))
-        place = torch.arange(time, device=x.device)
-        distance = place.unsqueeze(1) - place
-        by_place = by_distance.gather(3, distance.clamp(min=0).expand_as(by_distance))
-        scores = torch.matmul(queries + self.bias_u.unsqueeze(1), keys.transpose(2, 3)) + by_place
+        position = torch.arange(time, device=x.device)
+        distance = position.unsqueeze(1) - position
+        by_position = by_distance.gather(3, distance.clamp(min=0).expand_as(by_distance))
+        scores = torch.matmul(queries + self.bias_u.unsqueeze(1), keys.transpose(2, 3)) + by_position
         weights = scores.masked_fill(distance < 0, float("-inf")).softmax(dim=-1)
         return self.out_proj(torch.matmul(weights, values).transpose(1, 2).flatten(2))
 
@@ -154,8 +154,8 @@ class RelativeAttention(nn.Module):
             paths, length, width = span.allowed.shape
             keys, values = kept.index_select(2, span.keys.flatten()).view(2, heads, paths, width, size)
             queries = parts[0].index_select(1, span.queries.flatten()).view(heads, paths, length, size)
-            place = torch.arange(width, device=x.device)
-            distance = (place[width - length :].unsqueeze(1) - place).clamp(min=0)
+            position = torch.arange(width, device=x.device)
+            distance = (position[width - length :].unsqueeze(1) - position).clamp(min=0)
             by_distance = torch.matmul(queries + self.bias_v[:, None, None], codes[:, :, :width].transpose(2, 3))
             scores = torch.matmul(queries + self.bias_u[:, None, None], keys.transpose(2, 3))
             scores += by_distance.gather(3, distance.expand_as(by_distance))
@@ -180,7 +180,7 @@ class RelativeAttention(nn.Module):
 class _Layer(nn.Module):
     def __init__(self, dim: int, heads: int, feedforward: int, dropout: float) -> None:
         super().__init__()
-        self.attention = RelativeAttention(dim, heads)
+        self.attention = IcefallAttention(dim, heads)
         self.linear1 = _linear(dim, feedforward)
         self.linear2 = _linear(feedforward, dim, scale=0.25)
         self.norm = Norm(trained=True)

@@ -12,7 +12,7 @@ from lm_zoo.inference.neural import NeuralLM, rnn_after
 from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
 from lm_zoo.layers.dropout import Dropout
-from lm_zoo.layers.output import Output
+from lm_zoo.layers.output import SoftmaxLayer
 from lm_zoo.layers.transformer import InputEmbedding
 from lm_zoo.text.vocabulary import Vocabulary
 
@@ -43,7 +43,7 @@ class LSTM(NeuralLM):
         between = c.dropout if c.rnn_layers > 1 else 0.0
         self.rnn = nn.LSTM(width, c.dim, c.rnn_layers, batch_first=True, dropout=between)
         self.dropout = Dropout(c.dropout)
-        self.output = Output(len(vocab), c.dim, self.input.embedding if c.tied else None)
+        self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
     def hidden(self, inputs: Tensor) -> Tensor:
         return self.dropout(self.rnn(self.input(inputs))[0])

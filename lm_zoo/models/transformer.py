@@ -15,7 +15,7 @@ from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
 from lm_zoo.inference.tree_attention import transformer_layer
-from lm_zoo.layers.output import Output
+from lm_zoo.layers.output import SoftmaxLayer
 from lm_zoo.layers.transformer import InputEmbedding, TransformerLayer
 from lm_zoo.text.vocabulary import Vocabulary
 
@@ -48,7 +48,7 @@ class Transformer(NeuralLM):
             TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation, c.norm) for _ in range(c.layers)
         )
         self.last_norm = nn.LayerNorm(c.dim) if c.norm == "pre" else nn.Identity()
-        self.output = Output(len(vocab), c.dim, self.input.embedding if c.tied else None)
+        self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
     def embed(self, inputs: Tensor) -> Tensor:
         """int64 `(batch, time)` -> `(batch, time, dim)`, what the first layer reads."""

@@ -20,7 +20,7 @@ from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
 from lm_zoo.inference.tree_attention import transformer_layer
 from lm_zoo.layers.dropout import Dropout
-from lm_zoo.layers.output import Output
+from lm_zoo.layers.output import SoftmaxLayer
 from lm_zoo.layers.transformer import InputEmbedding, TransformerLayer
 from lm_zoo.text.vocabulary import Vocabulary
 
@@ -55,7 +55,7 @@ class TransfoRNN(NeuralLM):
         between = c.dropout if c.rnn_layers > 1 else 0.0
         self.rnn = nn.LSTM(c.dim, c.dim, c.rnn_layers, batch_first=True, dropout=between)
         self.dropout = Dropout(c.dropout)
-        self.output = Output(len(vocab), c.dim, self.input.embedding if c.tied else None)
+        self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
     def hidden(self, inputs: Tensor) -> Tensor:
         x = self.input(inputs)

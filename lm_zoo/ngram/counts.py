@@ -73,7 +73,7 @@ def _check_markers(text: np.ndarray) -> None:
         raise TextError("the text has <s> or </s> as a word; sentence begins and ends are added here: remove them")
 
 
-def count_ngrams(text: np.ndarray, vocab_size: int, order: int, say: Remark) -> list[NgramTypes]:
+def count_ngram_types(text: np.ndarray, vocab_size: int, order: int, say: Remark) -> list[NgramTypes]:
     """Distinct n-grams of the orders 1 to `order`; none of them has `<s>` but in first place.
 
     Args:

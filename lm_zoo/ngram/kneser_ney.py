@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lm_zoo.errors import LMError
-from lm_zoo.ngram.counts import BOS, SPECIAL_WORDS, NgramTypes, Remark, count_ngrams, read_ids
+from lm_zoo.ngram.counts import BOS, SPECIAL_WORDS, NgramTypes, Remark, count_ngram_types, read_ids
 
 MAX_ORDER = 6
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # lmplz's default
@@ -87,7 +87,7 @@ def estimate(
     say = remark or (lambda message: None)
     words, text = read_ids(sentences)
     say(f"{len(text)} tokens with sentence begins and ends, {len(words)} words in the vocabulary")
-    types = count_ngrams(text, len(words), order, say)
+    types = count_ngram_types(text, len(words), order, say)
     adjusted = [adjusted_counts(types, n) for n in range(1, order + 1)]
     discounts = []
     for n, frequencies in enumerate(_frequencies(types, adjusted, text), start=1):

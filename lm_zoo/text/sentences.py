@@ -29,7 +29,7 @@ def read_sentences(spec: str | Path, remark: Callable[[str], None] | None = None
       TextError: the file is missing, unreadable, has no sentence, is truncated or damaged, unpacks to far too much
         (`lm_zoo.reading`), or is not UTF-8.
     """
-    first, path = parse_spec(spec)
+    first, path = parse_text_spec(spec)
     sentences = _read(path, first, remark)
     if str(spec) == str(path):
         head = list(islice(sentences, HEAD))
@@ -80,7 +80,7 @@ def _read(path: Path, first: int, remark: Callable[[str], None] | None) -> Itera
         remark(f"{path}: {empty} of {number} lines have no word and were skipped")
 
 
-def parse_spec(spec: str | Path) -> tuple[int, Path]:
+def parse_text_spec(spec: str | Path) -> tuple[int, Path]:
     """`(fields to drop at the start of each line, path)` of `kaldi:PATH`, `text:PATH` or a bare path."""
     kind, colon, rest = str(spec).partition(":")
     if colon and kind in ("kaldi", "text"):

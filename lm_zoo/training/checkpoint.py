@@ -22,7 +22,7 @@ from lm_zoo.registry import check_weights, state_tensors
 CARRIED = "carried."
 
 
-def find(folder: Path) -> Path | None:
+def newest(folder: Path) -> Path | None:
     """The checkpoint folder, if there is one; one that a kill left between its two renames is put in its place."""
     old = _old(folder)
     if old.is_dir() and not folder.is_dir():
@@ -47,7 +47,7 @@ def save(
       state: what goes into JSON.
       carried: the state that windows go on from.
     """
-    find(folder)
+    newest(folder)
     fresh, old = folder.with_name(folder.name + ".new"), _old(folder)
     for stale in (fresh, old):
         shutil.rmtree(stale, ignore_errors=True)
@@ -85,7 +85,7 @@ def read_state(folder: Path) -> dict[str, Any]:
         raise ModelError(_damaged(folder, error)) from None
 
 
-def load(folder: Path, lm: NeuralLM, optimizers: list[torch.optim.Optimizer]) -> State | None:
+def restore(folder: Path, lm: NeuralLM, optimizers: list[torch.optim.Optimizer]) -> State | None:
     """Puts a checkpoint's weights, optimiser state and random state in place; returns the carried state, if any.
 
     Raises:

@@ -12,7 +12,7 @@ from lm_zoo.errors import ModelError
 from lm_zoo.files import write_text
 from lm_zoo.identity import feed
 from lm_zoo.reading import read_json
-from lm_zoo.text.sentences import parse_spec
+from lm_zoo.text.sentences import parse_text_spec
 
 FILE = "run.json"
 BEGUN = ("vocab/case", "checkpoint", "checkpoint.old")
@@ -26,7 +26,7 @@ def text_identity(spec: str) -> str:
     Raises:
       ModelError: it cannot be read.
     """
-    path = parse_spec(spec)[1]
+    path = parse_text_spec(spec)[1]
     digest = feed(hashlib.blake2b(digest_size=8), path)
     return f"{os.path.basename(path)} (blake2b {digest.hexdigest()})"
 
@@ -48,11 +48,11 @@ def check_run(folder: Path, parts: dict[str, Any]) -> None:
             before = read_json(path)
         except (OSError, ValueError) as error:
             raise ModelError(f"{path}: damaged ({error}); remove it to go on without this check") from None
-        compare(folder, before, parts)
+        check_same(folder, before, parts)
     write_text(path, json.dumps(parts, indent=2) + "\n")
 
 
-def compare(folder: Path, before: dict[str, Any], parts: dict[str, Any]) -> None:
+def check_same(folder: Path, before: dict[str, Any], parts: dict[str, Any]) -> None:
     """Raises ModelError, naming the first difference, unless all parts but those in `FREE` are equal."""
     old, new = _flat(before), _flat(parts)
     for name in [*new, *(name for name in old if name not in new)]:

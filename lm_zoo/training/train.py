@@ -38,7 +38,7 @@ from lm_zoo.training import checkpoint
 from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.optimizers import learning_rate, make_optimizers, rate_share
-from lm_zoo.training.run_identity import compare
+from lm_zoo.training.run_identity import check_same
 from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.runtime import TrainingRun, autocast
 from lm_zoo.training.schedules import set_learning_rates
@@ -85,7 +85,7 @@ def train(
         start_from(lm, init)
     lm.to(ranks.device)
     with closing(LMRun(lm, kind, planned, out, info or {}, ranks, report, remark)) as run:
-        run.begin(checkpoint.find(out / "checkpoint"), config.seed)
+        run.begin(checkpoint.newest(out / "checkpoint"), config.seed)
         return run.loop(train_text, valid_text)
 
 
@@ -121,8 +121,8 @@ class LMRun(TrainingRun):
         """As above; the settings must be those of the run, and a finished one goes on if it is asked for more."""
         state = checkpoint.read_state(folder)
         if "train" in state:
-            compare(self.out, {name: state[name] for name in self._made_of()}, self._made_of())
-        state_carried = checkpoint.load(folder, self.lm, self.optimizers)
+            check_same(self.out, {name: state[name] for name in self._made_of()}, self._made_of())
+        state_carried = checkpoint.restore(folder, self.lm, self.optimizers)
         self.state = state_carried.to(self.ranks.device) if state_carried else None
         self.progress = LMProgress(**state["progress"])
         if self.progress.finished:

@@ -58,7 +58,7 @@ def start_from(lm: NeuralLM, source: str) -> None:
         raise ModelError(f"'{source}': {error}") from None
 
 
-def convert(kind: str, source: str, settings: dict[str, Any], out: Path) -> NeuralLM:
+def convert_lm(kind: str, source: str, settings: dict[str, Any], out: Path) -> NeuralLM:
     """Writes the folder of an LM of `kind` with the weights of the trained LM `source`; returns the LM."""
     lm = build(kind, load(source).vocab, inherit_settings(kind, source, settings))
     start_from(lm, source)

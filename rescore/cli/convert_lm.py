@@ -25,9 +25,9 @@ def command(kind: str, source: str, out: Path, settings: tuple[str, ...]) -> Non
     \b
     Example: rescore convert-lm bayesian exp/transformer --set uncertain=feedforward --set blocks=1 --out exp/bayesian
     """
-    from lm_zoo.training.transfer import convert
+    from lm_zoo.training.transfer import convert_lm
     from rescore.cli.train_lm import parse_settings
     from rescore.console import remark
 
-    convert(kind, source, parse_settings(settings), out)
+    convert_lm(kind, source, parse_settings(settings), out)
     remark(f"{kind} with the weights of {source} written to {out}")

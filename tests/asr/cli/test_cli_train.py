@@ -21,7 +21,7 @@ from asr.decoding.greedy_search import greedy
 from asr.errors import AsrError, ConfigError
 from asr.model.checkpoint import load_model, read_checkpoint
 from asr.training.config import TransducerTrainConfig
-from asr.training.run import Recipe, make_batches, run_here
+from asr.training.run import TrainPlan, make_batches, run_here
 from lm_zoo.text.tokenizer import build_pieces
 from rescore.errors import RescoreError
 
@@ -177,11 +177,11 @@ def test_the_k2_backend_needs_k2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 Loaders = tuple[Any, Any]
 
 
-def of_this_rank(recipe: Recipe, settings: TransducerTrainConfig) -> Loaders:
+def of_this_rank(recipe: TrainPlan, settings: TransducerTrainConfig) -> Loaders:
     return tuple(in_double(loader, [loader]) for loader in make_batches(recipe, settings))  # type: ignore[return-value]
 
 
-def of_both_ranks(recipe: Recipe, settings: TransducerTrainConfig) -> Loaders:
+def of_both_ranks(recipe: TrainPlan, settings: TransducerTrainConfig) -> Loaders:
     """The loaders of one process that takes in one batch what two processes take in one step."""
     loaders = []
     for rank in ("0", "1"):
@@ -208,7 +208,7 @@ def in_double(like: Any, loaders: list[Any]) -> Any:
     return batches
 
 
-def run_in_double(recipe: Recipe, settings: TransducerTrainConfig) -> None:
+def run_in_double(recipe: TrainPlan, settings: TransducerTrainConfig) -> None:
     """`asr.training.run.run_here` in float64, for AdamW takes steps of rounding errors where a gradient is zero."""
     loaders = of_this_rank if "WORLD_SIZE" in os.environ else of_both_ranks
     torch.set_default_dtype(torch.float64)

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from asr.cli.main import cli
 from asr.dataset import synthetic_set
 from asr.dataset.synthesis import SPEAKERS, TRAIN, NothingSpoken, Speakers, draw_setting, finish, noise
-from asr.dataset.synthetic_set import SetOptions, read_sentences, speak_shard
+from asr.dataset.synthetic_set import SetOptions, sentences_to_speak, speak_shard
 from asr.errors import DataError
 from rescore.errors import RescoreError
 from tests.full_disk import full_disk
@@ -96,12 +96,12 @@ def test_unknown_voice() -> None:
 
 def test_sentences_are_chosen_evenly(tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("ONE\n\nTWO WORDS\nA B C D\nTHREE\nFOUR\n")
-    chosen = read_sentences(tmp_path / "t.txt", False, SetOptions(words=(1, 3), count=2))
+    chosen = sentences_to_speak(tmp_path / "t.txt", False, SetOptions(words=(1, 3), count=2))
     assert chosen == {"t-0000001": "ONE", "t-0000005": "THREE"}
     with pytest.raises(DataError, match="has 4 sentences of 1 to 3 words, expected 9"):
-        read_sentences(tmp_path / "t.txt", False, SetOptions(words=(1, 3), count=9))
+        sentences_to_speak(tmp_path / "t.txt", False, SetOptions(words=(1, 3), count=9))
     (tmp_path / "k.txt").write_text("a ONE TWO\nb THREE\n")
-    assert read_sentences(tmp_path / "k.txt", True, SetOptions()) == {"a": "ONE TWO", "b": "THREE"}
+    assert sentences_to_speak(tmp_path / "k.txt", True, SetOptions()) == {"a": "ONE TWO", "b": "THREE"}
 
 
 def digests(folder: Path) -> dict[str, str]:

@@ -16,7 +16,7 @@ from lm_zoo.inference import memory as budget
 from lm_zoo.inference import scoring, softmax, spans, tree
 from lm_zoo.inference.interpolation import InterpolatedLM
 from lm_zoo.inference.precision import ready
-from lm_zoo.inference.products import DTYPES, product
+from lm_zoo.inference.products import DTYPES, make_product
 from lm_zoo.inference.trie import build_trie, score_trie
 from tests.lm_zoo import zoo
 
@@ -104,7 +104,7 @@ def test_int8_rounds_every_row_by_itself(bias: bool) -> None:
     torch.manual_seed(1)
     x = torch.randn(40, 24) * torch.logspace(-3, 3, 40)[:, None]
     x[7] = 0.0
-    made = product(torch.randn(50, 24), torch.randn(50) if bias else None, "int8")
+    made = make_product(torch.randn(50, 24), torch.randn(50) if bias else None, "int8")
     alone = torch.cat([made(row[None]) for row in x])
     assert torch.equal(made(x), alone)
     assert torch.equal(made(x.view(5, 8, 24)).view(40, 50), alone)
@@ -127,7 +127,7 @@ def test_products(dtype: str, bias: bool) -> None:
     weight, x = torch.randn(70, 40), torch.randn(9, 40)
     added = torch.randn(70) if bias else None
     expected = torch.nn.functional.linear(x, weight, added)
-    error = (product(weight, added, dtype)(x) - expected).abs().max() / expected.abs().max()
+    error = (make_product(weight, added, dtype)(x) - expected).abs().max() / expected.abs().max()
     assert error < {"float32": 1e-5, "bfloat16": 0.01, "int8": 0.05}[dtype]
     if dtype != "float32":
         assert error > 1e-5  # it is rounded
@@ -147,7 +147,7 @@ def test_prepared_lms_score_alike(lm: Any, dtype: str) -> None:
 
 def test_unknown_dtype() -> None:
     with pytest.raises(ValueError, match="dtype is 'float8', expected one of float32, bfloat16, int8"):
-        product(torch.zeros(2, 2), None, "float8")
+        make_product(torch.zeros(2, 2), None, "float8")
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from lm_zoo.models.bayesian import BayesianAverage, gaussian_kl
 from lm_zoo.registry import build, load, save_folder
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.training.train import train
-from lm_zoo.training.transfer import convert
+from lm_zoo.training.transfer import convert_lm
 from tests.lm_zoo import zoo
 from tests.lm_zoo.training.test_train import config, text
 
@@ -143,7 +143,7 @@ def plain_folder(tmp_path: Path) -> Path:
 
 def test_a_transformer_becomes_bayesian(tmp_path: Path) -> None:
     source = plain_folder(tmp_path)
-    lm = convert("bayesian", str(source), {"sigma": 0.02, "uncertain": "attention"}, tmp_path / "bayes")
+    lm = convert_lm("bayesian", str(source), {"sigma": 0.02, "uncertain": "attention"}, tmp_path / "bayes")
     again, plain = load(str(tmp_path / "bayes")), load(str(source))
     sentences = [("A", "B"), ("C",), ()]
     assert again.score_words(sentences) == plain.score_words(sentences)
@@ -170,13 +170,13 @@ def test_training_from_a_transformer_pulls_towards_it(tmp_path: Path) -> None:
 
 def test_adaptation_takes_the_posterior_as_prior(tmp_path: Path) -> None:
     source = plain_folder(tmp_path)
-    lm = convert("bayesian", str(source), {"sigma": 0.02}, tmp_path / "bayes")
-    adapted = convert("bayesian", str(tmp_path / "bayes"), {"prior_sigma": 0}, tmp_path / "adapted")
+    lm = convert_lm("bayesian", str(source), {"sigma": 0.02}, tmp_path / "bayes")
+    adapted = convert_lm("bayesian", str(tmp_path / "bayes"), {"prior_sigma": 0}, tmp_path / "adapted")
     assert adapted.kl().item() == pytest.approx(0.0, abs=1e-3)
     for place, spread in adapted.prior_log_sigma.items():
         torch.testing.assert_close(spread, lm.log_sigma[place].detach())
     with pytest.raises(ModelError, match="prior_sigma=0 takes the prior from a Bayesian LM"):
-        convert("bayesian", str(source), {"prior_sigma": 0}, tmp_path / "none")
+        convert_lm("bayesian", str(source), {"prior_sigma": 0}, tmp_path / "none")
 
 
 def test_averaging_is_the_mean_of_the_draws_probabilities() -> None:

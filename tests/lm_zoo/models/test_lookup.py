@@ -18,7 +18,7 @@ from lm_zoo.registry import build, load
 from lm_zoo.text.batches import tokenize
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.training.train import train
-from lm_zoo.training.transfer import convert
+from lm_zoo.training.transfer import convert_lm
 from tests.lm_zoo import zoo
 from tests.lm_zoo.models.test_bayesian import plain_folder
 from tests.lm_zoo.training.test_train import config, text
@@ -139,8 +139,8 @@ def test_same_seed_same_dictionary(tmp_path: Path) -> None:
 
 def test_a_transformer_gets_an_empty_dictionary(tmp_path: Path) -> None:
     source = plain_folder(tmp_path)
-    convert("lookup", str(source), {"slots": 4, "entries": 2}, tmp_path / "lookup")
-    convert("ngram-embedding", str(source), {"slots": 4}, tmp_path / "ngram-embedding")
+    convert_lm("lookup", str(source), {"slots": 4, "entries": 2}, tmp_path / "lookup")
+    convert_lm("ngram-embedding", str(source), {"slots": 4}, tmp_path / "ngram-embedding")
     sentences = [("A", "B", "C"), ()]
     for name in ("lookup", "ngram-embedding"):
         got = load(str(tmp_path / name)).score_words(sentences)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.registry import load, load_folder, read_config, save_folder
 from lm_zoo.training.train import train
-from lm_zoo.training.transfer import convert, inherit_settings
+from lm_zoo.training.transfer import convert_lm, inherit_settings
 from rescore.cli.main import cli
 from tests.lm_zoo import zoo
 from tests.lm_zoo.models.test_bayesian import VOCAB, plain_folder
@@ -57,11 +57,11 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     source = str(plain_folder(tmp_path))
     save_folder(tmp_path / "lstm", zoo.neural("lstm"), "lstm", {})
     with pytest.raises(ModelError, match=r"'input.embedding.weight' has the shape \(10, 16\), .* \(10, 8\)"):
-        convert("bayesian", source, {"dim": 8}, tmp_path / "x")
+        convert_lm("bayesian", source, {"dim": 8}, tmp_path / "x")
     with pytest.raises(ModelError, match=r"has no 'layers"):
-        convert("bayesian", str(tmp_path / "lstm"), {"heads": 2}, tmp_path / "x")
+        convert_lm("bayesian", str(tmp_path / "lstm"), {"heads": 2}, tmp_path / "x")
     with pytest.raises(ModelError, match=r"has 'layers.1.*', which the new LM has no place for"):
-        convert("transformer", source, {"layers": 1}, tmp_path / "x")
+        convert_lm("transformer", source, {"layers": 1}, tmp_path / "x")
     shorter = zoo.WordVocabulary(zoo.WORDS[:-1], "upper")
     with pytest.raises(VocabError, match="10 tokens, the new LM 9"):
         train("transformer", inherit_settings("transformer", source, {}), shorter, text(0), text(1), tmp_path / "y",
