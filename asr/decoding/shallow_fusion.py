@@ -287,7 +287,7 @@ class TokenNgram:
         """States are small: nothing is given back."""
 
 
-class InternalLM:
+class TransducerInternalLM:
     """The transducer's own LM: `softmax(joiner(0, decoder))` over all symbols but the blank."""
 
     def start(self, prefixes: Prefixes, model: Any) -> None:
@@ -372,7 +372,7 @@ def make_fusion(
         name: (lm_scorer(lm, pieces), scale) for name, (lm, scale) in lms.items()
     }
     if ilme_scale:
-        scorers[ILM] = (InternalLM(), -ilme_scale)
+        scorers[ILM] = (TransducerInternalLM(), -ilme_scale)
     if lodr is not None:
         scorers[LODR] = (TokenNgram(lodr[0], pieces), -lodr[1])
     if word_reward:

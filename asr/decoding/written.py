@@ -10,7 +10,7 @@ from asr.dataset.features import SAMPLE_RATE
 from asr.decoding.options import GREEDY, PREFIX_METHODS
 from asr.errors import ConfigError, DataError
 from asr.seq2seq.internal_lm import InternalLM
-from asr.seq2seq.lists import Written, distinct
+from asr.seq2seq.lists import WrittenText, distinct
 from asr.seq2seq.models import Recogniser
 from asr.seq2seq.search import Ended, SearchOptions, WordKeys, beam_search, greedy_search
 from asr.seq2seq.tokens import text_of
@@ -38,7 +38,7 @@ class WrittenDecoder:
         self._keys = WordKeys(recogniser.tokens)
         self._internal = InternalLM(recogniser.model, recogniser.tokens)
 
-    def __call__(self, samples: np.ndarray) -> list[Written]:
+    def __call__(self, samples: np.ndarray) -> list[WrittenText]:
         """Hypotheses of samples float32 `(N,)` at 16 kHz, best first.
 
         Raises:

@@ -9,7 +9,7 @@ from asr.seq2seq.search import Ended, log_sum
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenText:
     """A hypothesis.
 
     Attributes:
@@ -27,7 +27,7 @@ class Written:
 
 def distinct(
     found: Sequence[Ended], spell: Callable[[Sequence[int]], str], normalise: Callable[[str], str], count: int
-) -> list[Written]:
+) -> list[WrittenText]:
     """The best `count` hypotheses whose normalised texts differ, best first."""
     groups: dict[str, list[tuple[float, str, Ended]]] = {}
     for one in found:
@@ -36,5 +36,5 @@ def distinct(
     made = []
     for group in groups.values():
         _, text, best = max(group, key=lambda item: item[0])
-        made.append(Written(text, best.tokens, log_sum([score for score, _, _ in group]), best.cut))
+        made.append(WrittenText(text, best.tokens, log_sum([score for score, _, _ in group]), best.cut))
     return sorted(made, key=lambda hyp: -hyp.am)[:count]

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from asr.seq2seq.session import Encoded, OnnxModel
+from asr.seq2seq.session import EncodedSpeech, OnnxModel
 from asr.seq2seq.tokens import Tokens
 
 BLOCK = 128  # logits whose largest is looked at first: the best tokens lie in the blocks of the largest
@@ -62,7 +62,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class _Prefix:
+class _Beginning:
     tokens: tuple[int, ...]
     score: float
     key: str
@@ -86,7 +86,7 @@ class _Beam:
 
     def __init__(self, keys: list[str], tokens: Tokens, options: SearchOptions, limit: int) -> None:
         self.keys, self.tokens, self.options, self.limit = keys, tokens, options, limit
-        self.alive = [_Prefix((), 0.0, "")]
+        self.alive = [_Beginning((), 0.0, "")]
         self.finished: list[Ended] = []
         self.sums: dict[str, float] = {}  # log-probability of the words of what has finished
         self.length = 0
@@ -104,7 +104,7 @@ class _Beam:
             self.alive = []
             return [], []
         grown = self._grown(values, chosen)
-        groups: dict[str, list[tuple[int, _Prefix]]] = {}
+        groups: dict[str, list[tuple[int, _Beginning]]] = {}
         for parent, prefix in grown:
             groups.setdefault(prefix.key, []).append((parent, prefix))
         ranked = sorted(((log_sum([one.score for _, one in group]), group) for group in groups.values()), key=_first)
@@ -115,7 +115,7 @@ class _Beam:
         self.alive = [prefix for _, prefix in kept]
         return [parent for parent, _ in kept], [prefix.tokens[-1] for prefix in self.alive]
 
-    def _grown(self, values: np.ndarray, chosen: np.ndarray) -> list[tuple[int, _Prefix]]:
+    def _grown(self, values: np.ndarray, chosen: np.ndarray) -> list[tuple[int, _Beginning]]:
         """The best extensions, best first, with the place of the prefix; those that end are finished."""
         totals = values + np.array([prefix.score for prefix in self.alive])[:, None]
         flat = totals.ravel()
@@ -128,10 +128,10 @@ class _Beam:
                 self._finish(before, score, cut=False)
             elif self.tokens.allowed[token]:
                 key = (before.key + self.keys[token]).replace("  ", " ")
-                found.append((parent, _Prefix((*before.tokens, token), score, key)))
+                found.append((parent, _Beginning((*before.tokens, token), score, key)))
         return found
 
-    def _finish(self, prefix: _Prefix, score: float, cut: bool) -> None:
+    def _finish(self, prefix: _Beginning, score: float, cut: bool) -> None:
         self.finished.append(Ended(prefix.tokens, score, cut))
         key = prefix.key.strip()
         self.sums[key] = log_sum([self.sums.get(key, -math.inf), score])
@@ -148,7 +148,12 @@ def _first(item: tuple[float, object]) -> float:
 
 
 def beam_search(
-    model: OnnxModel, tokens: Tokens, encoded: Encoded, seconds: Sequence[float], keys: WordKeys, options: SearchOptions
+    model: OnnxModel,
+    tokens: Tokens,
+    encoded: EncodedSpeech,
+    seconds: Sequence[float],
+    keys: WordKeys,
+    options: SearchOptions,
 ) -> list[list[Ended]]:
     """All token sequences that ended, for each utterance, best first.
 
@@ -178,7 +183,7 @@ def beam_search(
 
 
 def greedy_search(
-    model: OnnxModel, tokens: Tokens, encoded: Encoded, seconds: Sequence[float], options: SearchOptions
+    model: OnnxModel, tokens: Tokens, encoded: EncodedSpeech, seconds: Sequence[float], options: SearchOptions
 ) -> list[Ended]:
     """The most probable token at each step, for each utterance."""
     limits = [options.limit(length) for length in seconds]

@@ -21,7 +21,7 @@ Arrays = dict[str, np.ndarray]
 
 
 @dataclass
-class Encoded:
+class EncodedSpeech:
     """What the encoder makes of a batch.
 
     Attributes:
@@ -35,9 +35,9 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.hidden)
 
-    def repeat(self, times: int) -> Encoded:
+    def repeat(self, times: int) -> EncodedSpeech:
         """Each utterance so many times."""
-        return Encoded(self.hidden.repeat(times, 0), None if self.mask is None else self.mask.repeat(times, 0))
+        return EncodedSpeech(self.hidden.repeat(times, 0), None if self.mask is None else self.mask.repeat(times, 0))
 
     def inputs(self) -> Arrays:
         """The decoder's inputs that come from here."""
@@ -107,12 +107,12 @@ class OnnxModel:
             )
         self._share = True  # whether one row of the encoder's caches may stand for all rows of tokens
 
-    def encode(self, features: Mapping[str, np.ndarray]) -> Encoded:
+    def encode(self, features: Mapping[str, np.ndarray]) -> EncodedSpeech:
         """Features by the names of the encoder's inputs, a row an utterance."""
         hidden = self._encoder.run(None, {name: features[name] for name in self.encoder_inputs})[0]
-        return Encoded(hidden, features["attention_mask"] if self._masked else None)
+        return EncodedSpeech(hidden, features["attention_mask"] if self._masked else None)
 
-    def start(self, encoded: Encoded, prompt: np.ndarray) -> tuple[Rows, np.ndarray]:
+    def start(self, encoded: EncodedSpeech, prompt: np.ndarray) -> tuple[Rows, np.ndarray]:
         """A row for each utterance, with the prompt int64 `(utterances, tokens)`.
 
         Returns:
@@ -133,7 +133,7 @@ class OnnxModel:
         rows.own = {name: found[name.replace(PAST, PRESENT, 1)] for name in rows.own}
         return found["logits"][:, -1]
 
-    def logits(self, encoded: Encoded, tokens: np.ndarray) -> np.ndarray:
+    def logits(self, encoded: EncodedSpeech, tokens: np.ndarray) -> np.ndarray:
         """Without caches: logits float32 `(rows, length, vocabulary)` after tokens int64 `(rows, length)`."""
         return self._run(tokens, encoded.inputs(), self._without_past(len(tokens)), cached=False)["logits"]
 

@@ -13,7 +13,7 @@ import pytest
 from asr.seq2seq.lists import distinct
 from asr.seq2seq.models import Recogniser
 from asr.seq2seq.search import Ended, SearchOptions, WordKeys, beam_search, best_tokens, greedy_search, log_sum
-from asr.seq2seq.session import Encoded
+from asr.seq2seq.session import EncodedSpeech
 from asr.seq2seq.tokens import text_of
 from lm_zoo.text.normalise import normalise
 
@@ -32,7 +32,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Recogniser:
     return recogniser(tmp_path_factory.mktemp("tiny"))
 
 
-def next_log_probs(tiny: Recogniser, encoded: Encoded, tokens: tuple[int, ...]) -> np.ndarray:
+def next_log_probs(tiny: Recogniser, encoded: EncodedSpeech, tokens: tuple[int, ...]) -> np.ndarray:
     """float64 `(vocabulary,)` after the prompt and these tokens, without caches."""
     ids = np.array([(*tiny.tokens.prompt, *tokens)], dtype=np.int64)
     return torch.from_numpy(tiny.model.logits(encoded, ids)[0, -1]).double().log_softmax(0).numpy()
@@ -42,7 +42,7 @@ def _words(keys: list[str], tokens: tuple[int, ...]) -> str:
     return re.sub(" +", " ", "".join(keys[token] for token in tokens))
 
 
-def slow_search(tiny: Recogniser, encoded: Encoded, options: SearchOptions, limit: int) -> list[Ended]:
+def slow_search(tiny: Recogniser, encoded: EncodedSpeech, options: SearchOptions, limit: int) -> list[Ended]:
     """The search that `asr.seq2seq.search` states, one utterance, each prefix anew at each step."""
     keys = WordKeys(tiny.tokens).pieces
     alive: dict[tuple[int, ...], float] = {(): 0.0}
