@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.model_folder import CONFIG, WEIGHTS, Allowance, check_shapes, read_object, read_tensors, write_model
 from lm_zoo.plugins import PlugIn, installed, plug_in
-from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary
+from lm_zoo.text.view import form_of
+from lm_zoo.text.vocabulary import NUMBERS, Vocabulary, load_vocabulary, text_form
 
 if TYPE_CHECKING:
     from lm_zoo.base import LanguageModel, WordLM
@@ -239,6 +240,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     model_class(config["kind"])
     if config.get("case") not in (None, "upper", "lower", "mixed"):
         raise ModelError(f"{path}: the case is {config['case']!r}, expected 'upper', 'lower' or 'mixed'")
+    if config.get("numbers") not in (None, *NUMBERS) or config.get("punctuation") not in (None, True, False):
+        found = f"punctuation {config.get('punctuation')!r} and numbers {config.get('numbers')!r}"
+        raise ModelError(f"{path}: {found}, expected true or false, and 'spelled' or 'digits'")
     if not isinstance(config.get("settings", {}), dict):
         raise ModelError(f"{path}: the settings are {config['settings']!r}, expected an object of names and values")
     return config
@@ -286,7 +290,7 @@ def load_folder(folder: Path, config: dict[str, Any] | None = None) -> NeuralLM:
       VocabError: the vocabulary's size is not that of the weights.
     """
     config = config or read_config(folder)
-    vocab = load_vocabulary(folder, config.get("case") or "mixed")
+    vocab = load_vocabulary(folder, config.get("case") or "mixed", text_form(config))
     weights = read_tensors(folder / WEIGHTS)
     try:
         with Allowance(folder / WEIGHTS):
@@ -326,5 +330,6 @@ def save_folder(folder: Path, lm: NeuralLM, kind: str, info: dict[str, Any], hal
       half: store the weights as float16.
     """
     lm.vocab.save(folder)
-    config = {"kind": kind, "case": lm.vocab.case, "settings": dataclasses.asdict(lm.config), **info}
+    text = {"case": lm.vocab.case, **dataclasses.asdict(form_of(lm.vocab))}
+    config = {"kind": kind, **text, "settings": dataclasses.asdict(lm.config), **info}
     write_model(folder, config, state_tensors(lm), half)

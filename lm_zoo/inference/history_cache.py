@@ -22,6 +22,7 @@ from lm_zoo.inference.softmax import log_normalisers, logits_of, tiles
 from lm_zoo.inference.state import State
 from lm_zoo.inference.store import Store
 from lm_zoo.inference.tree import Tree
+from lm_zoo.text.view import View
 
 ROOT = 0
 NODES = 8192  # evaluated at once
@@ -59,14 +60,22 @@ class Histories:
       evaluations: prefixes that the LM was run on so far, the begin of sentence included.
     """
 
-    def __init__(self, lm: LanguageModel, words: Sequence[str] | None = None, nodes: int = NODES) -> None:
+    def __init__(
+        self,
+        lm: LanguageModel,
+        words: Sequence[str] | None = None,
+        nodes: int = NODES,
+        view: View | None = None,
+    ) -> None:
         """
         Args:
           words: the words that histories are made of; word i is `words[i]`, "" for none.  None: `number` gives them.
           nodes: at most so many prefixes are evaluated at once.
+          view: what the LM sees of each word, all of which follows where the word does; None: the word.
         """
         self.lm, self.nodes, self.evaluations = lm, nodes, 0
-        self.tokens = [lm.vocab.encode_word(word) if word else () for word in words or ()]
+        seen = [view.word(word) if view else (word,) for word in words or ()]
+        self.tokens = [tuple(token for part in parts if part for token in lm.vocab.encode_word(part)) for parts in seen]
         self.numbers: dict[tuple[int, ...], int] = {}
         used = sorted({token for tokens in self.tokens for token in tokens} | {lm.vocab.eos})
         self.seen = _seen(lm, None if words is None else np.array(used))

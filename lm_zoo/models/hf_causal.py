@@ -30,7 +30,7 @@ from lm_zoo.inference.trie import LONGEST, build_trie, sequence_scores
 from lm_zoo.layers.output import SoftmaxLayer
 from lm_zoo.safe_unpickle import without_pickles
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
-from lm_zoo.text.vocabulary import text_case
+from lm_zoo.text.vocabulary import TextForm, text_case
 
 TREE_NODES = 512  # prefixes in one pass: each is compared with all
 BATCH_TOKENS = 1024  # logits of GPT-2 for so many tokens take 200 MB
@@ -43,6 +43,7 @@ class HFVocabulary:
     """A Hugging Face tokenizer, one word at a time."""
 
     case = "mixed"
+    form: TextForm | None = TextForm(True, "digits")
 
     def __init__(self, where: Path, tokenizer: Any, size: int, bos: int, eos: int, case: str) -> None:
         self.where, self.tokenizer, self.size = where, tokenizer, size

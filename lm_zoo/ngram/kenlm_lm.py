@@ -21,7 +21,7 @@ from lm_zoo.ngram.arpa import read_vocabulary
 from lm_zoo.ngram.kenlm_check import check_file
 from lm_zoo.reading import read_json
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
-from lm_zoo.text.vocabulary import SOS_EOS, UNK, Vocabulary, WordVocabulary, text_case
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, TextForm, Vocabulary, WordVocabulary, text_case, text_form
 
 LN10 = math.log(10.0)
 BOUNDARIES = ("<s>", "</s>")  # in KenLM words like any other; inside a sentence they are unknown words here
@@ -33,17 +33,17 @@ class NgramLM(WordLM):
     States are small values that can be compared and hashed; histories that the LM cannot tell apart have equal states.
     """
 
-    def __init__(self, path: str | Path, case: str | None = None) -> None:
+    def __init__(self, path: str | Path, case: str | None = None, form: TextForm | None = None) -> None:
         """Loads a model file.
 
         Args:
-          case: of the training text; None finds it out from the vocabulary.
+          case, form: of the training text; None finds it out from the vocabulary.
         Raises:
           ModelError: `kenlm` is not installed, or the file is missing, damaged, or not a model that it reads.
         """
         kenlm = _import_kenlm()
         self.path = Path(path)
-        self._case = case
+        self._case, self._form = case, form
         self._state_class = kenlm.State
         self._model = _load(kenlm, self.path)
         self._score = self._model.BaseScore
@@ -56,7 +56,7 @@ class NgramLM(WordLM):
         path = Path(folder) / "config.json"
         try:
             config = read_json(path)
-            return cls(Path(folder) / config["file"], config.get("case"))
+            return cls(Path(folder) / config["file"], config.get("case"), text_form(config))
         except FileNotFoundError:
             raise ModelError(f"{folder}: not a model folder, it has no config.json") from None
         except (ValueError, KeyError, TypeError) as error:
@@ -152,7 +152,9 @@ class NgramLM(WordLM):
         """The words that the LM knows, in the file's order, after `<sos/eos>` (for `<s>` and `</s>`) and `<unk>`."""
         special = ("<s>", "</s>", "<unk>")
         words = [word for word in read_vocabulary(self.path) if word not in special]
-        return WordVocabulary([SOS_EOS, UNK, *words], self._case or text_case(words))
+        vocab = WordVocabulary([SOS_EOS, UNK, *words], self._case or text_case(words))
+        vocab.form = self._form
+        return vocab
 
     def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """As `LanguageModel.score`."""

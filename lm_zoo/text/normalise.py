@@ -25,7 +25,7 @@ def normalise(name: str) -> Callable[[str], str]:
     - `whisper-en`: English; what Whisper's results are given in (package whisper-normalizer).
     - `librispeech`: English; upper case, titles and numbers in words (see `lm_zoo.text.spoken`).
 
-    Words like `<unk>` stay as they are in all but `whisper-en`, which drops them.
+    Words like `<unk>` and `[NOISE]` stay as they are in all but `whisper-en`, which drops them.
 
     Raises:
       TextError: there is none of that name.
@@ -43,14 +43,16 @@ def normalise(name: str) -> Callable[[str], str]:
 
 
 def _basic(text: str) -> str:
-    words = (word if SPECIAL.fullmatch(word) else _basic_word(word) for word in text.split())
-    return " ".join(word for word in words if word)
+    return " ".join(part for word in text.split() for part in basic_words(word))
 
 
-def _basic_word(word: str) -> str:
+def basic_words(word: str) -> list[str]:
+    """What `basic` makes of one word."""
+    if SPECIAL.fullmatch(word):
+        return [word]
     text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", VULGAR.sub(" ", word)).lower())
     plain = "".join(map(_basic_character, text))
-    return " ".join(_LONELY.sub(" ", plain).split())
+    return _LONELY.sub(" ", plain).split()
 
 
 def _basic_character(character: str) -> str:

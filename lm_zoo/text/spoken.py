@@ -57,7 +57,7 @@ _TOKEN = re.compile(
     rf"|(?P<word>{_LETTERS}(?:'{_LETTERS})*\.?)"
     r"|(?P<symbol>[%&@°¢]|[+#](?=[0-9]))"
 )
-SPECIAL = re.compile(r"<[^<>\s]+>")  # <unk> and the like, which are no text
+SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\{[^{}\s]+\}")  # <unk>, [NOISE] and the like, which are no text
 _MONEY = re.compile(rf"\W*?(?P<money>[$€£](?:{_NUMBER}))\W*")
 VULGAR = re.compile(r"(?<=[0-9])(?=[\u00bc-\u00be\u2150-\u215e])")  # between 3 and the fraction that follows
 _CHARACTERS = str.maketrans(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from lm_zoo.errors import VocabError
 from lm_zoo.files import write_bytes, write_text
@@ -19,6 +20,29 @@ SOS_EOS = "<sos/eos>"
 UNK = "<unk>"
 
 
+NUMBERS = ("spelled", "digits")
+
+
+@dataclass(frozen=True)
+class TextForm:
+    """What an LM's text looks like, beside its case.
+
+    Attributes:
+      punctuation: whether it has punctuation.
+      numbers: "spelled" in English words, as are titles and signs, or "digits".
+    """
+
+    punctuation: bool
+    numbers: str
+
+
+def text_form(config: Mapping[str, Any]) -> TextForm | None:
+    """What a `config.json` says of the LM's text; None for those written before it did."""
+    if config.get("punctuation") is None or config.get("numbers") is None:
+        return None
+    return TextForm(config["punctuation"], config["numbers"])
+
+
 class Vocabulary(Protocol):
     """Maps words to token ids.  A word is one or more tokens; tokens never cross a word boundary.
 
@@ -29,6 +53,7 @@ class Vocabulary(Protocol):
     eos: int
     unk: int
     case: str  # "upper", "lower" or "mixed": the text that the LM was trained on
+    form: TextForm | None  # of that text; None: found out from the vocabulary (lm_zoo.text.view)
 
     def __len__(self) -> int: ...
 
@@ -42,6 +67,7 @@ class Vocabulary(Protocol):
 class WordVocabulary:
     """One token a word; unknown words become `<unk>`.  Stored as `words.txt`, lines `WORD ID`."""
 
+    form: TextForm | None = None
     FILE = "words.txt"
 
     def __init__(self, words: Sequence[str], case: str = "mixed") -> None:
@@ -88,6 +114,7 @@ class WordVocabulary:
 class PieceVocabulary:
     """Sentencepiece pieces (BPE or unigram), `<sos/eos>` = 1 and `<unk>` = 2 as in icefall.  Stored as `bpe.model`."""
 
+    form: TextForm | None = None
     FILE = "bpe.model"
 
     def __init__(self, model: bytes, case: str = "mixed") -> None:
@@ -142,11 +169,14 @@ class PieceVocabulary:
             raise VocabError(f"{path}: {error}") from None
 
 
-def load_vocabulary(folder: Path, case: str) -> WordVocabulary | PieceVocabulary:
+def load_vocabulary(folder: Path, case: str, form: TextForm | None = None) -> WordVocabulary | PieceVocabulary:
     """The vocabulary of a model folder, whichever kind its files show."""
+    vocab: WordVocabulary | PieceVocabulary
     for kind in (PieceVocabulary, WordVocabulary):
         if (folder / kind.FILE).exists():
-            return kind.load(folder, case)
+            vocab = kind.load(folder, case)
+            vocab.form = form
+            return vocab
     raise VocabError(f"{folder}: no vocabulary; expected {PieceVocabulary.FILE} or {WordVocabulary.FILE}")
 
 

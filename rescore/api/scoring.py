@@ -16,6 +16,7 @@ def score(
     dtype: str = "float32",
     device: str | None = None,
     max_unknown: float = MOST_UNKNOWN,
+    text_view: str = "lm",
 ) -> Lists:
     """The lists with a new column an LM: the natural-log probability of each hypothesis, its end included.
 
@@ -24,13 +25,18 @@ def score(
       dtype: of their products, "float32", "bfloat16" or "int8".
       device: "cpu", "cuda" or "cuda:N"; None: where each LM is.
       max_unknown: the largest share of words that an LM may not know.
+      text_view: "lm": each LM sees words in the form of its own text; "exact": as they are, and text of another case
+        is refused.
     Raises:
       LMError: text in another case than the LM's, too many unknown words, too long a hypothesis.
       RescoreError: a column that the lists have already, or a score that is not finite.
     """
     from rescore.workflows.scoring import prepared_scorer, score_lists
 
-    scorers = [prepared_scorer(column, lm, dtype, device, max_unknown) for column, lm in by_column(lms).items()]
+    if text_view not in ("lm", "exact"):
+        raise UsageError(f"text_view is '{text_view}', expected 'lm' or 'exact'")
+    given, exact = by_column(lms).items(), text_view == "exact"
+    scorers = [prepared_scorer(column, lm, dtype, device, max_unknown, exact) for column, lm in given]
     if not nbest.lists:
         raise UsageError("there is no utterance to score; the lists are empty")
     for scorer in scorers:
@@ -41,4 +47,6 @@ def score(
     for scorer in scorers:
         if scorer.coverage.unknown:
             remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
+        if shown := scorer.view.said():
+            remark(f"{scorer.column}: {shown}")
     return Lists(scored)

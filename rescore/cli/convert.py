@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from rescore.cli.device import max_unknown_option
+from rescore.cli.device import max_unknown_option, text_view_option
 from rescore.cli.outputs import OutputSpec
 
 
@@ -27,6 +27,7 @@ from rescore.cli.outputs import OutputSpec
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes for lattices; default: the number of cores.")
 @max_unknown_option
+@text_view_option
 def command(
     source: str,
     target: str,
@@ -40,6 +41,7 @@ def command(
     pieces: bool,
     jobs: int | None,
     max_unknown: float,
+    text_view: str,
 ) -> None:
     """Write N-best lists or lattices in another format, or take exact N-best lists from lattices.
 
@@ -57,4 +59,5 @@ def command(
     from rescore.text import TextNormalizer
     from rescore.workflows.convert import convert
 
-    convert(source, target, TextNormalizer(case, delete, split, pieces), n, ngram, scales, beam, jobs, max_unknown)
+    normalizer, exact = TextNormalizer(case, delete, split, pieces), text_view == "exact"
+    convert(source, target, normalizer, n, ngram, scales, beam, jobs, max_unknown, exact)

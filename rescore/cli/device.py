@@ -1,4 +1,4 @@
-"""Options of commands that evaluate LMs: `--device`, `--dtype`, `--max-unknown`."""
+"""Options of commands that evaluate LMs: `--device`, `--dtype`, `--max-unknown`, `--text-view`."""
 
 from __future__ import annotations
 
@@ -29,4 +29,13 @@ max_unknown_option = click.option(
     show_default=True,
     metavar="SHARE",
     help="Refuse text of which an LM does not know more than this share of the words.",
+)
+
+text_view_option = click.option(
+    "--text-view",
+    type=click.Choice(["lm", "exact"]),
+    default="lm",
+    show_default=True,
+    help="What LMs see of written words: lm, in the form of their own text (case, punctuation, numbers); exact, as "
+    "they are, and text of another case is refused.",
 )

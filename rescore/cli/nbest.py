@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rescore.cli.device import device_option, dtype_option, max_unknown_option
+from rescore.cli.device import device_option, dtype_option, max_unknown_option, text_view_option
 from rescore.cli.outputs import Output
 from rescore.cli.sharing import sharing_options
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 @dtype_option
 @device_option
 @max_unknown_option
+@text_view_option
 @sharing_options
 @click.option("--out", required=True, type=Output(folder=True), help="Folder for scores, 1-best and N-best.")
 def command(
@@ -73,6 +74,7 @@ def command(
     dtype: str,
     device: str,
     max_unknown: float,
+    text_view: str,
     out: Path,
     sharing: Sharing,
 ) -> None:
@@ -80,6 +82,9 @@ def command(
 
     Writes scores.jsonl.gz (every score by name), 1best.txt (Kaldi text) and nbest.jsonl.gz (best first) to the
     folder.  Without --weights and --scale every score counts with scale 1: tune on a development set for better ones.
+
+    Each LM sees written words in the form of its own text: in its case, without punctuation, numbers and titles in
+    words.  What comes out keeps the form it came in.
 
     --executor shares the work out among processes, --split K/N does one share of it; the scores are the same.
 
@@ -96,10 +101,11 @@ def command(
 
     if context is None and (recording_of or recordings):
         raise UsageError("--recording-of and --recordings are for --context N|all: add it, or leave them out")
-    before = None
+    before, exact = None, text_view == "exact"
     if context is not None:
         before = ContextOptions(None if context == "all" else int(context), recording_of, recordings)
-    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, dtype, device, max_unknown, sharing, before)
+    settings = dtype, device, max_unknown, exact, sharing, before
+    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, *settings)
 
 
 def _checked(context: str | None) -> str | None:

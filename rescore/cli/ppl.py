@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.device import device_option, max_unknown_option
+from rescore.cli.device import device_option, max_unknown_option, text_view_option
 from rescore.cli.outputs import Output
 
 
@@ -40,6 +40,7 @@ from rescore.cli.outputs import Output
 @click.option("--tail", type=click.Path(path_type=Path), help="Perplexity on rare words too: counts of rescore count.")
 @device_option
 @max_unknown_option
+@text_view_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     lms: tuple[str, ...],
@@ -54,13 +55,14 @@ def command(
     tail: Path | None,
     device: str,
     max_unknown: float,
+    text_view: str,
     as_json: bool,
 ) -> None:
     """Perplexity a word (with and without words that the LM does not know) and a token, with the counts.
 
     With --tail, perplexity on the words of the tail (Tail-1) and on those that end a tail bigram (Tail-2) too, without
     sentence ends.  The tail of the training text that was counted is all but the most frequent words or bigrams, which
-    cover 95 % of it; those it does not have are in the tail.
+    cover 95 % of it; those it does not have are in the tail.  Words are those that the LMs see (--text-view).
 
     \b
     Example: rescore ppl --lm transfornn --ngram 4gram.arpa --text test.txt --tune-mix dev.txt --save-mix mix.json
@@ -71,5 +73,6 @@ def command(
     from rescore.workflows.perplexity import measure, print_rows
 
     windows = (window, position)
-    rows = measure(lms, ngram, text, tune_mix, mix, save_mix, windows, tail, mixtures, device, max_unknown)
+    exact = text_view == "exact"
+    rows = measure(lms, ngram, text, tune_mix, mix, save_mix, windows, tail, mixtures, device, max_unknown, exact)
     print_rows(rows, as_json)

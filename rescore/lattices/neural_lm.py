@@ -39,6 +39,7 @@ class LatticeLM:
       beam: histories that are this much worse than the best one under way are left out, by
         an estimate that may lose the best path (None: none are).
       most: at most so many histories a lattice state (None: no limit).
+      views: name of the score -> what that LM sees of the lattices' words (`lm_zoo.text.view.View`); none: the words.
       proxy: score of the lattice that stands for the new ones in the estimate of what is still to come.
     """
 
@@ -48,6 +49,7 @@ class LatticeLM:
     beam: float | None = None
     most: int | None = None
     proxy: str | None = None
+    views: Mapping[str, Any] = field(default_factory=dict)
     evaluations: int = field(default=0, init=False)  # histories that LMs were run on so far
 
     def __post_init__(self) -> None:
@@ -68,7 +70,7 @@ class LatticeLM:
         words = list(dict.fromkeys(word for lattice in lattices for word in lattice.symbols))
         words.insert(0, words.pop(words.index("")))
         number = {word: place for place, word in enumerate(words)}
-        histories = [Histories(lm, words) for lm in self.lms.values()]
+        histories = [Histories(lm, words, view=self.views.get(name)) for name, lm in self.lms.items()]
         searches = [_LatticePass(lattice, self, number) for lattice in lattices]
         runs = [(search, search.run()) for search in searches]
         asked = [(search, run, next(run, None)) for search, run in runs]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from lm_zoo.inference.viewed import ViewedNgram, view_of
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
 from rescore.console import progress, remark
 from rescore.errors import UsageError
@@ -19,6 +20,7 @@ from rescore.weights import default_scales, parse_scales
 from rescore.workflows.lattice_nbest import (
     NGRAM,
     PATH_WORDS,
+    SEEN,
     UNKNOWN_WORDS,
     LatticeToNbest,
     lattice_sources,
@@ -28,6 +30,7 @@ from rescore.workflows.lattice_nbest import (
 MOST_PATHS = 100  # hypotheses of a lattice, if nothing is said
 
 _COUNTS = {
+    SEEN: "lattices shown to the n-gram LM in the form of its own text; their words stay as they are written",
     "fewer": "utterances with fewer hypotheses than asked for: the lattice has no more word sequences",
     "duplicates": "hypotheses left out because normalisation made them equal to a better one",
     "cut": "hypotheses left out beyond the first {n}",
@@ -53,6 +56,7 @@ def convert(
     beam: float | None = None,
     jobs: int | None = None,
     max_unknown: float = MOST_UNKNOWN,
+    exact: bool = False,
 ) -> None:
     """N-best lists or lattices to a form that `target` can hold; see `rescore convert`.
 
@@ -70,7 +74,9 @@ def convert(
             raise UsageError("--beam prunes the n-gram pass, so it needs --ngram FILE")
         from lm_zoo.registry import load_ngram
 
-        lm = None if ngram is None else load_ngram(ngram)
+        lm = None
+        if ngram is not None:
+            lm = ViewedNgram(plain := load_ngram(ngram), view_of(plain, exact))
         work = LatticeToNbest(n or MOST_PATHS, parse_scales(scales), lm, beam, normalizer, max_unknown)
         lattices_to_nbest(source, target, work, jobs)
     elif n or ngram or scales or beam or jobs:

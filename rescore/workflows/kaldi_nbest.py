@@ -28,6 +28,7 @@ import numpy as np
 
 from lm_zoo.base import LanguageModel, WordLM
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
+from lm_zoo.text.view import View
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, UsageError
 from rescore.files import atomic_text, kaldi_fields, read_lines
@@ -134,25 +135,30 @@ def _lines(path: Lattice, old_lm: WordLM, table: SymbolTable) -> dict[str, str]:
 
 
 def write_lm_costs(
-    folder: Path, lm: LanguageModel, normalizer: TextNormalizer | None = None, max_unknown: float = MOST_UNKNOWN
+    folder: Path,
+    lm: LanguageModel,
+    normalizer: TextNormalizer | None = None,
+    max_unknown: float = MOST_UNKNOWN,
+    view: View | None = None,
 ) -> None:
     """Writes `lmwt.nn` and `lmwt.nn.sum` of an `archives.JOB` folder.
 
     Args:
       normalizer: of the words, for the LM alone.
       max_unknown: the largest share of them that the LM may not know.
+      view: what the LM sees of each normalised word; None: the word.
     Raises:
       FormatError: no `words_text`.
       VocabError: words that do not suit the LM (see `lm_zoo.text.coverage`).
       ScoreError: a score that is not finite.
     """
-    normal = normalizer or TextNormalizer()
+    normal, view = normalizer or TextNormalizer(), view or View(None)
     keys, texts = [], list[Words]()
     for number, line in read_lines(folder / "words_text"):
         key, text = split_line(folder / "words_text", number, line)
         keys.append(key)
         texts.append(tuple(kaldi_fields(text)))
-    pieces = [[normal.words((word,)) for word in words] for words in texts]
+    pieces = [[view.words(normal.words((word,))) for word in words] for words in texts]
     sentences = [tuple(word for part in parts for word in part) for parts in pieces]
 
     def place(word: str) -> str:
@@ -163,6 +169,10 @@ def write_lm_costs(
     coverage.add(Counter(chain.from_iterable(sentences)), place)
     coverage.check()
     remark(f"{folder}: {said(coverage, 'hypothesis words')}, scored as <unk>")
+    for words in texts:
+        view.count(tuple(chain.from_iterable(normal.words((word,)) for word in words)))
+    if shown := view.said():
+        remark(f"{folder}: {shown}")
     with atomic_text(folder / "lmwt.nn") as each, atomic_text(folder / "lmwt.nn.sum") as sums:
         scored = lm.score_hypotheses(sentences, max_unknown=None)
         for key, parts, scores in zip(keys, pieces, scored, strict=True):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from lm_zoo.base import WordLM
+from lm_zoo.inference.viewed import ViewedNgram
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 from rescore.errors import RescoreError
 from rescore.formats import options_of, parse_spec, read_lattices
@@ -28,6 +28,7 @@ from rescore.workers import worker_pool
 
 NGRAM = "ngram"  # the n-gram's score
 PATH_WORDS, UNKNOWN_WORDS = "path_words", "unknown_words"  # counts of words on best paths; those that it does not know
+SEEN = "seen_lattices"  # count of lattices with words that the LM sees in another form
 
 Found = tuple[NbestList, dict[str, int]]
 
@@ -46,7 +47,7 @@ class LatticeToNbest:
 
     n: int = 100
     scales: Mapping[str, float] = field(default_factory=dict)
-    lm: WordLM | None = None
+    lm: ViewedNgram | None = None
     beam: float | None = None
     normalizer: TextNormalizer = field(default_factory=TextNormalizer)
     max_unknown: float = MOST_UNKNOWN
@@ -65,7 +66,8 @@ class LatticeToNbest:
         coverage = Coverage(self.lm, NGRAM, 1.0)
         coverage.add(best_path_words(lattice, scales), f"LM '{NGRAM}', lattice '{lattice.utt_id}'")
         nbest, counts = ngram_nbest(lattice, self.lm, NGRAM, scales, self.n, self.beam)
-        return nbest, {**counts, PATH_WORDS: coverage.words, UNKNOWN_WORDS: coverage.unknown}
+        seen = any(self.lm.view.word(word) != (word,) for word in lattice.symbols if word)
+        return nbest, {**counts, PATH_WORDS: coverage.words, UNKNOWN_WORDS: coverage.unknown, SEEN: int(seen)}
 
 
 def nbest_of_lattices(spec: str, work: LatticeToNbest, jobs: int = 1, on_error: OnError = fail) -> Iterator[Found]:

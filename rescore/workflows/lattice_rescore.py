@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.base import LanguageModel, WordLM
+from lm_zoo.inference.viewed import Reader, ViewedNgram, view_of
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
+from lm_zoo.text.view import View
 from rescore.console import remark
 from rescore.errors import UsageError
 from rescore.lattices.build import normalize_words
@@ -46,6 +48,7 @@ class LatticeRescoring:
       context, beam, most: as in LatticeLM.
       in_flight: lattices that the neural LMs go over together.
       max_unknown: the largest share of words on best paths that an LM may not know.
+      exact: LMs see the words as they are written, and refuse those of another case than their text's.
       counts: what was left out so far, summed over the lattices, and `evaluations` of the LMs.
     """
 
@@ -60,7 +63,9 @@ class LatticeRescoring:
     in_flight: int = 16
     normalizer: TextNormalizer = field(default_factory=TextNormalizer)
     max_unknown: float = MOST_UNKNOWN
+    exact: bool = False
     coverages: list[Coverage] = field(default_factory=list, init=False)
+    views: dict[str, View] = field(default_factory=dict, init=False)
     counts: Counter[str] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
@@ -77,7 +82,9 @@ class LatticeRescoring:
         missing = [name for name in lms if name not in self.scales]
         if missing:
             raise UsageError(f"no scale for {', '.join(missing)}; give one with --scale NAME=VALUE, or --weights FILE")
-        self.coverages = [Coverage(lm, name, self.max_unknown) for name, lm in lms.items()]
+        self.views = {name: view_of(lm, self.exact) for name, lm in lms.items()}
+        readers = {name: Reader(lm, self.views[name]) for name, lm in lms.items()}
+        self.coverages = [Coverage(reader, name, self.max_unknown) for name, reader in readers.items()]
 
     def __call__(self, lattices: Iterable[Lattice]) -> Iterator[Lattice]:
         """The lattices with every score by name, in the same order.
@@ -95,6 +102,7 @@ class LatticeRescoring:
                     self.beam,
                     self.most,
                     self._proxy(group),
+                    self.views,
                 )
                 group = plan(group)
                 self.counts["evaluations"] += plan.evaluations
@@ -122,7 +130,10 @@ class LatticeRescoring:
         words = best_path_words(lattice, self.scales) if self.coverages else {}
         for coverage in self.coverages:
             coverage.add(words, f"LM '{coverage.name}', lattice '{lattice.utt_id}'")
-        passes = [(name, lm) for name, lm in ((OLD, self.old_ngram), (NGRAM, self.ngram)) if lm is not None]
+        for view in self.views.values():
+            view.count([word for word in lattice.symbols if word])
+        ngrams = {OLD: self.old_ngram, NGRAM: self.ngram}
+        passes = [(name, ViewedNgram(lm, self.views[name])) for name, lm in ngrams.items() if lm is not None]
         for left, (name, lm) in zip(reversed(range(len(passes))), passes, strict=True):
             beam = None if left else self.ngram_beam  # where the old LM is taken out, the new one is missed
             lattice = expand_ngram(lattice, lm, name, self._lent(lattice, name), beam)
@@ -173,5 +184,7 @@ def rescore_lattices(
     remark(f"{total} lattices rescored, written to {target}")
     for coverage in work.coverages:
         remark(f"{coverage.name}: {said(coverage, 'words on best paths')}, scored as <unk>")
+        if shown := work.views[coverage.name].said("lattices"):
+            remark(f"{coverage.name}: {shown}")
     for name, count in sorted(work.counts.items() - {("unknown_words", work.counts["unknown_words"])}):
         remark(f"{_SAID.get(name, name.replace('_', ' '))}: {count}")

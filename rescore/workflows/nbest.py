@@ -40,12 +40,14 @@ def rescore_nbest(
     dtype: str = "float32",
     device: str = "cpu",
     max_unknown: float = MOST_UNKNOWN,
+    exact: bool = False,
     sharing: Sharing | None = None,
     context: ContextOptions | None = None,
 ) -> None:
     """Scores the lists of `source` into `out/scores.jsonl.gz` and combines them; see `rescore nbest`.
 
     Args:
+      exact: LMs see words as they are written, and refuse those of another case than their text's.
       sharing: among processes; None or an empty one is this process alone.
       context: LMs see the text before an utterance.
     Raises:
@@ -54,7 +56,7 @@ def rescore_nbest(
     weights = given_weights(weights_file, scales)
     if context is not None:
         context = replace(context, weights=weights)
-    work = partial(_score, source, lms, ngram, mix_file, out, dtype, device, max_unknown, context)
+    work = partial(_score, source, lms, ngram, mix_file, out, dtype, device, max_unknown, exact, context)
     if sharing is None or sharing.alone:
         scored = work(None, weights)
         say_combined(scored.used, weights, out)
@@ -76,6 +78,7 @@ def _score(
     dtype: str,
     device: str,
     max_unknown: float,
+    exact: bool,
     context: ContextOptions | None,
     split: Split | None,
     weights: Weights | None = None,
@@ -86,7 +89,7 @@ def _score(
     every, before = _text_before(context, source, chain([first], lists))
     from rescore.workflows.scoring import identities, open_scorers, trained_on_sentences, write_scores
 
-    scorers = open_scorers(lms, ngram, dtype, device, max_unknown)
+    scorers = open_scorers(lms, ngram, dtype, device, max_unknown, exact)
     _say_what_they_are(scorers, trained_on_sentences(lms) if before else [])
     mix = _read_mix(mix_file, scorers) if mix_file else None
     checked = _within_limits(source, every, scorers)
@@ -99,6 +102,7 @@ def _score(
             "--device": device,
             "--mix": mix,
             "--context": before and before.plan,
+            "--text-view": "exact" if exact else "lm",
         }
     if split is not None:
         written = write_scores(checked, scorers, out, plan, mix, split=split, before=before)
@@ -111,6 +115,8 @@ def _score(
     remark(f"{written.total} utterances scored" + _taken_over(written.kept))
     for scorer in scorers:
         remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
+        if shown := scorer.view.said():
+            remark(f"{scorer.column}: {shown}")
     return written
 
 

@@ -13,11 +13,13 @@ import numpy as np
 
 from lm_zoo.inference.interpolation import em_weights, interpolate
 from lm_zoo.inference.perplexity import Perplexity, WordScores, exp_or_inf, score_text, window_perplexity
+from lm_zoo.inference.viewed import view_of
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 from lm_zoo.text.sentences import read_sentences
 from rescore.console import progress, remark
 from rescore.errors import UsageError
 from rescore.evaluation.tail import TailMarker, load_tail
+from rescore.text import short
 from rescore.types import Weights
 from rescore.weights import load_weights, save_weights
 from rescore.workflows.scoring import Scorer, open_scorers
@@ -37,6 +39,7 @@ def measure(
     mixtures: Sequence[str] = (),
     device: str = "cpu",
     max_unknown: float = MOST_UNKNOWN,
+    exact: bool = False,
 ) -> list[Row]:
     """One row an LM, and one for each interpolation whose weights are given or tuned; see `rescore ppl`."""
     if tune_mix and mix_file:
@@ -48,7 +51,7 @@ def measure(
     if tail_file and windows[0] is not None:
         raise UsageError("--tail needs sentences scored one by one: leave --window out")
     marker = TailMarker(load_tail(tail_file)) if tail_file else None
-    scorers = open_scorers(lms, ngram, device=device, max_unknown=max_unknown)
+    scorers = open_scorers(lms, ngram, device=device, max_unknown=max_unknown, exact=exact)
     if windows[0] is not None:
         return [{"lm": scorer.column, **_windowed(scorer, text, windows[0], windows[1]).row()} for scorer in scorers]
     scores = _score(scorers, text, marker)
@@ -71,9 +74,35 @@ def measure(
 
 
 def _score(scorers: list[Scorer], text: str, marker: TailMarker | None = None) -> WordScores:
-    sentences: Iterable[list[str]] = progress(read_sentences(text, remark), "scoring text")
+    sentences: Iterable[list[str]] = progress(_seen(scorers, text), "scoring text")
     watched = marker.watch(sentences) if marker else sentences
     return score_text([scorer.lm for scorer in scorers], watched, text, scorers[0].most_unknown)
+
+
+def _seen(scorers: list[Scorer], text: str) -> Iterator[list[str]]:
+    """The sentences of a text as all of the LMs see them.
+
+    Raises:
+      UsageError: they see one of them differently, so that their words cannot be compared.
+    """
+    views, empty = [view_of(scorer.lm, scorer.view.is_exact) for scorer in scorers], 0
+    for number, words in enumerate(read_sentences(text, remark), start=1):
+        found = [list(view.words(words)) for view in views]
+        if any(other != found[0] for other in found):
+            place = next(place for place, other in enumerate(found) if other != found[0])
+            raise UsageError(
+                f"{text}, sentence {number}: '{scorers[0].column}' sees {short(' '.join(found[0]))}, but "
+                f"'{scorers[place].column}' sees {short(' '.join(found[place]))}, so that they have different words; "
+                "measure them one by one, or bring the text into one form first"
+            )
+        views[0].count(words)
+        empty += not found[0]
+        if found[0]:
+            yield found[0]
+    if empty:
+        remark(f"{text}: {empty} sentences have no word that an LM sees and were skipped")
+    if shown := views[0].said("sentences"):
+        remark(f"{text}: {shown}")
 
 
 def _tail_masks(marker: TailMarker | None) -> list[np.ndarray]:
@@ -136,7 +165,7 @@ def _windowed(scorer: Scorer, text: str, window: int, position: str) -> Perplexi
     coverage = Coverage(scorer.lm, text, scorer.most_unknown)
 
     def checked() -> Iterator[list[str]]:
-        for number, words in enumerate(read_sentences(text, remark), start=1):
+        for number, words in enumerate(_seen([scorer], text), start=1):
             coverage.add(Counter(words), f"{text}, sentence {number}")
             yield words
         coverage.check()

@@ -16,11 +16,14 @@ from typing import Any
 
 from lm_zoo.base import Context, LanguageModel
 from lm_zoo.inference.memory import found_to_fit
+from lm_zoo.inference.viewed import Reader, view_of
 from lm_zoo.registry import HUGGING_FACE, foreign
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
+from lm_zoo.text.view import View
 from rescore.console import progress, remark
 from rescore.errors import ScoreError, UsageError
 from rescore.formats import read_nbest, write_nbest
+from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
 from rescore.workers import keeps_loaded
 from rescore.workflows.combine import SCORES_FILE
@@ -40,17 +43,22 @@ class Scorer:
     Attributes:
       lm: anything of the zoo.
       most_unknown: the largest share of hypothesis words that may be unknown to it.
+      exact: it sees the words as they are written, and refuses those of another case than its text's.
+      view: what it sees of written words.
       coverage: the words counted so far, and those of them that the LM does not know.
     """
 
     column: str
     lm: LanguageModel
     most_unknown: float = MOST_UNKNOWN
+    exact: bool = False
+    view: View = field(init=False)
     coverage: Coverage = field(init=False)
     _short_of_memory: bool = False
 
     def __post_init__(self) -> None:
-        self.coverage = Coverage(self.lm, self.column, self.most_unknown)
+        self.view = view_of(self.lm, self.exact)
+        self.coverage = Coverage(Reader(self.lm, self.view), self.column, self.most_unknown)
 
     @property
     def is_pseudo(self) -> bool:
@@ -75,6 +83,19 @@ class Scorer:
 
         words = chain.from_iterable(hyp.words for nbest in lists for hyp in nbest.hyps)
         self.coverage.add(Counter(words), place)
+        for nbest in lists:
+            for hyp in nbest.hyps:
+                self.view.count(hyp.words)
+
+    def _seen(
+        self, lists: Sequence[NbestList], contexts: Sequence[Context] | None
+    ) -> tuple[list[Words], list[Context] | None]:
+        """What the LM sees of the hypotheses of all lists, and of the text before each."""
+        sentences = [self.view.words(hyp.words) for nbest in lists for hyp in nbest.hyps]
+        if contexts is None:
+            return sentences, None
+        seen = [tuple(filter(None, map(self.view.words, context))) for context in contexts]
+        return sentences, [context for nbest, context in zip(lists, seen, strict=True) for _ in nbest.hyps]
 
     def word_columns(
         self, lists: list[NbestList], contexts: Sequence[Context] | None = None
@@ -84,12 +105,17 @@ class Scorer:
         Args:
           contexts: `(lists,)`, the text before each.
         """
-        sentences, before = _sentences(lists, contexts)
+        sentences, before = self._seen(lists, contexts)
         if len(self.columns) > 1:
-            return dict(zip(self.columns, self.lm.score_with_uncertainty(sentences, before), strict=True))
-        scores = {self.column: self.lm.score_hypotheses(sentences, None, before)}
-        self._say_what_fits()
-        return scores
+            scores = dict(zip(self.columns, self.lm.score_with_uncertainty(sentences, before), strict=True))
+        else:
+            scores = {self.column: self.lm.score_hypotheses(sentences, None, before)}
+            self._say_what_fits()
+        written = [hyp.words for nbest in lists for hyp in nbest.hyps]
+        return {
+            name: [self.view.fold(words, row) for words, row in zip(written, rows, strict=True)]
+            for name, rows in scores.items()
+        }
 
     def _say_what_fits(self) -> None:
         if not self._short_of_memory and (fits := found_to_fit(self.lm)):
@@ -101,7 +127,7 @@ class Scorer:
         if len(self.columns) > 1:
             by_word = self.word_columns(lists, contexts)
             return {column: [sum(scores) for scores in rows] for column, rows in by_word.items()}
-        sentences, before = _sentences(lists, contexts)
+        sentences, before = self._seen(lists, contexts)
         scores = {self.column: self.lm.score_sentences(sentences, None, before)}
         self._say_what_fits()
         return scores
@@ -118,17 +144,7 @@ class Scorer:
           LMError: names the utterance and the hypothesis, its length and the limit.
         """
         for rank, hyp in enumerate(nbest.hyps, start=1):
-            self.lm.check_words(hyp.words, f"utterance {nbest.utt_id}: hypothesis {rank}")
-
-
-def _sentences(
-    lists: Sequence[NbestList], contexts: Sequence[Context] | None
-) -> tuple[list[Words], list[Context] | None]:
-    """The hypotheses of all lists, and the text before each."""
-    sentences = [hyp.words for nbest in lists for hyp in nbest.hyps]
-    if contexts is None:
-        return sentences, None
-    return sentences, [context for nbest, context in zip(lists, contexts, strict=True) for _ in nbest.hyps]
+            self.lm.check_words(self.view.words(hyp.words), f"utterance {nbest.utt_id}: hypothesis {rank}")
 
 
 def open_scorers(
@@ -137,6 +153,7 @@ def open_scorers(
     dtype: str = "float32",
     device: str = "cpu",
     max_unknown: float = MOST_UNKNOWN,
+    exact: bool = False,
 ) -> list[Scorer]:
     """Loads the LMs of `--lm [COLUMN=]NAME|DIR` and `--ngram FILE` (column `ngram`).
 
@@ -144,6 +161,7 @@ def open_scorers(
       dtype: of their products.
       device: where they are evaluated, "cpu", "cuda" or "cuda:N".
       max_unknown: the largest share of the words scored that an LM may not know.
+      exact: LMs see words as they are written.
     Raises:
       ModelError: a device that is not there.
       UsageError: two LMs with the same column name, or none at all.
@@ -165,8 +183,8 @@ def open_scorers(
     def opened(column: str, name: str, loader: Callable[[str], LanguageModel]) -> Scorer:
         key = (name, loader.__name__, dtype, device)
         if key in _KEPT:
-            return Scorer(column, _KEPT[key], max_unknown)
-        scorer = prepared_scorer(column, loader(name), dtype, device, max_unknown)
+            return Scorer(column, _KEPT[key], max_unknown, exact)
+        scorer = prepared_scorer(column, loader(name), dtype, device, max_unknown, exact)
         if keeps_loaded():
             _KEPT[key] = scorer.lm
         return scorer
@@ -174,7 +192,9 @@ def open_scorers(
     return [opened(*one) for one in wanted]
 
 
-def prepared_scorer(column: str, lm: LanguageModel, dtype: str, device: str | None, max_unknown: float) -> Scorer:
+def prepared_scorer(
+    column: str, lm: LanguageModel, dtype: str, device: str | None, max_unknown: float, exact: bool = False
+) -> Scorer:
     """An LM ready to score; arguments as of `open_scorers`, `device` None: where the LM is."""
     from lm_zoo.inference.devices import find_device
     from lm_zoo.inference.precision import ready
@@ -184,7 +204,7 @@ def prepared_scorer(column: str, lm: LanguageModel, dtype: str, device: str | No
         if dtype == "int8" and place.type != "cpu":
             raise UsageError("--dtype int8 is for the CPU; take bfloat16 on a GPU")
         lm.move_to(place)
-    return Scorer(column, ready(lm, dtype), max_unknown)
+    return Scorer(column, ready(lm, dtype), max_unknown, exact)
 
 
 def identities(names: Iterable[str], ngram: str | None) -> dict[str, str]:
@@ -238,6 +258,7 @@ def score_batch(
     for scorer in scorers:
         scorer.count(batch)
     if mix:
+        _check_same_words(batch, scorers)
         by_column = {name: rows for scorer in scorers for name, rows in scorer.word_columns(batch, contexts).items()}
         new = {column: [sum(scores) for scores in rows] for column, rows in by_column.items()}
         new["mix"] = _mixed(by_column, mix)
@@ -266,6 +287,20 @@ def _mixed(by_column: dict[str, list[list[float]]], mix: dict[str, float]) -> li
     weights = np.array(list(mix.values()))
     rows = zip(*(by_column[column] for column in mix), strict=True)
     return [float(interpolate(np.array(scores), weights).sum()) for scores in rows]
+
+
+def _check_same_words(batch: list[NbestList], scorers: list[Scorer]) -> None:
+    """Refuses LMs that see a hypothesis differently, as their words cannot be interpolated one by one."""
+    for nbest in batch:
+        for hyp in nbest.hyps:
+            first, *others = (scorer.view.words(hyp.words) for scorer in scorers)
+            for scorer, words in zip(scorers[1:], others, strict=True):
+                if words != first:
+                    raise ScoreError(
+                        f"utterance {nbest.utt_id}: '{scorers[0].column}' sees {short(' '.join(first))}, but "
+                        f"'{scorer.column}' sees {short(' '.join(words))}; such LMs cannot be interpolated word by "
+                        "word: leave --mix out, each gets a scale of its own"
+                    )
 
 
 def _check_free(nbest: NbestList, columns: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -82,8 +83,19 @@ def test_known_words_pass_and_are_counted(folder: Path, door: str) -> None:
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_another_case_is_refused(folder: Path, door: str) -> None:
-    result = run(doors(folder, "lower")[door])
+def test_another_case_is_seen_in_that_of_the_lm(folder: Path, door: str) -> None:
+    """The scores are those of the text in the LM's case, and what comes out has the case that came in."""
+    seen = run(doors(folder, "lower")[door])
+    shutil.rmtree(folder / "out", ignore_errors=True)
+    expected = run(doors(folder, "right")[door])
+    assert seen.exit_code == expected.exit_code == 0, seen.output
+    assert seen.stdout == expected.stdout and told(door, seen, "0.0 %")
+    assert "in the form of its own text" in seen.stderr and "in the form of" not in expected.stderr
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_another_case_is_refused_if_text_is_seen_as_it_is(folder: Path, door: str) -> None:
+    result = run([*doors(folder, "lower")[door], "--text-view", "exact"])
     assert isinstance(result.exception, VocabError)
     assert "but the LM was trained on upper-case text" in str(result.exception)
     assert not list(folder.glob("out*.jsonl")) and not list(folder.glob("out/*.slf*"))

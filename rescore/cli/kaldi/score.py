@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.device import max_unknown_option
+from rescore.cli.device import max_unknown_option, text_view_option
 from rescore.cli.outputs import Output
 
 
@@ -18,6 +18,7 @@ from rescore.cli.outputs import Output
 @click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words, for the LM alone.")
 @click.option("--split", default="", metavar="CHARS", help="Split words at these characters, for the LM alone.")
 @max_unknown_option
+@text_view_option
 def command(
     folder: Path,
     name: str | None,
@@ -26,6 +27,7 @@ def command(
     delete: str,
     split: str,
     max_unknown: float,
+    text_view: str,
 ) -> None:
     """Score the hypotheses of FOLDER, an archives.JOB, with an LM, and interpolate with the old LM's costs.
 
@@ -41,8 +43,7 @@ def command(
     if name is not None:
         from rescore.workflows.scoring import open_scorers
 
-        write_lm_costs(
-            folder, open_scorers([f"nn={name}"], None)[0].lm, TextNormalizer(case, delete, split), max_unknown
-        )
+        (scorer,) = open_scorers([f"nn={name}"], None, exact=text_view == "exact")
+        write_lm_costs(folder, scorer.lm, TextNormalizer(case, delete, split), max_unknown, scorer.view)
     if weight is not None:
         write_interpolated(folder, weight)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.device import device_option, dtype_option, max_unknown_option
+from rescore.cli.device import device_option, dtype_option, max_unknown_option, text_view_option
 from rescore.cli.lattice.source import source_options
 from rescore.cli.outputs import OutputSpec
 
@@ -42,6 +42,7 @@ from rescore.cli.outputs import OutputSpec
 @dtype_option
 @device_option
 @max_unknown_option
+@text_view_option
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of the words.")
 @click.option("--delete", default="", help="Characters deleted from words, such as '.'.")
 @click.option("--split", default="", help="Characters at which words are split, such as '-'.")
@@ -65,6 +66,7 @@ def command(
     dtype: str,
     device: str,
     max_unknown: float,
+    text_view: str,
     case: str | None,
     delete: str,
     split: str,
@@ -98,6 +100,7 @@ def command(
         "in_flight": in_flight,
         "normalizer": TextNormalizer(case, delete, split),
         "max_unknown": max_unknown,
+        "exact": text_view == "exact",
     }
     lattices = read(source, words, policy(on_error))
     rescore_lattices(lattices, target, lms, ngram, old_ngram, weights_file, scales, settings, n, dtype, device)

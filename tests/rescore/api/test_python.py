@@ -110,7 +110,7 @@ def test_a_string_is_no_words(work: Callable[[], object]) -> None:
 def test_text_in_another_case_raises_what_the_command_says() -> None:
     lower = rs.Lists([rs.NbestList("u0", [rs.Hypothesis(("a", "b"), {"am": 0.0})])])
     with pytest.raises(rs.LMError, match="utterance u0: found 'a', but the LM was trained on upper-case text"):
-        rs.score(lower, {"tiny": zoo.neural("lstm")})
+        rs.score(lower, {"tiny": zoo.neural("lstm")}, text_view="exact")
     with pytest.raises(rs.RescoreError, match="differ in letter case"):
         rs.wer({"u0": ("A", "B")}, lower)
     with pytest.raises(rs.RescoreError, match="differ in letter case"):

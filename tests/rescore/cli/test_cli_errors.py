@@ -67,7 +67,7 @@ BAD = [
     (("wer", "--ref", "lists.jsonl", "--hyp", "ref"), "lists.jsonl:1: JSON, expected Kaldi text: 'utt-id words ...'"),
     (("wer", "--ref", "ref", "--hyp", "text"), "1 of 1 references have no hypotheses (a)"),
     (("ppl", "--ngram", "ngram", "--text", "kaldi"), "utterance id ('1089-134686-0000'); write kaldi:kaldi to leave"),
-    (("ppl", "--ngram", "ngram", "--text", "lower"), "--case upper, text by sed 's/.*/\\U&/'"),
+    (("ppl", "--ngram", "ngram", "--text", "lower", "--text-view", "exact"), "--case upper, text by sed 's/.*/\\U&/'"),
     (("ppl", "--lm", "lstm", "--text", "text", "--window", 0), "0 is not in the range x>=1"),
     (("train-lm", "ngram", *TRAIN), "a neural LM is expected here, found the kind 'ngram'; rescore train-ngram makes"),
     (("train-lm", "foo", *TRAIN), "no kind of LM is called 'foo'; there are: bayesian"),

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_zoo.text.normalise import normalise
@@ -23,6 +23,7 @@ hypotheses = st.lists(
 
 
 @pytest.mark.parametrize("name", ["basic", "librispeech"])
+@settings(deadline=None)
 @given(rows=hypotheses)
 def test_probabilities_of_equal_hypotheses_are_summed(name: str, rows: list[tuple[str, float, float]]) -> None:
     """Against sums over the whole list for each hypothesis, in plain arithmetic."""

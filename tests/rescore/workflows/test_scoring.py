@@ -99,7 +99,7 @@ def test_unknown_words_are_counted() -> None:
 def test_wrong_case_names_the_utterance() -> None:
     lower = [NbestList("u7", [Hypothesis(("a", "b"), {"am": 0.0})])]
     with pytest.raises(LMError, match=r"utterance u7: found 'a', but the LM was trained on upper-case.*--case upper"):
-        score_batch(lower, [Scorer("lm", neural("lstm"))])
+        score_batch(lower, [Scorer("lm", neural("lstm"), exact=True)])
 
 
 def test_mix_is_the_interpolation_word_by_word() -> None:
@@ -151,7 +151,8 @@ def test_an_error_behind_the_scoring_leaves_the_parts(tmp_path: Path, monkeypatc
 
 def test_an_error_of_the_scoring_leaves_nothing_under_the_final_names(tmp_path: Path, folder: Path) -> None:
     bad = [*lists(2), NbestList("utt2", [Hypothesis(("a",), {"am": 0.0})])]
-    result = run("nbest", "--nbest", write_lists(tmp_path / "in.jsonl", bad), "--lm", folder, "--out", tmp_path / "out")
+    source = write_lists(tmp_path / "in.jsonl", bad)
+    result = run("nbest", "--nbest", source, "--lm", folder, "--out", tmp_path / "out", "--text-view", "exact")
     assert "utterance utt2: found 'a', but the LM was trained on upper-case" in str(result.exception)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {PARTS}
 

@@ -1,0 +1,142 @@
+"""What LMs of several kinds of text see of written words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lm_zoo.errors import ModelError
+from lm_zoo.inference.viewed import view_of
+from lm_zoo.registry import load_folder, pretrained, read_config, save_folder
+from lm_zoo.text.normalise import normalise
+from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
+from lm_zoo.text.view import View, form_of
+from lm_zoo.text.vocabulary import TextForm, Vocabulary
+from tests.lm_zoo import hugging_face
+from tests.lm_zoo.zoo import neural
+
+SPOKEN = ["THE FIVE MEN AND MISTER HALE'S TWENTY DOLLARS", "THE SAINT JOHN OF THE MILLION"]
+WRITTEN = [
+    "Mr.",
+    "Hale",
+    "$5",
+    "million",
+    "St.",
+    "well-known",
+    "--",
+    ",",
+    "“The",
+    "1920.",
+    "<unk>",
+    "[NOISE]",
+    "HALE'S",
+]
+
+
+def english(case: str = "upper", pieces: bool = False) -> Vocabulary:
+    sentences = [(line.lower() if case == "lower" else line).split() for line in SPOKEN]
+    counts = count_words(sentences * 20)
+    return build_pieces(counts, 60, "bpe") if pieces else build_words(counts)
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+@settings(deadline=None)
+@given(words=st.lists(st.sampled_from(WRITTEN) | st.text("aé.5$'", min_size=1, max_size=5)))
+def test_an_lm_of_librispeech_sees_what_that_normaliser_gives(pieces: bool, words: list[str]) -> None:
+    view = View(english(pieces=pieces))
+    assert view.form == TextForm(punctuation=False, numbers="spelled")
+    assert " ".join(view.words(words)) == normalise("librispeech")(" ".join(words))
+    assert [part for parts in view.parts(words) for part in parts] == list(view.words(words))
+    once = view.words(words)
+    assert view.words(once) == once
+
+
+def test_words_in_the_form_of_the_lm_stay() -> None:
+    """Also titles, and apostrophes at the ends of words, which the normaliser changes."""
+    words = ("THE", "MR", "ST", "AN'", "'TIS", "UNKNOWN")
+    assert View(english()).words(words) == words
+
+
+def test_lower_case() -> None:
+    view = View(english("lower"))
+    assert view.words(["Mr.", "HALE", "paid", "$5"]) == ("mister", "hale", "paid", "five", "dollars")
+
+
+def test_pieces_of_another_language_keep_digits_and_accents() -> None:
+    view = View(build_words(count_words([["DER", "MÜDE", "HUND"]])))
+    assert view.form == TextForm(punctuation=False, numbers="digits")
+    assert view.words(["Der", "müde,", "alte", "Hund:", "5"]) == ("DER", "MÜDE", "ALTE", "HUND", "5")
+
+
+def test_words_with_a_dot_that_the_lm_has() -> None:
+    """As in the Penn Treebank."""
+    view = View(build_words(count_words([["the", "u.s.", "mr.", "of"]])))
+    assert view.words(["The", "U.S.", "Mr.", "Hale,", "said."]) == ("the", "u.s.", "mr.", "hale", "said")
+
+
+def test_punctuation_that_the_lm_has_stays() -> None:
+    view = View(build_words(count_words([["the", ",", ".", "of"]])))
+    assert view.form == TextForm(punctuation=True, numbers="spelled")
+    assert view.words(("The", "5", ",", "Mr.")) == ("the", "5", ",", "mr.")
+
+
+def test_text_of_mixed_case_is_seen_as_it_is() -> None:
+    view = View(build_words(count_words([["The", "cat"]])))
+    assert view.words(("The", "Cat,", "$5")) == ("The", "Cat,", "$5") and not view.said()
+
+
+def test_scores_are_summed_to_written_words() -> None:
+    view = View(english())
+    words = ("Mr.", ",", "$5", "million")
+    assert view.parts(words) == [("MISTER",), (), ("FIVE",), ("MILLION", "DOLLARS")]
+    assert view.fold(words, [1.0, 2.0, 4.0, 8.0, 16.0]) == [1.0, 0.0, 2.0, 12.0, 16.0]
+    assert view.fold(("THE",), [1.0, 2.0]) == [1.0, 2.0]
+
+
+def test_what_was_changed_is_counted() -> None:
+    view = View(english())
+    for text in ("THE MEN", "The men", "the men,", "Mr. Hale", "5 men"):
+        view.count(text.split())
+    assert view.said().startswith(
+        "4 of 5 hypotheses shown to the LM in the form of its own text: 4 changed in case, 1 without punctuation, "
+        "1 with numbers or signs in words, 1 with words spelled out; what is written stays as it is"
+    )
+
+
+def test_the_configuration_says_it_and_is_believed(tmp_path: Path) -> None:
+    save_folder(tmp_path, neural("lstm"), "lstm", {})
+    config = read_config(tmp_path)
+    assert (config["case"], config["punctuation"], config["numbers"]) == ("upper", False, "digits")
+    (tmp_path / "config.json").write_text(json.dumps({**config, "punctuation": True}))
+    lm = load_folder(tmp_path)
+    assert form_of(lm.vocab) == TextForm(punctuation=True, numbers="digits")
+    assert view_of(lm).words(("a,", "b")) == ("A,", "B")
+    assert view_of(lm, exact=True).words(("a,", "b")) == ("a,", "b")
+    del config["punctuation"]  # as folders were written before
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert form_of(load_folder(tmp_path).vocab) == TextForm(punctuation=False, numbers="digits")
+    (tmp_path / "config.json").write_text(json.dumps({**config, "punctuation": True, "numbers": "roman"}))
+    with pytest.raises(ModelError, match="punctuation True and numbers 'roman', expected true or false, and 'spelled'"):
+        read_config(tmp_path)
+
+
+@pytest.mark.parametrize("name", pretrained())
+def test_lms_that_ship_say_what_their_vocabularies_show(name: str) -> None:
+    config = read_config(pretrained()[name])
+    assert (config["case"], config["punctuation"], config["numbers"]) == ("upper", False, "spelled")
+    if config["kind"] != "ngram":
+        vocab = load_folder(pretrained()[name]).vocab
+        vocab.form = None
+        assert form_of(vocab) == TextForm(punctuation=False, numbers="spelled")
+
+
+def test_hugging_face_sees_the_text_as_it_is(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from lm_zoo.registry import load
+
+    view = view_of(load(f"hf:{hugging_face.gpt2(tmp_path)}"))
+    assert view.words(("The", "Cat,", "$5")) == ("The", "Cat,", "$5") and not view.said()
