@@ -13,6 +13,7 @@ COMMANDS = {
     "train": "train an RNN-T (icefall's arguments)",
     "average": "average checkpoints into a model folder",
     "prepare": "manifests, features and tokens of a corpus",
+    "add-noise": "a set of cuts under white noise or babble",
     "synthesise": "synthetic speech of a text, as a lhotse manifest",
     "info": "parameters of a configuration or model, by part",
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -71,3 +73,28 @@ def add_noise(samples: np.ndarray, noise: np.ndarray, snr_db: float) -> np.ndarr
     if power == 0 or noise_power == 0:
         return samples
     return samples + np.float32(np.sqrt(power / noise_power / 10 ** (snr_db / 10))) * part
+
+
+def white_noise(size: int, draw: np.random.RandomState) -> np.ndarray:
+    """Gaussian samples float32 `(size,)`."""
+    return draw.standard_normal(size).astype(np.float32)
+
+
+def babble(size: int, voices: Sequence[np.ndarray], draw: np.random.RandomState) -> np.ndarray:
+    """Several recordings at once, all equally loud: float32 `(size,)`.
+
+    Args:
+      voices: samples of each; it begins at a random place, and begins anew where it ends.
+    """
+    total = np.zeros(size, dtype=np.float32)
+    for voice in voices:
+        power = np.mean(voice**2) if len(voice) else 0.0
+        if power > 0:
+            total += np.resize(np.roll(voice, -draw.randint(len(voice))), size) / np.float32(np.sqrt(power))
+    return total
+
+
+def seeded(*words: object) -> np.random.RandomState:
+    """Random numbers that depend on the words alone, whatever the version of numpy."""
+    digest = hashlib.sha256(" ".join(map(str, words)).encode()).digest()
+    return np.random.RandomState(np.frombuffer(digest, dtype="<u4"))

@@ -1,0 +1,29 @@
+"""`asr add-noise`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rescore.cli.outputs import Output
+
+
+@click.command()
+@click.argument("cuts", type=click.Path(path_type=Path))
+@click.argument("out_dir", type=Output(folder=True))
+@click.option("--kind", type=click.Choice(["white", "babble"]), required=True, help="Of noise; babble: other cuts.")
+@click.option("--snr", type=float, required=True, help="Power of the speech to that of the noise, dB.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")
+@click.option("--voices", type=click.IntRange(1), default=8, show_default=True, help="Cuts of others in babble.")
+def command(cuts: Path, out_dir: Path, kind: str, snr: float, seed: int, voices: int) -> None:
+    """The speech of CUTS under noise, as FLAC and lhotse manifests in OUT_DIR; the same bytes for a seed.
+
+    A set NAME becomes NAME-KIND-SNRdB. A stopped run goes on where it was when the same command is given again.
+
+    \b
+    Example: asr add-noise data/librispeech_cuts_dev-clean.jsonl.gz data --kind babble --snr 10
+    """
+    from asr.dataset.noisy_set import NoiseOptions, add_noise_to_set
+
+    click.echo(add_noise_to_set(cuts, out_dir, NoiseOptions(kind, snr, seed, voices)))

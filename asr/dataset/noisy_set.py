@@ -1,0 +1,123 @@
+"""A set of utterances under noise, as FLAC files and lhotse manifests.
+
+    OUT/audio/SET/UTT.flac ...
+    OUT/PREFIX_{cuts,recordings,supervisions}_SET.jsonl.gz, OUT/PREFIX_text_SET
+
+What an utterance gets depends on the seed, its id, and for babble on the ids and speakers of the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from asr.dataset.augment import add_noise, babble, seeded, white_noise
+from asr.dataset.features import SAMPLE_RATE
+from asr.dataset.flac import read_origin, save_flac
+from asr.dataset.loader import load_errors, load_samples, load_trouble
+from asr.dataset.manifests import Missing, load_cuts, make_cut, read_recording, save_cuts
+from asr.errors import DataError
+from rescore.console import progress
+from rescore.file_names import file_name
+from rescore.files import make_folder
+
+if TYPE_CHECKING:
+    from lhotse.cut import MonoCut
+
+WHITE, BABBLE = "white", "babble"
+KINDS = (WHITE, BABBLE)
+
+
+@dataclass(frozen=True)
+class NoiseOptions:
+    """
+    Attributes:
+      kind:   `white`, or `babble` of other utterances of the set.
+      snr_db: ratio of the powers of speech and noise, each over the whole utterance.
+      voices: utterances of other speakers in the babble.
+    """
+
+    kind: str
+    snr_db: float
+    seed: int = 0
+    voices: int = 8
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind}-{self.snr_db:g}dB"
+
+
+def add_noise_to_set(path: Path, out: Path, options: NoiseOptions) -> Path:
+    """Writes the set under noise; a stopped run goes on where it was.  Returns the path of its cuts.
+
+    Raises:
+      DataError: too few speakers for babble, or no utterance can be loaded.
+    """
+    cuts: list[MonoCut] = list(load_cuts(path))
+    prefix, part = _names(path)
+    name = f"{part}-{options.name}"
+    folder = make_folder(out / "audio" / name)
+    chosen = {cut.id: _voices(cut, cuts, options) for cut in cuts}
+    load = lru_cache(maxsize=200)(lambda place: load_samples(cuts[place]))
+    missing, made = Missing(), []
+    for place, cut in enumerate(progress(cuts, name, len(cuts))):
+        file = folder / f"{file_name(cut.id)}.flac"
+        origin = f"{cut.id} {options} {[cuts[voice].id for voice in chosen[cut.id]]}"
+        try:
+            if read_origin(file) != origin:
+                noise = _noise(len(load(place)), [load(voice) for voice in chosen[cut.id]], cut.id, options)
+                save_flac(file, _within_range(add_noise(load(place), noise, options.snr_db)), SAMPLE_RATE, origin)
+        except load_errors() as error:
+            missing.add(f"audio cannot be loaded, its own or that of its babble: {load_trouble(cut, error)}", cut.id)
+            continue
+        made.append(_cut_of(file, cut))
+    missing.tell(path)
+    if not made:
+        raise DataError(f"{path}: no utterance has audio that can be loaded")
+    return save_cuts(out, prefix, name, made)
+
+
+def _names(path: Path) -> tuple[str, str]:
+    """`librispeech_cuts_dev.jsonl.gz` is part `dev` of `librispeech`; others are parts of `speech`."""
+    stem = path.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
+    kind, between, part = stem.partition("_cuts_")
+    return (kind, part) if between else ("speech", stem)
+
+
+def _voices(cut: MonoCut, cuts: list[MonoCut], options: NoiseOptions) -> list[int]:
+    """The places of the cuts that are its babble."""
+    if options.kind != BABBLE:
+        return []
+    others = [place for place, other in enumerate(cuts) if _speaker(other) != _speaker(cut)]
+    if len(others) < options.voices:
+        raise DataError(f"{len(others)} utterances of others than the speaker of {cut.id}, expected {options.voices}")
+    return Random(f"{options.seed} {BABBLE} {cut.id}").sample(others, options.voices)
+
+
+def _speaker(cut: MonoCut) -> str:
+    """The speaker; each cut that names none counts as one of its own."""
+    names = [segment.speaker for segment in cut.supervisions if segment.speaker]
+    return names[0] if names else cut.id
+
+
+def _noise(size: int, voices: list[np.ndarray], utt_id: str, options: NoiseOptions) -> np.ndarray:
+    draw = seeded(options.seed, options.kind, utt_id)
+    return white_noise(size, draw) if options.kind == WHITE else babble(size, voices, draw)
+
+
+def _within_range(samples: np.ndarray) -> np.ndarray:
+    """Samples at most 1 in size; all are scaled where one is larger, so that none is clipped."""
+    peak = float(np.abs(samples).max(initial=0.0))
+    return samples if peak <= 1.0 else samples / np.float32(peak)
+
+
+def _cut_of(file: Path, cut: MonoCut) -> MonoCut:
+    recording = read_recording(file, cut.id)
+    assert recording is not None
+    text = " ".join(segment.text for segment in cut.supervisions if segment.text)
+    return make_cut(recording, cut.id, text, None if _speaker(cut) == cut.id else _speaker(cut))

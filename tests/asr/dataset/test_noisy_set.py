@@ -1,0 +1,108 @@
+"""Sets under noise: how loud it is, that it is the same each time, and whose voices the babble has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from click.testing import CliRunner
+
+from asr.cli.main import cli
+from asr.dataset import noisy_set
+from asr.dataset.augment import babble, seeded, white_noise
+from asr.dataset.loader import load_samples
+from asr.dataset.manifests import load_cuts
+from asr.errors import DataError
+
+pytest.importorskip("lhotse")
+SPEAKERS = 5
+
+
+@pytest.fixture
+def cuts(tmp_path: Path) -> Path:
+    """`set_cuts_dev.jsonl.gz`: two utterances of each speaker, a tone of their own pitch."""
+    from lhotse import CutSet, MonoCut, Recording, SupervisionSegment
+
+    made = []
+    for speaker in range(SPEAKERS):
+        for number in range(2):
+            utt_id, size = f"s{speaker}-{number}", 4000 + 900 * (2 * speaker + number)
+            path = tmp_path / f"{utt_id}.wav"
+            soundfile.write(path, 0.1 * np.sin(np.arange(size) * 0.05 * (1 + speaker)), 16000)
+            recording = Recording.from_file(path, recording_id=utt_id)
+            segment = SupervisionSegment(utt_id, utt_id, 0.0, recording.duration, text="A B", speaker=f"s{speaker}")
+            made.append(MonoCut(utt_id, 0.0, recording.duration, 0, recording=recording, supervisions=[segment]))
+    CutSet.from_cuts(made).to_file(str(tmp_path / "set_cuts_dev.jsonl.gz"))
+    return tmp_path / "set_cuts_dev.jsonl.gz"
+
+
+def run(cuts: Path, out: Path, *args: object) -> str:
+    words = ["add-noise", str(cuts), str(out), *map(str, args)]
+    return CliRunner().invoke(cli, words, catch_exceptions=False).stdout.strip()
+
+
+@pytest.mark.parametrize(("kind", "snr"), [("white", 5), ("babble", 10), ("white", -3)])
+def test_the_noise_is_as_loud_as_asked_for(cuts: Path, tmp_path: Path, kind: str, snr: float) -> None:
+    made = run(cuts, tmp_path / "out", "--kind", kind, "--snr", snr, "--voices", 4)
+    assert made == str(tmp_path / "out" / f"set_cuts_dev-{kind}-{snr}dB.jsonl.gz")
+    clean = {cut.id: cut for cut in load_cuts(cuts)}
+    noisy = list(load_cuts(Path(made)))
+    assert len(noisy) == 2 * SPEAKERS
+    for cut in noisy:
+        speech, both = load_samples(clean[cut.id]), load_samples(cut)
+        noise = both - speech
+        assert 10 * np.log10(np.mean(speech**2) / np.mean(noise**2)) == pytest.approx(snr, abs=0.02)
+        assert cut.supervisions[0].speaker == clean[cut.id].supervisions[0].speaker
+        assert cut.supervisions[0].text == "A B"
+
+
+def test_the_same_seed_gives_the_same_bytes(cuts: Path, tmp_path: Path) -> None:
+    for name, seed in (("one", 1), ("two", 1), ("other", 2)):
+        run(cuts, tmp_path / name, "--kind", "babble", "--snr", 5, "--seed", seed, "--voices", 3)
+    files = sorted((tmp_path / "one" / "audio" / "dev-babble-5dB").iterdir())
+    assert len(files) == 2 * SPEAKERS
+    for file in files:
+        same, other = (tmp_path / name / "audio" / "dev-babble-5dB" / file.name for name in ("two", "other"))
+        assert file.read_bytes() == same.read_bytes() != other.read_bytes()
+
+
+def test_golden_white_noise() -> None:
+    """Numbers of numpy's Mersenne twister, which numpy keeps through its versions (NEP 19)."""
+    first = white_noise(3, seeded(0, "white", "a-1"))
+    assert first.dtype == np.float32
+    assert first == pytest.approx([-0.64367491, 0.49562502, 0.59203464], abs=1e-7)
+    assert np.std(white_noise(50_000, seeded(1))) == pytest.approx(1.0, abs=0.02)
+
+
+def test_what_is_there_is_not_made_again(cuts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--kind", "white", "--snr", 5)
+    run(cuts, tmp_path, *options)
+    (tmp_path / "audio" / "dev-white-5dB" / "s1-0.flac").unlink()
+    saved = list[str]()
+    real = noisy_set.save_flac
+    monkeypatch.setattr(noisy_set, "save_flac", lambda path, *rest: (saved.append(path.name), real(path, *rest)))
+    run(cuts, tmp_path, *options)
+    assert saved == ["s1-0.flac"]
+
+
+def test_babble_is_of_other_speakers(cuts: Path) -> None:
+    every = list(load_cuts(cuts))
+    options = noisy_set.NoiseOptions("babble", 5.0, voices=8)
+    for cut in every:
+        chosen = [every[place].supervisions[0].speaker for place in noisy_set._voices(cut, every, options)]
+        assert len(chosen) == 8 and cut.supervisions[0].speaker not in chosen
+    with pytest.raises(DataError, match="8 utterances of others than the speaker of s0-0, expected 9"):
+        noisy_set._voices(every[0], every, noisy_set.NoiseOptions("babble", 5.0, voices=9))
+
+
+def test_voices_of_babble_are_equally_loud() -> None:
+    quiet, loud = np.full(100, 0.01, np.float32), np.full(80, 0.9, np.float32)
+    assert babble(250, [quiet, loud, np.zeros(9, np.float32)], seeded(1)) == pytest.approx(2.0)
+
+
+def test_what_would_be_clipped_is_made_quieter_as_a_whole() -> None:
+    loud = np.array([0.5, -2.0, 1.0], dtype=np.float32)
+    assert np.array_equal(noisy_set._within_range(loud), loud / 2)
+    assert np.array_equal(noisy_set._within_range(loud / 2), loud / 2)
