@@ -16,6 +16,7 @@ from rescore.text import short
 from rescore.types import Hypothesis, Weights
 
 WORDS_COLUMN = "words"
+MAP, MBR, FIRST = DECISIONS = ("map", "mbr", "first")  # highest total; fewest expected errors; no rescoring
 LM_WEIGHT = 10.0  # of an LM's score, where acoustics count 1: Kaldi's --lmwt
 
 
@@ -70,6 +71,21 @@ def save_weights(path: str | Path, weights: Weights) -> None:
 def weights_json(weights: Weights) -> str:
     content = {"scales": weights.scales, "info": weights.info}
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def decision_of(weights: Weights, where: object = "weights") -> tuple[str, float]:
+    """The decision that weights were tuned for, `map` where they do not say, and their inverse temperature (else 1).
+
+    Raises:
+      WeightsError: there is no such decision, or no such temperature.
+    """
+    decision, inverse = weights.info.get("decision", MAP), weights.info.get("inverse_temperature", 1.0)
+    if decision not in DECISIONS:
+        raise WeightsError(f"{where}: the decision is {short(decision)}; expected one of {', '.join(DECISIONS)}")
+    number = isinstance(inverse, (int, float)) and not isinstance(inverse, bool)
+    if not number or not 0.0 < inverse <= sys.float_info.max:
+        raise WeightsError(f"{where}: inverse_temperature is {short(inverse)}, expected a number above 0; tune again")
+    return str(decision), float(inverse)
 
 
 def parse_scales(options: Iterable[str]) -> dict[str, float]:

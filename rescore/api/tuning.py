@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from rescore.api.lattices import Lattices
 from rescore.api.lists import Lists
 from rescore.api.texts import Texts, references
-from rescore.api.weights import AnyWeights, TunedWeights, scales_of
+from rescore.api.weights import AnyWeights, TunedWeights, weights_of
 from rescore.errors import UsageError
-from rescore.types import Weights
+from rescore.weights import MBR
 
 if TYPE_CHECKING:
     from rescore.tuning.tune import Table
@@ -24,6 +24,8 @@ def tune(
     seed: int = 0,
     restarts: int = 10,
     folds: int = 5,
+    objective: str = "errors",
+    decision: str = "map",
 ) -> TunedWeights:
     """Finds the scales of all columns, and of the number of words, that minimise the WER of a development set.
 
@@ -31,23 +33,29 @@ def tune(
       dev: lists, or lattices, over all of whose paths is searched.
       ref: references; None: those of the lists.
       fix: scales that stay as they are.
-      seed, restarts, folds: as of `rescore tune`.
+      seed, restarts, folds, objective, decision: as of `rescore tune`; `combine` repeats the decision.
     Raises:
       RescoreError: lists and references do not suit each other; see `rescore tune`.
     """
-    from rescore.tuning.tune import tune_table
+    from rescore.tuning.settings import DECIDED, OBJECTIVES, Settings
+    from rescore.tuning.settings import tune as tuned_table
 
+    if objective not in OBJECTIVES or decision not in DECIDED:
+        raise UsageError(
+            f"objective {objective!r}, decision {decision!r}; expected one of {', '.join(OBJECTIVES)} and one of "
+            f"{', '.join(DECIDED)}"
+        )
     refs = references(ref if ref is not None else _lists(dev))
     table: Table
     if isinstance(dev, Lists):
         from rescore.tuning.score_table import build_table
 
-        table = build_table(dev, refs)
+        table = build_table(dev, refs, distances=decision == MBR)
     else:
         from rescore.tuning.lattice_line_search import lattice_table
 
         table = lattice_table(dev, refs)
-    weights = tune_table(table, fix, seed=seed, restarts=restarts, folds=folds)
+    weights, _ = tuned_table(table, Settings(fix or {}, objective, decision, seed, restarts, folds))
     return TunedWeights(weights.scales, weights.info)
 
 
@@ -60,6 +68,8 @@ def _lists(dev: Lists | Lattices) -> Lists:
 def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None) -> Lists:
     """The lists with their hypotheses in the order of their totals, best first; all scores are kept.
 
+    Weights that were tuned for minimum Bayes risk are used so.
+
     Args:
       weights: of `tune`, scales by column, or a file of `rescore tune`.
       mbr: order by expected errors instead; posteriors are the softmax of `mbr` times the totals.
@@ -68,5 +78,5 @@ def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None) -> List
     """
     from rescore.workflows.combine import combine_list
 
-    used = Weights(scales_of(weights))
+    used = weights_of(weights)
     return Lists([combine_list(each, used, mbr) for each in nbest])

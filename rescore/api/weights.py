@@ -39,8 +39,15 @@ def read_weights(path: str | Path) -> TunedWeights:
     return TunedWeights(weights.scales, weights.info)
 
 
-def scales_of(weights: AnyWeights) -> dict[str, float]:
+def weights_of(weights: AnyWeights) -> Weights:
     """Scales by column, checked to be numbers.  Raises a RescoreError as `read_weights`, or for none at all."""
     if isinstance(weights, (str, Path)):
-        return load_weights(weights).scales
-    return checked_scales(dict(weights.scales if isinstance(weights, Weights) else weights), "weights")
+        return load_weights(weights)
+    if isinstance(weights, Weights):
+        return Weights(checked_scales(dict(weights.scales), "weights"), weights.info)
+    return Weights(checked_scales(dict(weights), "weights"))
+
+
+def scales_of(weights: AnyWeights) -> dict[str, float]:
+    """The scales of `weights_of`."""
+    return weights_of(weights).scales

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import Output
+
+if TYPE_CHECKING:
+    from rescore.tuning.settings import Settings
 
 
 @click.command()
@@ -19,6 +23,26 @@ from rescore.cli.outputs import Output
 @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
 @click.option("--restarts", default=10, show_default=True, help="Starting points; small sets get more.")
 @click.option("--folds", default=5, show_default=True, help="Folds of the cross-validation; 0 for none.")
+@click.option(
+    "--objective",
+    type=click.Choice(["errors", "risk"]),
+    default="errors",
+    show_default=True,
+    help="Errors of the set, exactly; or expected errors, held near the first pass: what generalises.",
+)
+@click.option(
+    "--decision",
+    type=click.Choice(["map", "mbr"]),
+    default="map",
+    show_default=True,
+    help="Tune for the highest total, or for minimum Bayes risk; rescore combine repeats it.",
+)
+@click.option(
+    "--cross-fit",
+    type=Output(folder=True),
+    metavar="DIR",
+    help="Write each utterance decoded with scales tuned on the other folds.",
+)
 @normalise_option
 def command(
     scores: Path | None,
@@ -29,49 +53,81 @@ def command(
     seed: int,
     restarts: int,
     folds: int,
+    objective: str,
+    decision: str,
+    cross_fit: Path | None,
     normalise: str | None,
 ) -> None:
     """Find the scales of all scores, and of the number of words, that minimise WER on a development set.
 
-    Exact line searches (Och 2003) from several starting points; of equally good scales, those in the widest flat
-    region, and the smallest where that has no end.  Scales of scores stay at 0 or above, that of `words` may be
-    negative.  Tune on dev, never on test.
+    --objective errors: exact line searches (Och 2003) from several starting points; of equally good scales, those in
+    the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, that of
+    `words` may be negative.  Tune on dev, never on test.
+
+    --objective risk: the fewest expected errors under the softmax of the totals, held near the acoustic score alone.
+    How near, and which columns are used at all, is chosen by cross-validation (folds of whole speakers or recordings
+    where the ids tell them); where nothing beats the first hypotheses by more than chance, the weights say so and keep
+    them.  A column `ilm` may have a negative scale.
 
     With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008), whose words must be
-    those of the references already (rescore lattice convert --case ...); pruned lattices take less time.
+    those of the references already (rescore lattice convert --case ...); pruned lattices take less time.  Expected
+    errors are over their N-best lists, as the search meets them.
+
+    With --cross-fit DIR, DIR holds what rescore combine writes, of scales tuned on the other folds for each utterance:
+    a system for rescore compare that was not tuned on what it is tested on.
 
     With --normalise, hypotheses that become equal are one: their probabilities (am) are summed, other scores are those
     of the most probable one.  The weights say so, and rescore combine and compare repeat it.
 
     \b
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json
+    Example: rescore tune --scores exp/dev --ref data/dev/text --objective risk --decision mbr --cross-fit exp/cross \\
+               --out exp/weights.json
     Example: rescore tune --scores exp/dev --ref data/dev/text --normalise librispeech --out exp/weights.json
     Example: rescore tune --lattices kaldi:exp/dev?words=words.txt --ref data/dev/text --out exp/weights.json
     """
     from rescore.console import progress
     from rescore.errors import UsageError
     from rescore.formats import is_pipe, parse_spec, read_lattices, source_identity
+    from rescore.tuning.settings import Settings
     from rescore.weights import parse_scales, save_weights
+    from rescore.workflows.combine import read_scores
+    from rescore.workflows.cross_fit import cross_fit_lattices, cross_fit_lists, fold_weights
     from rescore.workflows.tune import summary, tune_folder, tune_lattices
 
     if bool(scores) == bool(lattices):
         raise UsageError("give either --scores DIR or --lattices [FORMAT:]PATH")
-    repeat = [f"--fix {scale}" for scale in fixed] + [f"--seed {seed} --restarts {restarts} --folds {folds}"]
-    rest = f"--ref {ref.name} --out {out.name} {' '.join(repeat)}"
+    if cross_fit and folds < 2:
+        raise UsageError("--cross-fit needs two folds at least: --folds 2 or more")
     if lattices and normalise:
         raise UsageError("--normalise is for N-best lists; make them of the lattices first: rescore lattice nbest")
-    if normalise:
-        rest += f" --normalise {normalise}"
+    settings = Settings(parse_scales(fixed), objective, decision, seed, restarts, folds)
+    rest = f"--ref {ref.name} --out {out.name} {_repeated(fixed, settings, normalise)}"
     if scores:
         said = f"rescore tune --scores {scores.name} {rest}"
-        weights = tune_folder(scores, ref, parse_scales(fixed), seed, restarts, folds, said, normalise or "none")
+        weights, fits = tune_folder(scores, ref, settings, said, normalise or "none")
+        if cross_fit:
+            utt_ids = [nbest.utt_id for nbest in read_scores(scores)]
+            cross_fit_lists(read_scores(scores), weights, fold_weights(weights, utt_ids, fits), cross_fit)
     elif lattices:
         name, path = parse_spec(lattices)
         said = f"rescore tune --lattices {name}:{path.name} {rest}"
         read = progress(read_lattices(lattices), "reading lattices")
-        weights = tune_lattices(read, ref, parse_scales(fixed), seed, restarts, folds, said)
+        weights, fits, table = tune_lattices(read, ref, settings, said)
         if not is_pipe(lattices):
             weights.info["data"]["content"] = source_identity(lattices)
+        if cross_fit:
+            cross_fit_lattices(table, weights, fits, fold_weights(weights, table.utt_ids, fits), cross_fit)
     save_weights(out, weights)
     for line in summary(weights):
         click.echo(line)
+
+
+def _repeated(fixed: tuple[str, ...], settings: Settings, normalise: str | None) -> str:
+    """The options that give the same scales again."""
+    options = [f"--fix {scale}" for scale in fixed]
+    options.append(f"--seed {settings.seed} --restarts {settings.restarts} --folds {settings.folds}")
+    options += [f"--objective {settings.objective}"] if settings.objective != "errors" else []
+    options += [f"--decision {settings.decision}"] if settings.decision != "map" else []
+    options += [f"--normalise {normalise}"] if normalise else []
+    return " ".join(options)

@@ -176,7 +176,7 @@ def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words]) -> Lat
     check_same_utterances(refs, list(utterances), "lattices")
     check_same_case(refs.values(), [_words_of(utterance.lattice) for utterance in utterances.values()])
     table = LatticeTable(names, list(utterances.values()))
-    table.count_all(_random_scales(names))
+    table.count_all(random_scales(names))
     return table
 
 
@@ -201,7 +201,7 @@ def _words_of(lattice: Lattice) -> Words:
     return tuple(lattice.symbols[label] for label in np.unique(lattice.labels) if label != EPSILON)
 
 
-def _random_scales(names: list[str]) -> np.ndarray:
+def random_scales(names: list[str]) -> np.ndarray:
     """1 for `am` (or the first score), 0.1 to 100 for others, -10 to 10 for `words`; `(PATHS, columns)`."""
     rng = np.random.default_rng(0)
     points = 10.0 ** rng.uniform(-1.0, 2.0, size=(PATHS, len(names)))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rescore.errors import ScoreError
+from rescore.evaluation.distances import pairwise_distances
 from rescore.evaluation.wer import check_same_case, check_same_utterances, edit_distance
 from rescore.types import NbestList, Words
 from rescore.weights import with_words
@@ -25,6 +26,7 @@ class ScoreTable:
       matrix: float64 `(hypotheses, columns)`, natural logs, unscaled.
       errors: int64 `(hypotheses,)`, word errors against the reference.
       ref_words: int64 `(utterances,)`.
+      distances: word errors between the hypotheses of each utterance, `(hyps, hyps)` each, where they are asked for.
     """
 
     names: list[str]
@@ -33,6 +35,7 @@ class ScoreTable:
     matrix: np.ndarray
     errors: np.ndarray
     ref_words: np.ndarray
+    distances: list[np.ndarray] | None = None
 
     @property
     def total_words(self) -> int:
@@ -58,15 +61,22 @@ class ScoreTable:
         rows = [np.arange(self.offsets[u], self.offsets[u + 1]) for u in utterances]
         picked = np.concatenate(rows)
         offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-        utt_ids = [self.utt_ids[u] for u in utterances]
         return ScoreTable(
-            self.names, utt_ids, offsets, self.matrix[picked], self.errors[picked], self.ref_words[utterances]
+            self.names,
+            [self.utt_ids[u] for u in utterances],
+            offsets,
+            self.matrix[picked],
+            self.errors[picked],
+            self.ref_words[utterances],
+            None if self.distances is None else [self.distances[u] for u in utterances],
         )
 
 
-def build_table(lists: Iterable[NbestList], refs: Mapping[str, Words]) -> ScoreTable:
+def build_table(lists: Iterable[NbestList], refs: Mapping[str, Words], distances: bool = False) -> ScoreTable:
     """Collects the scores (with the column `words`) and counts the errors of every hypothesis.
 
+    Args:
+      distances: count the errors between the hypotheses of each list, too.
     Raises:
       ReferencesError: lists and references do not cover the same utterances.
       ScoreError: an empty list, an utterance that comes twice, a score that is missing somewhere or not finite.
@@ -76,6 +86,7 @@ def build_table(lists: Iterable[NbestList], refs: Mapping[str, Words]) -> ScoreT
     errors: list[int] = []
     lengths: dict[str, int] = {}
     firsts: list[Words] = []
+    between: list[np.ndarray] = []
     for nbest in lists:
         if nbest.utt_id in lengths:
             raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the scores")
@@ -86,6 +97,8 @@ def build_table(lists: Iterable[NbestList], refs: Mapping[str, Words]) -> ScoreT
         errors.extend(_list_errors(nbest, refs.get(nbest.utt_id, ())))
         lengths[nbest.utt_id] = len(nbest.hyps)
         firsts.append(nbest.hyps[0].words)
+        if distances:
+            between.append(pairwise_distances([hyp.words for hyp in nbest.hyps]).astype(np.uint16))
     check_same_utterances(refs, lengths, "N-best lists")
     check_same_case(refs.values(), firsts)
     return ScoreTable(
@@ -95,6 +108,7 @@ def build_table(lists: Iterable[NbestList], refs: Mapping[str, Words]) -> ScoreT
         matrix=np.array(rows, dtype=np.float64),
         errors=np.array(errors, dtype=np.int64),
         ref_words=np.array([len(refs[utt_id]) for utt_id in lengths], dtype=np.int64),
+        distances=between if distances else None,
     )
 
 

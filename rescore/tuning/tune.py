@@ -11,11 +11,12 @@ import numpy as np
 from rescore import __version__
 from rescore.console import progress, remark
 from rescore.errors import ReferencesError, UsageError, WeightsError
+from rescore.tuning.decisions import CrossFit, Decider, best_sharpness, inverses, sharpness_errors, totals
 from rescore.tuning.descent import LIMIT, Point, Problem, axis, point_at, rounded, search, steps_along, with_more
 from rescore.tuning.line_search import PaddedLists
 from rescore.tuning.score_table import ScoreTable
 from rescore.types import Weights
-from rescore.weights import WORDS_COLUMN
+from rescore.weights import MAP, WORDS_COLUMN
 
 if TYPE_CHECKING:
     from rescore.tuning.lattice_line_search import LatticeTable
@@ -30,7 +31,19 @@ FOLD_RESTARTS = 3
 def tune_table(
     table: Table, fixed: Mapping[str, float] | None = None, seed: int = 0, restarts: int = 10, folds: int = 5
 ) -> Weights:
-    """Finds the scales that give the fewest errors on `table`.
+    """As `tune_errors`, without the scales of the folds."""
+    return tune_errors(table, fixed, seed, restarts, folds)[0]
+
+
+def tune_errors(
+    table: Table,
+    fixed: Mapping[str, float] | None = None,
+    seed: int = 0,
+    restarts: int = 10,
+    folds: int = 5,
+    decision: str = MAP,
+) -> tuple[Weights, CrossFit]:
+    """Finds the scales that give the fewest errors on `table`, and those of the folds of the cross-validation.
 
     Scales other than that of `words` are kept at 0 or above.  Only ratios of scales matter, so one column is fixed:
     those of `fixed`, or `am` (the first column if there is none) at 1 where `fixed` names no scale other than 0.
@@ -40,6 +53,7 @@ def tune_table(
       seed: of all random choices; the same seed gives the same scales.
       restarts: starting points besides the fixed scales alone; small sets get more.
       folds: of the cross-validation; 0 or 1 for none.
+      decision: with `mbr`, the inverse temperature is that with the fewest errors by minimum Bayes risk.
 
     Raises:
       UsageError: numbers out of range.  WeightsError: `fixed` names a score that is not there.
@@ -54,23 +68,23 @@ def tune_table(
     found = search(problem, np.random.default_rng(seed), with_more(problem, restarts), show=True)
     found = point_at(problem, rounded(problem.lists, found))
     found.errors = problem.lists.count(found.scales)  # as `rescore combine` counts them, to the last digit
+    decider = decided(table, found.scales, decision)
     words = table.total_words
     constant = [name for k, name in enumerate(table.names) if name not in scales and k not in problem.free]
     if constant:
         remark(f"no list has different values of {', '.join(constant)}: scale 0")
+    fits = cross_fit(table, scales, seed, min(restarts, FOLD_RESTARTS), folds, decision)
     info: dict[str, Any] = {
         "columns": table.names,
         "fixed": scales,
-        "wer": percent(found.errors, words),
-        "errors": found.errors,
-        "oracle_wer": percent(table.oracle_errors(), words),
-        **cross_validation(table, scales, seed, min(restarts, FOLD_RESTARTS), folds),
+        **({} if decision == MAP else {"decision": decision, "inverse_temperature": decider.inverse}),
+        **rates(table, decider, fits),
         "flat_region": flat_regions(problem, found, table.names, words),
         "seed": seed,
         "restarts": restarts,
         "version": __version__,
     }
-    return Weights({name: float(scale) for name, scale in zip(table.names, found.scales, strict=True)}, info)
+    return Weights({name: float(scale) for name, scale in zip(table.names, found.scales, strict=True)}, info), fits
 
 
 def percent(errors: int, words: int) -> float:
@@ -122,21 +136,54 @@ def flat_regions(problem: Problem, found: Point, names: list[str], words: int) -
     return regions
 
 
-def cross_validation(table: Table, fixed: Mapping[str, float], seed: int, restarts: int, folds: int) -> dict[str, Any]:
-    """WER where each utterance is combined with scales tuned on the other folds' utterances."""
+def decided(table: Table, scales: np.ndarray, decision: str) -> Decider:
+    """With `mbr`, at the inverse temperature of the fewest errors."""
+    if decision == MAP:
+        return Decider(scales, decision)
+    lists = as_lists(table, scales)
+    best = best_sharpness(sharpness_errors(lists, scales).sum(axis=1))
+    return Decider(scales, decision, float(f"{inverses(totals(lists, scales), lists)[best]:.4g}"))
+
+
+def as_lists(table: Table, scales: np.ndarray) -> ScoreTable:
+    """The table itself, or of lattices their n best, with the distances that minimum Bayes risk needs."""
+    if isinstance(table, ScoreTable):
+        return table
+    from rescore.tuning.lattice_lists import LatticeLists
+
+    lists = LatticeLists(table)
+    lists.add_best(scales)
+    return lists.table(distances=True)
+
+
+def rates(table: Table, decider: Decider, fits: CrossFit) -> dict[str, Any]:
+    """WER on the set itself, of the best hypotheses, and where each fold is combined with the scales of the others."""
+    errors, words = int(decider.errors(table).sum()), table.total_words
+    return {
+        "wer": percent(errors, words),
+        "errors": errors,
+        "oracle_wer": percent(table.oracle_errors(), words),
+        "cv_wer": percent(fits.errors(table), words) if fits.parts else None,
+        "cv_how": fits.how,
+    }
+
+
+def cross_fit(
+    table: Table, fixed: Mapping[str, float], seed: int, restarts: int, folds: int, decision: str = MAP
+) -> CrossFit:
+    """Scales for each fold, tuned on the other folds' utterances."""
     utterances = len(table.utt_ids)
     folds = min(folds, utterances)
     if folds < 2:
-        return {"cv_wer": None, "cv_how": "no cross-validation"}
+        return CrossFit("no cross-validation")
     parts = np.array_split(np.random.default_rng(seed).permutation(utterances), folds)
-    errors = 0
-    for fold, held_out in enumerate(progress(parts, "cross-validation")):
-        others = np.sort(np.concatenate([part for i, part in enumerate(parts) if i != fold]))
-        problem = make_problem(table.select(others), fixed)
-        found = search(problem, np.random.default_rng([seed, fold]), restarts)
-        errors += searched(table.select(held_out)).count(found.scales)
+    deciders = []
+    for fold in progress(range(folds), "cross-validation"):
+        others = table.select(np.sort(np.concatenate([part for i, part in enumerate(parts) if i != fold])))
+        found = search(make_problem(others, fixed), np.random.default_rng([seed, fold]), restarts)
+        deciders.append(decided(others, found.scales, decision))
     how = (
         f"utterances shuffled with seed {seed} into {folds} folds; each fold combined with scales tuned on the other "
         f"{folds - 1} by the same search with {restarts} restarts; errors of all folds summed"
     )
-    return {"cv_wer": percent(errors, table.total_words), "cv_how": how}
+    return CrossFit(how, parts, deciders)

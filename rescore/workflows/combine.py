@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
-
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, WeightsError
-from rescore.evaluation.wer import edit_distance
+from rescore.evaluation.distances import nbest_expected_errors
 from rescore.files import atomic_text, require_folder
 from rescore.formats import read_nbest, write_nbest
-from rescore.types import Hypothesis, NbestList, Weights, Words
-from rescore.weights import checked_scales, total, weights_json, with_words
+from rescore.types import Hypothesis, NbestList, Weights
+from rescore.weights import FIRST, MBR, checked_scales, decision_of, total, weights_json, with_words
 from rescore.workflows.normalising import Normaliser, normaliser_of
 
 SCORES_FILE = "scores.jsonl.gz"
 NBEST_FILE = "nbest.jsonl.gz"
+TEXT_FILE = "1best.txt"
 
 
 @dataclass
@@ -37,6 +36,8 @@ def combine_list(nbest: NbestList, weights: Weights, mbr: float | None = None) -
 
     All scores are kept as they are; the total is stored nowhere.  `words` is counted where it is missing.
 
+    Weights that were tuned for another decision are used for that: their info names it (see `decision_of`).
+
     Args:
       mbr: sort by the expected number of errors instead, fewest first, where the posteriors of the hypotheses are
         the softmax of `mbr` times their totals; ties by total.
@@ -52,6 +53,11 @@ def ranking(nbest: NbestList, weights: Weights, mbr: float | None = None) -> lis
     scored = [with_words(hyp) for hyp in nbest.hyps]
     if not scored:
         raise ScoreError(f"utterance {nbest.utt_id}: no hypothesis; every list needs at least one")
+    decision, inverse = decision_of(weights)
+    if mbr is None and decision == FIRST:
+        return list(range(len(scored)))
+    if mbr is None and decision == MBR:
+        mbr = inverse
     for rank, scores in enumerate(scored, start=1):
         _check_scores(nbest.utt_id, rank, scores, scored, weights.scales)
     totals = [total(scores, weights.scales) for scores in scored]
@@ -93,7 +99,11 @@ def read_scores(folder: str | Path) -> Iterator[NbestList]:
 
 
 def write_combined(
-    lists: Iterable[NbestList], weights: Weights, out: str | Path, mbr: float | None = None
+    lists: Iterable[NbestList],
+    weights: Weights,
+    out: str | Path,
+    mbr: float | None = None,
+    own: Mapping[str, Weights] | None = None,
 ) -> CombineCounts:
     """Combines a stream of lists and writes the results, all of them or, on an error, none.
 
@@ -103,6 +113,7 @@ def write_combined(
 
     Args:
       mbr: as for `combine_list`; kept in the info of the weights.
+      own: utterance -> other weights for it.
     Raises:
       ScoreError, WeightsError: as `combine_list`; also an utterance that comes twice, or no utterance at all.
     """
@@ -110,6 +121,7 @@ def write_combined(
     counts = CombineCounts()
     checked_scales(weights.scales, "weights")
     normaliser = Normaliser(normaliser_of(weights, "weights"))
+    decision_of(weights)
     if mbr is not None:
         weights = Weights(weights.scales, {**weights.info, "mbr_scale": mbr})
     unused: dict[str, None] = {}
@@ -120,7 +132,7 @@ def write_combined(
             if nbest.utt_id in seen:
                 raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the scores")
             seen.add(nbest.utt_id)
-            result, changed = decide(nbest, weights, normaliser, mbr)
+            result, changed = decide(nbest, (own or {}).get(nbest.utt_id, weights), normaliser, mbr)
             best.write(" ".join((nbest.utt_id, *result.hyps[0].words)) + "\n")
             counts.utterances += 1
             counts.hypotheses += len(result.hyps)
@@ -130,7 +142,7 @@ def write_combined(
         if not seen:
             raise ScoreError("there is no utterance to combine; the scores are empty")
 
-    with atomic_text(out / "1best.txt") as best, atomic_text(out / "weights.json") as kept:
+    with atomic_text(out / TEXT_FILE) as best, atomic_text(out / "weights.json") as kept:
         kept.write(weights_json(weights))
         write_nbest(f"jsonl:{out / NBEST_FILE}", combined())
     normaliser.say()
@@ -155,19 +167,3 @@ def say_combined(counts: CombineCounts, weights: Weights | None, out: Path) -> N
     elif counts.unused:
         remark(f"scores without a scale, not used: {', '.join(counts.unused)}")
     remark(f"{counts.hypotheses} hypotheses; {counts.changed} first hypotheses changed; written to {out}")
-
-
-def nbest_expected_errors(hyps: Sequence[Words], totals: Sequence[float], scale: float) -> np.ndarray:
-    """Expected errors of each hypothesis of a list, float64 `(hyps,)`; the posteriors are `softmax(scale * totals)`."""
-    scaled = scale * np.asarray(totals)
-    posteriors = np.exp(scaled - scaled.max())
-    numbers: dict[Words, int] = {}
-    row = np.array([numbers.setdefault(words, len(numbers)) for words in hyps])
-    mass = np.bincount(row, posteriors / posteriors.sum())
-    distances = np.zeros((len(numbers), len(numbers)))
-    for words, i in numbers.items():
-        for other, j in numbers.items():
-            if j < i:
-                distances[i, j] = distances[j, i] = edit_distance(words, other)
-    result: np.ndarray = (distances @ mass)[row]
-    return result

@@ -26,7 +26,7 @@ from rescore.evaluation.wer import (
 from rescore.files import atomic_text, read_kaldi_text
 from rescore.formats import names_format, read_nbest
 from rescore.types import NbestList, Words
-from rescore.workflows.combine import NBEST_FILE, SCORES_FILE
+from rescore.workflows.combine import NBEST_FILE, SCORES_FILE, TEXT_FILE
 from rescore.workflows.normalising import KEY, Normaliser
 
 
@@ -79,7 +79,8 @@ def read_system(
 
     Args:
       spec: a file of Kaldi text; or `FORMAT:PATH`; or a folder made by `rescore combine` or `rescore nbest`, of which
-        the combined lists `nbest.jsonl.gz` are read, or else `scores.jsonl.gz` in the order of the recogniser.
+        the combined lists `nbest.jsonl.gz` are read, or else `scores.jsonl.gz` in the order of the recogniser; of one
+        with neither, `1best.txt`.
       refs: references, normalised already; with `cer` of characters.
       cer: take words apart to characters.
       normaliser: of the hypotheses.
@@ -88,6 +89,7 @@ def read_system(
       ReferencesError: other utterances than the references'.
     """
     normaliser = normaliser or Normaliser()
+    spec = _text_in(spec)
     lists = _nbest_source(spec)
     if lists is None:
         hyps = normaliser.texts(read_kaldi_text(spec, "hyp"))
@@ -115,12 +117,20 @@ def system_of_lists(name: str, lists: Iterable[NbestList], refs: Mapping[str, Wo
 
 def read_hypotheses(spec: str) -> dict[str, Words]:
     """Kaldi text, or the first hypotheses of N-best lists; `spec` as of `read_system`."""
+    spec = _text_in(spec)
     lists = _nbest_source(spec)
     if lists is None:
         return read_kaldi_text(spec, "hyp")
     hyps = {nbest.utt_id: nbest.hyps[0].words for nbest in lists}
     remark(f"{spec}: N-best lists, of which the first hypotheses are counted")
     return hyps
+
+
+def _text_in(spec: str) -> str:
+    """The text in a folder that has no lists (`rescore tune --lattices --cross-fit`), else `spec` itself."""
+    path = Path(spec)
+    lists = any((path / file).is_file() for file in (NBEST_FILE, SCORES_FILE))
+    return spec if lists or not (path / TEXT_FILE).is_file() else str(path / TEXT_FILE)
 
 
 def _nbest_source(spec: str) -> Iterator[NbestList] | None:

@@ -22,8 +22,9 @@ from rescore.lattices.ngram_lm import expand_ngram
 from rescore.lattices.paths import best_path_words
 from rescore.lattices.prune import prune_beam
 from rescore.text import TextNormalizer
-from rescore.types import Lattice
-from rescore.weights import default_scales, load_weights, parse_scales
+from rescore.types import Lattice, NbestList, Weights
+from rescore.weights import MBR, decision_of, default_scales, load_weights, parse_scales
+from rescore.workflows.combine import combine_list
 from rescore.workflows.scoring import open_scorers
 
 NGRAM, OLD = "ngram", "old-ngram"  # names of the n-grams' scores
@@ -171,14 +172,16 @@ def rescore_lattices(
 
     if weights_file and scales:
         raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
-    found = load_weights(weights_file).scales if weights_file else parse_scales(scales)
+    weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
+    decision_of(weights, weights_file)
     neural = {scorer.column: scorer.lm for scorer in open_scorers(lms, None, dtype, device)} if lms else {}
     new, old = (load_ngram(name) if name else None for name in (ngram, old_ngram))
     acoustics = default_scales(["am"])  # every LM needs a scale of the user's
-    work = LatticeRescoring({**acoustics, **found}, neural, new, old, **settings)
+    work = LatticeRescoring({**acoustics, **weights.scales}, neural, new, old, **settings)
     rescored = work(lattices)
     if n:
-        total = write_nbest(target, (exact_nbest(lattice, work.known_scales(lattice), n) for lattice in rescored))
+        lists = (exact_nbest(lattice, work.known_scales(lattice), n) for lattice in rescored)
+        total = write_nbest(target, (_in_order(nbest, weights) for nbest in lists))
     else:
         total = write_lattices(target, rescored)
     remark(f"{total} lattices rescored, written to {target}")
@@ -188,3 +191,11 @@ def rescore_lattices(
             remark(f"{coverage.name}: {shown}")
     for name, count in sorted(work.counts.items() - {("unknown_words", work.counts["unknown_words"])}):
         remark(f"{_SAID.get(name, name.replace('_', ' '))}: {count}")
+
+
+def _in_order(nbest: NbestList, weights: Weights) -> NbestList:
+    """As it is, or by expected errors for weights that were tuned for minimum Bayes risk."""
+    if decision_of(weights)[0] != MBR:
+        return nbest
+    known = {name: scale for name, scale in weights.scales.items() if name in nbest.hyps[0].scores}
+    return combine_list(nbest, Weights(known, weights.info))

@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rescore.console import progress
 from rescore.files import file_identity, read_kaldi_text
+from rescore.tuning.decisions import CrossFit
 from rescore.tuning.score_table import build_table
-from rescore.tuning.tune import tune_table
+from rescore.tuning.settings import RISK, Settings, tune
 from rescore.types import Lattice, Weights
+from rescore.weights import FIRST, MBR
 from rescore.workflows.combine import SCORES_FILE, read_scores
 from rescore.workflows.normalising import KEY, Normaliser
 
+if TYPE_CHECKING:
+    from rescore.tuning.lattice_line_search import LatticeTable
+
 
 def tune_folder(
-    scores: Path,
-    ref: Path,
-    fixed: Mapping[str, float],
-    seed: int,
-    restarts: int,
-    folds: int,
-    command: str,
-    normalise: str = "none",
-) -> Weights:
-    """Finds scales for a scores folder and says in `info` everything needed to find them again.
+    scores: Path, ref: Path, settings: Settings, command: str, normalise: str = "none"
+) -> tuple[Weights, CrossFit]:
+    """Finds scales for a scores folder and says in `info` everything needed to find them again; those of the folds.
 
     Raises:
       ReferencesError, ScoreError, FormatError: bad input (see `build_table`).
-      UsageError, WeightsError: `fixed` or the numbers do not fit.
+      UsageError, WeightsError: the settings do not fit.
     """
     normaliser = Normaliser(normalise)
     lists = normaliser.lists(progress(read_scores(scores), "reading scores"))
-    table = build_table(lists, normaliser.texts(read_kaldi_text(ref)))
+    table = build_table(lists, normaliser.texts(read_kaldi_text(ref)), distances=settings.decision == MBR)
     normaliser.say()
-    weights = tune_table(table, fixed, seed=seed, restarts=restarts, folds=folds)
+    weights, fits = tune(table, settings)
     data = {
         "scores": file_identity(scores / SCORES_FILE),
         "ref": file_identity(ref),
@@ -42,31 +41,25 @@ def tune_folder(
         "words": table.total_words,
     }
     weights.info = {"data": data, KEY: normalise, **weights.info, "command": command}
-    return weights
+    return weights, fits
 
 
 def tune_lattices(
-    lattices: Iterable[Lattice],
-    ref: Path,
-    fixed: Mapping[str, float],
-    seed: int,
-    restarts: int,
-    folds: int,
-    command: str,
-) -> Weights:
-    """As `tune_folder`, for lattices, which are all held in memory: exact line searches over all their paths.
+    lattices: Iterable[Lattice], ref: Path, settings: Settings, command: str
+) -> tuple[Weights, CrossFit, LatticeTable]:
+    """As `tune_folder`, for lattices, which are all held in memory, and returned.
 
     Raises:
       ReferencesError, ScoreError: bad input (see `rescore.tuning.lattice_line_search.lattice_table`).
-      UsageError, WeightsError: `fixed` or the numbers do not fit.
+      UsageError, WeightsError: the settings do not fit.
     """
     from rescore.tuning.lattice_line_search import lattice_table
 
     table = lattice_table(lattices, read_kaldi_text(ref))
-    weights = tune_table(table, fixed, seed=seed, restarts=restarts, folds=folds)
+    weights, fits = tune(table, settings)
     data = {"lattices": len(table), "arcs": table.size, "ref": file_identity(ref), "words": table.total_words}
     weights.info = {"data": data, **weights.info, "command": command}
-    return weights
+    return weights, fits, table
 
 
 def summary(weights: Weights) -> list[str]:
@@ -77,11 +70,42 @@ def summary(weights: Weights) -> list[str]:
         lines.append(f"text normalised by {info[KEY]}")
     if info["cv_wer"] is not None:
         lines.append(f"cross-validated WER {info['cv_wer']:.2f} %")
-    for name, scale in weights.scales.items():
-        region = info["flat_region"].get(name)
-        note = "fixed" if name in info["fixed"] else "the same in every list"
-        if region:
-            same, near = region["same"], region["within_0.1"]
-            note = f"same WER from {same[0]:g} to {same[1]:g}; within 0.1 % from {near[0]:g} to {near[1]:g}"
-        lines.append(f"{name} = {scale:g} ({note})")
-    return lines
+    if info.get("decision") == MBR:
+        lines.append(f"decision: minimum Bayes risk, inverse temperature {info['inverse_temperature']:g}")
+    if info.get("objective") == RISK:
+        lines[1:1] = _first_pass(info)
+        lines.append(f"objective: expected errors, L2 {info['strength']:g}, seed {info['seed']}")
+        lines.append(info["cv_how"])
+    return [*lines, *(f"{name} = {scale:g} ({_note(name, info)})" for name, scale in weights.scales.items())]
+
+
+def _first_pass(info: dict[str, Any]) -> list[str]:
+    """What rescoring gains on utterances that it was not tuned on, or that it should not be done."""
+    if "first_pass" not in info:
+        return []
+    first = info["first_pass"]
+    found = (
+        f"first pass {first['wer']:.2f} %, rescored with the scales of other folds {first['held_out_wer']:.2f} % "
+        f"(p = {first['p_value']:g})"
+    )
+    if info["decision"] != FIRST:
+        return [found]
+    return [found, "do not rescore: no scales beat the first pass by more than chance; the weights keep its order"]
+
+
+def _note(name: str, info: dict[str, Any]) -> str:
+    """What is said of a scale: its flat region, or its range in the folds."""
+    if name in info["fixed"]:
+        return "fixed"
+    if name in info.get("fold_scales", {}):
+        low, high = info["fold_scales"][name]
+        return f"{low:g} to {high:g} without one fold"
+    if name in info.get("chosen", []):
+        return "tuned"
+    if name in info.get("left_out", []):
+        return "left out"
+    region = info.get("flat_region", {}).get(name)
+    if not region:
+        return "the same in every list"
+    same, near = region["same"], region["within_0.1"]
+    return f"same WER from {same[0]:g} to {same[1]:g}; within 0.1 % from {near[0]:g} to {near[1]:g}"

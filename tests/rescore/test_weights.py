@@ -1,11 +1,14 @@
-"""Default scales."""
+"""Default scales, and the decision that weights are for."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from rescore.errors import UsageError
-from rescore.weights import LM_WEIGHT, default_scales, equal_weights, given_weights
+from rescore.errors import UsageError, WeightsError
+from rescore.types import Weights
+from rescore.weights import LM_WEIGHT, decision_of, default_scales, equal_weights, given_weights
 
 
 def test_default_scales() -> None:
@@ -27,3 +30,26 @@ def test_given_weights() -> None:
     assert weights is not None and weights.scales == {"am": 1.0, "lm": 0.5}
     with pytest.raises(UsageError, match="either --weights FILE or --scale"):
         given_weights("weights.json", ["am=1"])
+
+
+def test_decisions() -> None:
+    assert decision_of(Weights({"am": 1.0})) == ("map", 1.0)
+    assert decision_of(Weights({"am": 1.0}, {"decision": "mbr", "inverse_temperature": 0.3})) == ("mbr", 0.3)
+    assert decision_of(Weights({"am": 1.0}, {"decision": "first"})) == ("first", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("info", "message"),
+    [
+        ({"decision": "MBR"}, "w.json: the decision is 'MBR'; expected one of map, mbr, first"),
+        ({"decision": 1}, "the decision is 1"),
+        ({"decision": "mbr", "inverse_temperature": 0}, "inverse_temperature is 0, expected a number above 0"),
+        ({"decision": "mbr", "inverse_temperature": "1"}, "inverse_temperature is '1'"),
+        ({"decision": "mbr", "inverse_temperature": None}, "inverse_temperature is None"),
+        ({"decision": "mbr", "inverse_temperature": float("nan")}, "inverse_temperature is nan"),
+        ({"decision": "mbr", "inverse_temperature": True}, "inverse_temperature is True"),
+    ],
+)
+def test_decisions_that_there_are_not(info: dict[str, Any], message: str) -> None:
+    with pytest.raises(WeightsError, match=message):
+        decision_of(Weights({"am": 1.0}, info), "w.json")

@@ -13,6 +13,8 @@ from rescore.cli.lattice.source import source_options
 if TYPE_CHECKING:
     from rescore.types import Lattice
 
+POSTERIOR_SCALE = 0.1
+
 
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments of `normalized_lattices`."""
@@ -45,9 +47,8 @@ posterior_scale = click.option(
     "--posterior-scale",
     "factor",
     type=click.FloatRange(min=0, min_open=True),
-    default=0.1,
-    show_default=True,
-    help="The probability of a path is in proportion to the exponential of this times its total.",
+    help="The probability of a path is in proportion to the exponential of this times its total.  [default: what the "
+    "weights were tuned with, or 0.1]",
 )
 
 
@@ -65,15 +66,23 @@ def normalized_lattices(
 
 
 def scaled_lattices(
-    scales: tuple[str, ...], weights_file: Path | None, factor: float = 1.0, **source: Any
+    scales: tuple[str, ...], weights_file: Path | None, factor: float | None = 1.0, **source: Any
 ) -> Iterator[tuple[Lattice, dict[str, float]]]:
-    """Each lattice with the scales of its scores times `factor`; `source`: arguments of `normalized_lattices`."""
+    """Each lattice with the scales of its scores times `factor`; `source`: arguments of `normalized_lattices`.
+
+    With None, the factor is the inverse temperature of weights that were tuned for minimum Bayes risk, or else 0.1.
+    """
     from rescore.errors import UsageError
-    from rescore.weights import default_scales, load_weights, parse_scales
+    from rescore.types import Weights
+    from rescore.weights import MBR, decision_of, default_scales, load_weights, parse_scales
 
     if weights_file and scales:
         raise UsageError("give either --weights FILE or --scale NAME=VALUE (one or more), not both")
-    given = load_weights(weights_file).scales if weights_file else parse_scales(scales)
+    weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
+    decision, inverse = decision_of(weights, weights_file)
+    if factor is None:
+        factor = inverse if decision == MBR else POSTERIOR_SCALE
+    given = weights.scales
     for lattice in normalized_lattices(**source):
         used = given if weights_file else {**default_scales(lattice.scores), **given}
         yield lattice, {name: factor * scale for name, scale in used.items()}

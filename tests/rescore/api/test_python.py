@@ -184,6 +184,16 @@ def test_weights_are_kept_in_files(folder: Path) -> None:
         rs.combine(lists(), {"am": "much"})  # type: ignore[dict-item]
 
 
+def test_weights_of_another_objective_and_decision(folder: Path) -> None:
+    weights = rs.tune(lists(20), objective="risk", decision="mbr", folds=2)
+    assert weights.info["objective"] == "risk" and weights.info["decision"] in ("mbr", "first")
+    assert "dev WER" in repr(weights)
+    first = rs.combine(lists(), rs.Weights({"am": 0.0}, {"decision": "first"}))
+    assert [each.hyps for each in first] == [each.hyps for each in lists()]
+    with pytest.raises(rs.RescoreError, match="objective 'wer', decision 'map'; expected one of errors, risk"):
+        rs.tune(lists(), objective="wer")
+
+
 def test_error_rates(folder: Path) -> None:
     found = rs.wer("test.txt", lists())
     assert found.wer == pytest.approx(rs.wer(lists(), "jsonl:test.jsonl.gz").wer)

@@ -13,6 +13,8 @@ from click.testing import CliRunner
 from rescore.cli.main import cli
 from rescore.errors import ScoreError, UsageError
 from rescore.formats import read_lattices
+from rescore.types import Weights
+from rescore.weights import save_weights
 from tests.rescore.formats.test_slf import HTK_NODES
 
 Run = Callable[..., str]
@@ -111,6 +113,19 @@ def test_mbr(run: Run, folder: Path) -> None:
     assert first["utt_id"] == "u1" and first["risk"] == pytest.approx(1 - LIKELY, abs=1e-3)
     assert [[word for word, _ in place["words"]] for place in first["places"]] == [["THE", "A"], ["CAT"]]
     assert [(place["begin"], place["end"]) for place in first["places"]] == [(0.0, 0.3), (0.3, 0.8)]
+
+
+def test_mbr_repeats_what_weights_were_tuned_for(run: Run, folder: Path) -> None:
+    weights, network = folder / "w.json", folder / "network.jsonl"
+    save_weights(weights, Weights({"am": 1.0}, {"decision": "mbr", "inverse_temperature": 0.1}))
+    run("mbr", folder / "lat", "--weights", weights, "--network", network)
+    assert json.loads(network.read_text().splitlines()[0])["risk"] == pytest.approx(1 - LIKELY, abs=1e-3)
+    save_weights(weights, Weights({"am": 0.5}, {"decision": "mbr", "inverse_temperature": 1.0}))
+    run("mbr", folder / "lat", "--weights", weights, "--network", network)
+    sharp = 1 / (1 + math.exp(0.5 * (-33.0 + 31.5)))
+    assert json.loads(network.read_text().splitlines()[0])["risk"] == pytest.approx(1 - sharp, abs=1e-3)
+    run("mbr", folder / "lat", "--weights", weights, "--network", network, "--posterior-scale", 0.2)
+    assert json.loads(network.read_text().splitlines()[0])["risk"] == pytest.approx(1 - LIKELY, abs=1e-3)
 
 
 def test_a_ctm_file_needs_times(run: Run, folder: Path) -> None:

@@ -96,3 +96,85 @@ def test_lattices(dev: Path) -> None:
         run("tune", "--ref", dev / "ref", "--out", out)
     with pytest.raises(UsageError, match="give either --scores DIR or --lattices"):
         run("tune", "--scores", dev / "dev", "--lattices", dev / "lat", "--ref", dev / "ref", "--out", out)
+
+
+@pytest.mark.parametrize("objective", ["errors", "risk"])
+@pytest.mark.parametrize("decision", ["map", "mbr"])
+def test_objectives_and_decisions_over_lattices(dev: Path, objective: str, decision: str) -> None:
+    """As `test_lattices`; best paths and minimum Bayes risk decoding under the weights make no error."""
+    arcs = "0 1 A a=-1 l=0\n1 2 B a=-4 l=-8\n1 2 X a=-1 l=-9\n2 3 !NULL a=0 l=0".splitlines()
+    links = [f"J={n} S={s} E={e} W={w} {a} {m}" for n, (s, e, w, a, m) in enumerate(map(str.split, arcs))]
+    text = "\n".join(["VERSION=1.0", "N=4 L=4", *(f"I={n}" for n in range(4)), *links]) + "\n"
+    (dev / "lat").mkdir()
+    for i in range(6):
+        (dev / "lat" / f"u{i}.slf").write_text(text)
+    args = ("tune", "--lattices", dev / "lat", "--ref", dev / "ref", "--out", dev / "w.json", "--folds", 3)
+    run(*args, "--objective", objective, "--decision", decision, "--cross-fit", dev / "cross")
+    weights = load_weights(dev / "w.json")
+    assert weights.scales["lm"] > 3.0 and (weights.info["errors"], weights.info["cv_wer"]) == (0, 0.0)
+    best = ("lattice", "mbr") if decision == "mbr" else ("lattice", "best-path")
+    result = run(*best, dev / "lat", "--weights", dev / "w.json", "--ref", dev / "ref")
+    assert result.stdout.startswith("%WER 0.00")
+    table = run("compare", "--ref", dev / "ref", f"cross={dev / 'cross'}").stdout
+    assert re.search(r"cross +0\.00 ", table)
+
+
+@pytest.fixture
+def risky(dev: Path) -> Path:
+    """Twelve lists in which `am` prefers `A X` by 3 and `lm` `A B` by 1, and two in which `am` is right."""
+    lists = []
+    for i in range(14):
+        right = Hypothesis(("A", "B"), {"am": -4.0 - i if i < 12 else -1.0, "lm": -8.0 if i < 12 else -9.0})
+        wrong = Hypothesis(("A", "X"), {"am": -1.0 - i if i < 12 else -9.0, "lm": -9.0 if i < 12 else -8.5})
+        lists.append(NbestList(f"u{i}", [wrong, right] if i < 12 else [right, wrong]))
+    write_nbest(f"jsonl:{dev / 'dev' / 'scores.jsonl.gz'}", lists)
+    write_kaldi_text(dev / "ref", {nbest.utt_id: ("A", "B") for nbest in lists})
+    return dev
+
+
+@pytest.mark.parametrize("objective", ["errors", "risk"])
+@pytest.mark.parametrize("decision", ["map", "mbr"])
+def test_objectives_and_decisions(risky: Path, objective: str, decision: str) -> None:
+    out = risky / "w.json"
+    args = ("tune", "--scores", risky / "dev", "--ref", risky / "ref", "--out", out, "--folds", 3)
+    result = run(*args, "--objective", objective, "--decision", decision, "--cross-fit", risky / "cross")
+    weights = load_weights(out)
+    assert weights.scales["am"] == 1.0 and weights.scales["lm"] > 3.0 and weights.info["errors"] == 0
+    assert weights.info.get("decision", "map") == decision
+    assert ("minimum Bayes risk, inverse temperature" in result.stdout) == (decision == "mbr")
+    assert ("objective: expected errors" in result.stdout) == (objective == "risk")
+    assert (f"--decision {decision}" in weights.info["command"]) == (decision == "mbr")
+    run("combine", "--scores", risky / "dev", "--weights", out, "--out", risky / "best")
+    assert run("wer", "--ref", risky / "ref", "--hyp", risky / "best" / "1best.txt").stdout.startswith("%WER 0.00")
+    cross = load_weights(risky / "cross" / "weights.json").info["cross_fit"]
+    assert sorted(utt_id for fold in cross for utt_id in fold["utterances"]) == sorted(f"u{i}" for i in range(14))
+    assert {fold["decision"] for fold in cross} == {decision}
+    table = run("compare", "--ref", risky / "ref", f"first={risky / 'dev'}", f"cross={risky / 'cross'}").stdout
+    assert re.search(r"first +42\.86 ", table) and re.search(r"cross +0\.00 ", table)
+
+
+def test_nothing_to_rescore(dev: Path) -> None:
+    """An LM that is always wrong where `am` is right."""
+    lists = [
+        NbestList(
+            f"u{i}",
+            [
+                Hypothesis(("A", "B"), {"am": -5.0, "lm": -9.0 - i}),
+                Hypothesis(("A", "X"), {"am": -3.0, "lm": -1.0}),
+            ],
+        )
+        for i in range(6)
+    ]
+    write_nbest(f"jsonl:{dev / 'dev' / 'scores.jsonl.gz'}", lists)
+    out = dev / "w.json"
+    result = run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", out, "--objective", "risk")
+    assert "do not rescore" in result.stdout and "first pass 0.00 %" in result.stdout
+    weights = load_weights(out)
+    assert weights.scales == {"am": 1.0, "lm": 0.0, "words": 0.0} and weights.info["decision"] == "first"
+    run("combine", "--scores", dev / "dev", "--weights", out, "--out", dev / "best")
+    assert run("wer", "--ref", dev / "ref", "--hyp", dev / "best" / "1best.txt").stdout.startswith("%WER 0.00")
+
+
+def test_cross_fit_needs_folds(dev: Path) -> None:
+    with pytest.raises(UsageError, match="--cross-fit needs two folds at least"):
+        run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", dev / "w", "--folds", 1, "--cross-fit", dev)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rescore.evaluation.distances import nbest_expected_errors
 from rescore.evaluation.wer import edit_distance
 from rescore.lattices.mbr import MbrResult, _Recursion, _with_gaps, _without_overlaps, ctm_lines, mbr_decode
 from rescore.lattices.paths import best_path, total_scores
 from rescore.lattices.posteriors import checked_totals
 from rescore.types import Lattice, Words
-from rescore.workflows.combine import nbest_expected_errors
 from tests.rescore.lattices.test_paths import SCALES, all_paths, lattices, make, path_words
 
 AM = {"am": 1.0}

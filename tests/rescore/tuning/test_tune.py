@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as budget
 from hypothesis import strategies as st
 
 from rescore.errors import ReferencesError, ScoreError, UsageError, WeightsError
@@ -17,7 +18,8 @@ from rescore.formats import write_nbest
 from rescore.tuning.descent import point_at, rounded, search
 from rescore.tuning.line_search import PaddedLists, Steps, contenders, error_steps, merge_steps, walk_envelopes
 from rescore.tuning.score_table import ScoreTable, build_table
-from rescore.tuning.tune import choose_fixed, cross_validation, make_problem, tune_table
+from rescore.tuning.settings import Settings
+from rescore.tuning.tune import choose_fixed, cross_fit, make_problem, percent, tune_table
 from rescore.types import Hypothesis, NbestList, Words
 from rescore.weights import load_weights, save_weights
 from rescore.workflows.combine import combine_list
@@ -77,7 +79,7 @@ def check_steps(steps: Steps, base: np.ndarray, slope: np.ndarray, errors: np.nd
 
 
 @given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 7), st.booleans())
-@settings(max_examples=100, deadline=None)
+@budget(max_examples=100, deadline=None)
 def test_line_search_agrees_with_brute_force(seed: int, utterances: int, hyps: int, whole: bool) -> None:
     rng = np.random.default_rng(seed)
     shape = (utterances, hyps)
@@ -329,17 +331,20 @@ def test_rounding_keeps_the_errors() -> None:
 
 def test_cross_validation_uses_each_utterance_once_and_never_its_own_scales() -> None:
     table = make_table(20, 5)
-    result = cross_validation(table, {"am": 1.0}, seed=3, restarts=1, folds=2)
+    result = cross_fit(table, {"am": 1.0}, seed=3, restarts=1, folds=2)
     parts = np.array_split(np.random.default_rng(3).permutation(20), 2)
     errors = 0
     for fold, part in enumerate(parts):
         others = np.array([u for u in range(20) if u not in part])
         found = search(make_problem(table.select(others), {"am": 1.0}), np.random.default_rng([3, fold]), 1)
         errors += slow_errors(table.select(part), found.scales)
-    assert result["cv_wer"] == round(100 * errors / table.total_words, 3)
-    assert "2 folds" in result["cv_how"] and "seed 3" in result["cv_how"]
-    assert cross_validation(table, {"am": 1.0}, 0, 2, 1)["cv_wer"] is None
-    assert result["cv_wer"] >= tune_table(table, restarts=3, folds=0).info["wer"]
+    assert result.errors(table) == errors
+    assert "2 folds" in result.how and "seed 3" in result.how
+    assert tune_table(table, {"am": 1.0}, seed=3, restarts=1, folds=2).info["cv_wer"] == percent(
+        errors, table.total_words
+    )
+    assert tune_table(table, {"am": 1.0}, restarts=2, folds=1).info["cv_wer"] is None
+    assert percent(errors, table.total_words) >= tune_table(table, restarts=3, folds=0).info["wer"]
 
 
 def test_one_hypothesis_each_leaves_nothing_to_tune() -> None:
@@ -355,9 +360,8 @@ def test_weights_of_a_folder_say_how_they_were_made(tmp_path: Path) -> None:
     lists, refs = make_set(20, 6)
     write_nbest(f"jsonl:{tmp_path / 'dev' / 'scores.jsonl.gz'}", lists)
     write_kaldi_text(tmp_path / "dev.text", refs)
-    weights = tune_folder(
-        tmp_path / "dev", tmp_path / "dev.text", {}, seed=1, restarts=2, folds=2, command="rescore tune ..."
-    )
+    settings = Settings({}, seed=1, restarts=2, folds=2)
+    weights, _ = tune_folder(tmp_path / "dev", tmp_path / "dev.text", settings, command="rescore tune ...")
     info = weights.info
     assert info["data"]["scores"]["file"] == "scores.jsonl.gz" and len(info["data"]["ref"]["sha256"]) == 64
     assert (info["data"]["utterances"], info["data"]["words"]) == (20, sum(map(len, refs.values())))

@@ -14,7 +14,9 @@ from rescore.cli.main import cli
 from rescore.errors import UsageError
 from rescore.formats import read_nbest
 from rescore.lattices.nbest import exact_nbest
-from rescore.types import Lattice
+from rescore.types import Lattice, Weights
+from rescore.weights import save_weights
+from rescore.workflows.combine import combine_list
 from rescore.workflows.lattice_rescore import LatticeRescoring
 from tests.lm_zoo import zoo
 from tests.rescore.lattices.test_ngram_lm import Backoff, ToyTrigram
@@ -97,6 +99,14 @@ def test_the_command_writes_lists_and_lattices(tmp_path: Path) -> None:
     for hyp in first.hyps:
         assert hyp.scores["nn"] == pytest.approx(sum(LM.score_words([hyp.words])[0]), abs=1e-4)
     assert [hyp.words for hyp in second.hyps] == [hyp.words for hyp in first.hyps]
+    save_weights(
+        tmp_path / "w.json", Weights({"am": 1, "lm": 1, "nn": 2}, {"decision": "mbr", "inverse_temperature": 1})
+    )
+    weighted = [*source, str(tmp_path / "mbr.jsonl"), *common[:2], "--weights", str(tmp_path / "w.json"), *common[6:]]
+    result = CliRunner().invoke(cli, [*weighted, "-n", "5"])
+    assert result.exit_code == 0, result.output
+    found = next(read_nbest(str(tmp_path / "mbr.jsonl")))
+    assert found == combine_list(first, Weights({"am": 1, "lm": 1, "nn": 2}), mbr=1.0)
     result = CliRunner().invoke(cli, [*source, f"slf:{tmp_path / 'new'}", *common])
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["u1.slf.gz", "u2.slf.gz"]

@@ -1,0 +1,90 @@
+"""Minimising a smooth function of a few variables that have lower bounds: BFGS on the variables that are free to move.
+
+D. P. Bertsekas, "Projected Newton methods for optimization problems with simple constraints", SIAM Journal on Control
+and Optimization 20 (1982): variables at their bound that would go below it are held, the others take a quasi-Newton
+step (J. Nocedal and S. J. Wright, "Numerical Optimization", 2006, eq. 6.17), and steps are cut at the bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+_DECREASE = 1e-4  # of the decrease that the slope promises
+_SHORTEST = 1e-10  # relative step
+
+
+def minimise(
+    function: Function, start: np.ndarray, low: np.ndarray, tolerance: float = 1e-8, most: int = 200
+) -> tuple[np.ndarray, float]:
+    """A local minimum that descends from `start`, and the value there.
+
+    Args:
+      function: the value and the gradient `(n,)` at a point `(n,)`.
+      start, low: `(n,)`; bounds may be -inf.
+      tolerance: it ends where a step brings less than this, relative to the value.
+      most: steps.
+    """
+    point = np.maximum(start, low)
+    value, slope = function(point)
+    inverse: np.ndarray | None = None  # of the Hessian
+    for _ in range(most):
+        free = (point > low) | (slope < 0)
+        step = _direction(slope, free, inverse)
+        if inverse is not None and not slope @ step < 0:
+            inverse = None
+            step = _direction(slope, free, None)
+        found = _descend(function, point, value, slope, step, low)
+        if found is None:
+            if inverse is None:
+                break
+            inverse = None
+            continue
+        new_point, new_value, new_slope = found
+        inverse = _updated(inverse, new_point - point, new_slope - slope)
+        gain = value - new_value
+        point, value, slope = new_point, new_value, new_slope
+        if gain <= tolerance * abs(value):
+            break
+    return point, value
+
+
+def _direction(slope: np.ndarray, free: np.ndarray, inverse: np.ndarray | None) -> np.ndarray:
+    """Downhill along the free variables; no longer than 1 where nothing is known of the curvature."""
+    step = np.zeros(len(slope))
+    if inverse is None:
+        step[free] = -slope[free]
+        return step / max(1.0, float(np.linalg.norm(step)))
+    step[free] = -inverse[np.ix_(free, free)] @ slope[free]
+    return step
+
+
+def _descend(
+    function: Function, point: np.ndarray, value: float, slope: np.ndarray, step: np.ndarray, low: np.ndarray
+) -> tuple[np.ndarray, float, np.ndarray] | None:
+    """The first of ever shorter steps that decreases the value enough; None if none does."""
+    length = 1.0
+    while length > _SHORTEST:
+        new = np.maximum(point + length * step, low)
+        if (new == point).all():
+            return None
+        new_value, new_slope = function(new)
+        if new_value <= value + _DECREASE * float(slope @ (new - point)):
+            return new, new_value, new_slope
+        length *= 0.5
+    return None
+
+
+def _updated(inverse: np.ndarray | None, step: np.ndarray, change: np.ndarray) -> np.ndarray | None:
+    """The inverse Hessian after a step and the change of the gradient along it; as it was where that is no valley."""
+    curvature = float(step @ change)
+    if curvature <= 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
+        return inverse
+    if inverse is None:
+        inverse = np.eye(len(step)) * (curvature / float(change @ change))
+    left = np.eye(len(step)) - np.outer(step, change) / curvature
+    result: np.ndarray = left @ inverse @ left.T + np.outer(step, step) / curvature
+    return result

@@ -1,0 +1,80 @@
+"""Expected word errors under the softmax of the totals, and their gradients: what `--objective risk` minimises.
+
+F. J. Och, "Minimum error rate training in statistical machine translation", ACL 2003 (the smoothed count, eq. 8), and
+D. A. Smith and J. Eisner, "Minimum risk annealing for training log-linear models", COLING/ACL 2006.  A hypothesis has
+the posterior `exp(total)` over the sum of its list; the inverse temperature is in the scales.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rescore.tuning.score_table import ScoreTable
+
+
+@dataclass
+class SoftLists:
+    """Lists one after another, as in a ScoreTable, and what softmaxes over them need.
+
+    Attributes:
+      scores: float64 `(hyps, columns)`.
+      errors: `(hyps,)`.
+      offsets: int64 `(utterances + 1,)`.
+    """
+
+    scores: np.ndarray
+    errors: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def of(cls, table: ScoreTable) -> SoftLists:
+        return cls(table.matrix, table.errors, table.offsets)
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """The utterance of each hypothesis, `(hyps,)`."""
+        return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Sums over each list, of `(hyps,)`, `(utterances,)`."""
+        return np.add.reduceat(values, self.offsets[:-1])
+
+    def posteriors(self, scales: np.ndarray) -> np.ndarray:
+        """`(hyps,)`."""
+        return self.softmax(self.scores @ scales)
+
+    def softmax(self, totals: np.ndarray) -> np.ndarray:
+        """Of each list, `(hyps,)` to `(hyps,)`."""
+        shares = np.exp(totals - np.maximum.reduceat(totals, self.offsets[:-1])[self.rows])
+        shares /= self.sums(shares)[self.rows]
+        return shares
+
+    def expected_errors(self, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Expected errors of each utterance, `(utterances,)`, and the gradient of their sum, `(columns,)`."""
+        posteriors = self.posteriors(scales)
+        expected = self.sums(posteriors * self.errors)
+        return expected, self.scores.T @ (posteriors * (self.errors - expected[self.rows]))
+
+    def spread(self) -> np.ndarray:
+        """Standard deviation of each column within the lists, float64 `(columns,)`."""
+        means = np.add.reduceat(self.scores, self.offsets[:-1], axis=0) / np.diff(self.offsets)[:, None]
+        return np.sqrt(((self.scores - means[self.rows]) ** 2).mean(axis=0))
+
+    def part(self, utterances: np.ndarray) -> SoftLists:
+        """The lists of some utterances, given by their indices."""
+        lengths = np.diff(self.offsets)[utterances]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        picked = np.repeat(self.offsets[utterances] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        return SoftLists(self.scores[picked], self.errors[picked], offsets)
+
+    def chosen(self, totals: np.ndarray) -> np.ndarray:
+        """The hypothesis with the highest total (the first of equals) of each list, `(utterances,)`."""
+        highest = np.flatnonzero(totals >= np.maximum.reduceat(totals, self.offsets[:-1])[self.rows])
+        return highest[np.unique(self.rows[highest], return_index=True)[1]]
+
+    def chosen_errors(self, scales: np.ndarray) -> np.ndarray:
+        """Errors of the hypotheses with the highest totals, `(utterances,)`."""
+        return self.errors[self.chosen(self.scores @ scales)]

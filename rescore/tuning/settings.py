@@ -1,0 +1,114 @@
+"""What `rescore tune` can be told, and tuning by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rescore import __version__
+from rescore.console import remark
+from rescore.errors import ReferencesError, UsageError
+from rescore.tuning.decisions import CrossFit
+from rescore.tuning.risk_tune import RiskTuned, cross_validated, tune_risk
+from rescore.tuning.score_table import ScoreTable
+from rescore.tuning.tune import choose_fixed, percent, rates, tune_errors
+from rescore.types import Weights
+from rescore.weights import MAP, MBR
+
+if TYPE_CHECKING:
+    from rescore.tuning.tune import Table
+
+ERRORS, RISK = OBJECTIVES = ("errors", "risk")
+DECIDED = (MAP, MBR)  # by which scales can be used; `first` is found
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to tune; all but `fixed` are also said in the info of the weights.
+
+    Attributes:
+      fixed: scales that stay as they are.
+      objective: `errors`, the exact line search, or `risk`, expected errors.
+      decision: `map` or `mbr`, by which the scales will be used.
+      restarts: of `errors`.
+      folds: of the cross-validation; 0 or 1 for none.
+    """
+
+    fixed: Mapping[str, float]
+    objective: str = ERRORS
+    decision: str = MAP
+    seed: int = 0
+    restarts: int = 10
+    folds: int = 5
+
+
+def tune(table: Table, settings: Settings) -> tuple[Weights, CrossFit]:
+    """The scales, and those of the folds of the cross-validation (see `tune_errors` and `tune_risk`).
+
+    Args:
+      table: lists need their distances for `mbr`.
+
+    Raises:
+      UsageError: numbers out of range.  WeightsError: `fixed` names a score that is not there.
+      ReferencesError: no reference has a word.
+    """
+    s = settings
+    if s.objective == ERRORS:
+        return tune_errors(table, s.fixed, s.seed, s.restarts, s.folds, s.decision)
+    if s.folds < 0:
+        raise UsageError(f"folds must be at least 0, found {s.folds}")
+    if not table.total_words:
+        raise ReferencesError("all references are empty: there is no word to count errors by; check --ref")
+    fixed = choose_fixed(table.names, s.fixed)
+    if isinstance(table, ScoreTable):
+        tuned = tune_risk(table, fixed, s.decision, s.folds, s.seed)
+        fits = cross_validated(table, fixed, s.decision, s.folds, s.seed)
+    else:
+        from rescore.tuning.lattice_lists import tune_lattice_risk
+
+        tuned, fits = tune_lattice_risk(table, fixed, s.decision, s.folds, s.seed)
+    scales = {name: float(scale) for name, scale in zip(table.names, tuned.scales, strict=True)}
+    return Weights(scales, _info(table, tuned, fits, fixed, s)), fits
+
+
+def _info(
+    table: Table, tuned: RiskTuned, fits: CrossFit, fixed: Mapping[str, float], settings: Settings
+) -> dict[str, Any]:
+    names = table.names
+    varies = [name for name, different in zip(names, table.varies(), strict=True) if different or name in fixed]
+    constant = [name for name in names if name not in varies]
+    if constant:
+        remark(f"no list has different values of {', '.join(constant)}: scale 0")
+    chosen = [names[k] for k in tuned.chosen]
+    info: dict[str, Any] = {
+        "objective": settings.objective,
+        "decision": tuned.decision,
+        "inverse_temperature": tuned.inverse,
+        "strength": tuned.strength,
+        "columns": names,
+        "fixed": dict(fixed),
+        "chosen": chosen,
+        "left_out": [name for name in varies if name not in (*fixed, *chosen)],
+        **rates(table, tuned, fits),
+        "fold_scales": _intervals(names, tuned),
+        "seed": settings.seed,
+        "folds": settings.folds,
+        "version": __version__,
+    }
+    if tuned.first_pass:
+        first = tuned.first_pass
+        info["first_pass"] = {
+            "wer": percent(first.errors, first.words),
+            "held_out_wer": percent(first.rescored, first.words),
+            "p_value": float(f"{first.p_value:.3g}"),
+        }
+    return info
+
+
+def _intervals(names: list[str], tuned: RiskTuned) -> dict[str, list[float]]:
+    """The smallest and the largest scale of each chosen column among those tuned without one fold."""
+    if tuned.in_folds is None:
+        return {}
+    low, high = tuned.in_folds.min(axis=0), tuned.in_folds.max(axis=0)
+    return {names[k]: [float(f"{low[k]:.4g}"), float(f"{high[k]:.4g}")] for k in tuned.chosen}

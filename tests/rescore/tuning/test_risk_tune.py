@@ -1,0 +1,159 @@
+"""Scales that generalise: what is chosen, what is left out, and when nothing is to be rescored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rescore.files import read_kaldi_text
+from rescore.formats import read_nbest
+from rescore.tuning.decisions import SHARPNESS, Decider, best_sharpness, decide_mbr, inverses, totals
+from rescore.tuning.risk_tune import cross_validated, tune_risk
+from rescore.tuning.score_table import ScoreTable, build_table
+from rescore.tuning.selection import Candidate, compared, smallest
+from rescore.tuning.settings import Settings, tune
+from rescore.types import Weights
+from rescore.workflows.combine import combine_list, write_combined
+from rescore.workflows.tune import summary
+from tests.rescore.tuning.test_tune import make_set
+
+AM = {"am": 1.0}
+
+
+def best_first(utterances: int, seed: int, noise: float = 3.0) -> ScoreTable:
+    """The lists of `make_set` in the order of `am`, with distances."""
+    lists, refs = make_set(utterances, seed, noise)
+    return build_table([combine_list(nbest, Weights(AM)) for nbest in lists], refs, distances=True)
+
+
+def without(table: ScoreTable, *names: str) -> ScoreTable:
+    """Other columns than these are noise."""
+    matrix = table.matrix.copy()
+    rng = np.random.default_rng(0)
+    for k, name in enumerate(table.names):
+        if name in names:
+            matrix[:, k] = rng.standard_normal(len(matrix))
+    return replace(table, matrix=matrix)
+
+
+@pytest.mark.parametrize("decision", ["map", "mbr"])
+def test_columns_that_help_are_used_and_noise_is_left_out(decision: str) -> None:
+    table = best_first(100, 0)
+    tuned = tune_risk(table, AM, decision, folds=3, seed=0)
+    chosen = [table.names[k] for k in tuned.chosen]
+    assert "lm1" in chosen and "noise" not in chosen
+    assert tuned.decision == decision and tuned.first_pass is not None and tuned.first_pass.p_value < 0.01
+    assert tuned.scales[table.names.index("noise")] == 0.0
+    fresh = best_first(300, 1)
+    assert tuned.errors(fresh).sum() < 0.95 * fresh.errors[fresh.offsets[:-1]].sum()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_where_nothing_helps_the_first_pass_is_kept(seed: int) -> None:
+    table = without(best_first(60, seed, noise=0.3), "lm1", "lm2", "words")
+    tuned = tune_risk(table, AM, "map", folds=4, seed=0)
+    assert tuned.decision == "first" and tuned.scales.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert tuned.errors(table).tolist() == table.errors[table.offsets[:-1]].tolist()
+
+
+def test_the_same_seed_gives_the_same_scales() -> None:
+    table = best_first(20, 2)
+    first, second = (tune_risk(table, AM, "mbr", 2, seed=4) for _ in range(2))
+    assert first.scales.tolist() == second.scales.tolist() and first.inverse == second.inverse
+
+
+def test_each_fold_is_tuned_on_the_others_alone() -> None:
+    """Other references of a fold change nothing of its scales."""
+    table = best_first(20, 3, noise=1.5)
+    fits = cross_validated(table, AM, "map", 2, seed=0)
+    errors = table.errors.copy()
+    for u in fits.parts[1]:
+        errors[table.offsets[u] : table.offsets[u + 1]] = 7
+    other = cross_validated(replace(table, errors=errors), AM, "map", 2, seed=0)
+    assert fits.deciders[1].scales.tolist() == other.deciders[1].scales.tolist()
+    assert str(fits.deciders[0]) != str(other.deciders[0])
+    assert np.sort(np.concatenate(fits.parts)).tolist() == list(range(20))
+
+
+def test_without_folds_every_column_is_used() -> None:
+    table = best_first(30, 4)
+    tuned = tune_risk(table, AM, "map", folds=0, seed=0)
+    assert len(tuned.chosen) == 4 and tuned.first_pass is None and tuned.in_folds is None
+    assert cross_validated(table, AM, "map", 1, 0).parts == []
+
+
+def test_an_internal_lm_may_be_taken_out() -> None:
+    table = best_first(80, 5, noise=2.0)
+    matrix = table.matrix.copy()
+    matrix[:, table.names.index("noise")] = -2.0 * matrix[:, table.names.index("lm1")]
+    table = replace(table, matrix=matrix, names=[name.replace("noise", "ilm") for name in table.names])
+    tuned = tune_risk(table, {"am": 1.0, "lm1": 0.0}, "map", folds=2, seed=0)
+    assert tuned.scales[table.names.index("ilm")] < 0
+
+
+def test_decisions_are_those_of_combination() -> None:
+    lists, refs = make_set(30, 6)
+    table = build_table(lists, refs, distances=True)
+    scales = np.array([1.0, 4.0, 0.5, 0.0, 2.0])
+    named = dict(zip(table.names, scales.tolist(), strict=True))
+    for decision in ("map", "mbr", "first"):
+        info = {"decision": decision, "inverse_temperature": 0.03}
+        rows = Decider(scales, decision, 0.03).rows(table)
+        for nbest, row, begin in zip(lists, rows, table.offsets, strict=False):
+            assert combine_list(nbest, Weights(named, info)).hyps[0] == nbest.hyps[row - begin]
+
+
+def test_sharp_posteriors_choose_the_highest_total() -> None:
+    table = best_first(30, 7)
+    scales = np.array([1.0, 4.0, 0.5, 0.0, 2.0])
+    rows = decide_mbr(table, totals(table, scales), np.array([1e6]))[0]
+    assert rows.tolist() == Decider(scales, "map").rows(table).tolist()
+    assert inverses(2.0 * totals(table, scales), table) == pytest.approx(0.5 * inverses(totals(table, scales), table))
+
+
+def test_of_sharpnesses_the_middle_of_the_good_ones_is_taken() -> None:
+    errors = np.full(len(SHARPNESS), 50)
+    errors[2], errors[7:10] = 40, 41
+    assert best_sharpness(errors) == 8
+
+
+def candidate(errors: list[int]) -> Candidate:
+    return Candidate((), 0.0, [], np.array(errors))
+
+
+def test_of_sets_that_are_hardly_worse_the_smallest_is_taken() -> None:
+    """One error more, standard error `sqrt(4) * std`; and five more, all alike."""
+    path = [candidate([3, 3, 3, 3]), candidate([2, 2, 2, 3]), candidate([2, 2, 1, 3])]
+    assert compared(path[1].errors, path[2].errors) == (1.0, pytest.approx(1.0))
+    assert smallest(path) is path[1]
+    assert smallest([candidate([3, 3, 3, 3]), candidate([2, 2, 2, 2])]).total == 8
+
+
+def test_weights_say_how_they_were_found_and_combine_repeats_the_decision(tmp_path: Path) -> None:
+    lists, refs = make_set(40, 8)
+    table = build_table(lists, refs, distances=True)
+    weights, fits = tune(table, Settings({}, "risk", "mbr", seed=3, folds=3))
+    info = weights.info
+    assert (info["objective"], info["decision"], info["seed"], info["folds"]) == ("risk", "mbr", 3, 3)
+    assert info["inverse_temperature"] > 0 and set(info["chosen"]) | set(info["left_out"]) == {*table.names} - {"am"}
+    assert set(info["fold_scales"]) == set(info["chosen"]) and "3 folds" in info["cv_how"]
+    assert info["cv_wer"] == pytest.approx(100 * fits.errors(table) / table.total_words, abs=1e-3)
+    lines = summary(weights)
+    assert any("minimum Bayes risk" in line for line in lines) and any("first pass" in line for line in lines)
+    write_combined(iter(lists), weights, tmp_path)
+    hyps = read_kaldi_text(tmp_path / "1best.txt")
+    rows = Decider(np.array(list(weights.scales.values())), "mbr", info["inverse_temperature"]).rows(table)
+    words = [hyp.words for nbest in lists for hyp in nbest.hyps]
+    assert list(hyps.values()) == [words[row] for row in rows]
+    assert [nbest.hyps[0].words for nbest in read_nbest(f"jsonl:{tmp_path / 'nbest.jsonl.gz'}")] == list(hyps.values())
+
+
+def test_large_sets_choose_on_a_sample_and_tune_on_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = best_first(120, 9, noise=2.0)
+    monkeypatch.setattr("rescore.tuning.risk_tune.LARGE", len(table.matrix) // 2)
+    tuned = tune_risk(table, AM, "map", folds=3, seed=0)
+    assert tuned.first_pass is not None and tuned.first_pass.words < table.total_words
+    assert tuned.errors(table).sum() < table.errors[table.offsets[:-1]].sum()
