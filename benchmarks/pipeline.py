@@ -75,7 +75,9 @@ def phases(nbest: str, lm: str, dtype: str, rounds: int) -> None:
 
 def _phases(nbest: str, lm: str, dtype: str) -> None:
     from lm_zoo.inference import scoring
+    from lm_zoo.inference.neural import NeuralLM
     from lm_zoo.inference.trie import encode_words, sum_to_words
+    from lm_zoo.models.hf_causal import HFCausalLM
     from rescore.formats import read_nbest, write_nbest
     from rescore.types import Weights
     from rescore.workflows.combine import write_combined
@@ -93,7 +95,7 @@ def _phases(nbest: str, lm: str, dtype: str) -> None:
     lists = timed("reading", lambda: list(read_nbest(nbest)))
     timed("counting unknown words", lambda: scorer._count(lists))
     sentences = [hyp.words for part in lists for hyp in part.hyps]
-    begin, is_neural = 0, hasattr(scorer.lm, "tree_hidden")
+    begin, is_neural = 0, isinstance(scorer.lm, (NeuralLM, HFCausalLM))
     if is_neural:
         words = timed("tokens", lambda: encode_words(scorer.lm.vocab, sentences))
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,6 +17,9 @@ from torch import Tensor
 from asr.decoding.greedy_search import ALIGNMENTS
 from asr.decoding.prefixes import BLANK, Predictor, Prefixes, SearchHypothesis, check_encoded
 from asr.decoding.shallow_fusion import Fusion
+
+if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
 
 KEEP_EVERY = 16  # frames after which LMs may give back the states of what has been left out
 
@@ -41,7 +44,7 @@ class _Hyp:
 
 @torch.no_grad()
 def modified_beam_search(
-    model: Any,
+    model: Transducer,
     encoded: Tensor,
     lengths: Tensor,
     beam: int = 4,
@@ -74,7 +77,7 @@ class BeamSearch:
 
     def __init__(
         self,
-        model: Any,
+        model: Transducer,
         batch: int,
         device: torch.device,
         beam: int,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from asr.errors import ConfigError
 from rescore.console import remark
 from rescore.lattices.nbest import exact_nbest
 from rescore.types import Hypothesis, Lattice, NbestList, Words
+
+if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
 
 
 @dataclass
@@ -41,7 +44,7 @@ class Decoder:
 
     def __init__(
         self,
-        model: Any,
+        model: Transducer,
         pieces: Pieces,
         options: DecodeOptions,
         fusion: Fusion | None = None,
@@ -123,7 +126,7 @@ class Decoder:
         return nbest
 
 
-def _k2_is_there(model: Any, graph: object) -> bool:
+def _k2_is_there(model: Transducer, graph: object) -> bool:
     """Whether the search runs in k2, which a remark says; where a graph asks for it, its absence is an error."""
     if graph is not None:
         k2_search.import_k2()

@@ -9,18 +9,21 @@ that the sum is `am + alignments`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from asr.decoding.prefixes import BLANK, Predictor, SearchHypothesis, check_encoded
 
+if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
+
 ALIGNMENTS = "alignments"
 
 
 @torch.no_grad()
-def greedy(model: Any, encoded: Tensor, lengths: Tensor) -> list[list[SearchHypothesis]]:
+def greedy(model: Transducer, encoded: Tensor, lengths: Tensor) -> list[list[SearchHypothesis]]:
     """The best symbol of each frame, one after the other; a list of one hypothesis for each utterance."""
     limits = check_encoded(encoded, lengths)
     run = GreedySearch(model, len(limits), encoded.device)
@@ -31,7 +34,7 @@ def greedy(model: Any, encoded: Tensor, lengths: Tensor) -> list[list[SearchHypo
 class GreedySearch:
     """Greedy search that goes on with every piece of encoded speech that it is given: for streams."""
 
-    def __init__(self, model: Any, batch: int, device: torch.device) -> None:
+    def __init__(self, model: Transducer, batch: int, device: torch.device) -> None:
         self.predictor = Predictor(model, device)
         self.predicted = self.predictor.start(batch)
         self.rows = torch.arange(batch, device=device)

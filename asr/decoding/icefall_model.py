@@ -16,7 +16,7 @@ zipformer/decode.py, decoder.py, joiner.py and model.py.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,9 @@ from asr.errors import ConfigError
 from asr.model.decoder import StatelessDecoder
 from asr.model.joiner import Joiner
 from asr.model.rnnt_loss import BLANK
+
+if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
 
 
 class IcefallModel(nn.Module):
@@ -35,7 +38,7 @@ class IcefallModel(nn.Module):
       decoder, joiner: see IcefallDecoder, IcefallJoiner.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Transducer) -> None:
         """
         Raises:
           ConfigError: the prediction network is an LSTM, which icefall's searches cannot ask.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,9 @@ from rescore.lattices.build import EPSILON
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.paths import arc_ranges, total_scores
 from rescore.types import Lattice, NbestList, Words
+
+if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
 
 _IMPOSSIBLE = -1e10
 
@@ -63,7 +66,7 @@ def load_graph(path: Path) -> Any:
 
 @torch.no_grad()
 def fast_beam_search(
-    model: Any,
+    model: Transducer,
     encoded: Tensor,
     lengths: Tensor,
     beam: float = 20.0,

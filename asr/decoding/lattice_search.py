@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from rescore.lattices.epsilons import remove_epsilons
 from rescore.lattices.paths import arc_ranges
 from rescore.lattices.prune import prune_beam
 from rescore.types import Lattice
+
+if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
 
 AM = {"am": 1.0}
 
@@ -46,7 +49,7 @@ class _UtteranceLattice:
 
 @torch.no_grad()
 def lattice_search(
-    model: Any,
+    model: Transducer,
     encoded: Tensor,
     lengths: Tensor,
     utt_ids: Sequence[str],
@@ -75,7 +78,7 @@ def lattice_search(
 
 
 class _Search:
-    def __init__(self, model: Any, encoded: Tensor, beam: float, max_contexts: int, context: int) -> None:
+    def __init__(self, model: Transducer, encoded: Tensor, beam: float, max_contexts: int, context: int) -> None:
         self.beam, self.max_contexts, self.context = beam, max_contexts, context
         self.predictor = Predictor(model, encoded.device)
         self.projected = model.joiner.project_encoder(encoded)

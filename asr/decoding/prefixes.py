@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,6 +12,9 @@ from torch import Tensor
 from asr.errors import DataError
 from lm_zoo.text.vocabulary import SOS_EOS, PieceVocabulary
 from rescore.types import Words
+
+if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
 
 BLANK = 0
 
@@ -63,7 +66,7 @@ class Pieces:
         text = "".join(self.names[token] for token in tokens if token not in self._silent)
         return tuple(text.replace(_WORD_START, " ").split())
 
-    def check(self, model: Any) -> None:
+    def check(self, model: Transducer) -> None:
         """Raises DataError if the model has another number of tokens."""
         size = model.config.vocab_size
         if size != len(self):
@@ -89,7 +92,7 @@ class Predicted:
 class Predictor:
     """Runs the decoder (prediction network) on prefixes that grow by one token each."""
 
-    def __init__(self, model: Any, device: torch.device) -> None:
+    def __init__(self, model: Transducer, device: torch.device) -> None:
         self.decoder, self.joiner, self.device = model.decoder, model.joiner, device
         self.places = _batch_places(self.decoder.initial(2, device), self.decoder.initial(3, device))
 

@@ -14,7 +14,7 @@ complete, that is, when the next piece begins a word or the utterance ends.  Wha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ from lm_zoo.base import LanguageModel
 from lm_zoo.inference.history_cache import ROOT, Histories
 from lm_zoo.text.vocabulary import UNK, PieceVocabulary
 
+if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
+
 ILM, LODR = "ilm", "lodr"
 WORDS = "words"  # the number of words, as in N-best lists
 
@@ -35,7 +38,7 @@ WORDS = "words"  # the number of words, as in N-best lists
 class FusionScorer(Protocol):
     """Scores of next tokens; nodes are those of `Prefixes`, all values natural logs."""
 
-    def start(self, prefixes: Prefixes, model: Any) -> None:
+    def start(self, prefixes: Prefixes, model: Transducer) -> None:
         """A new batch begins."""
 
     def rows(self, nodes: Sequence[int], predicted: Tensor) -> np.ndarray:
@@ -58,7 +61,7 @@ class Fusion:
     def __init__(self, scorers: dict[str, tuple[FusionScorer, float]]) -> None:
         self.scorers = scorers
 
-    def start(self, prefixes: Prefixes, model: Any) -> None:
+    def start(self, prefixes: Prefixes, model: Transducer) -> None:
         self.prefixes = prefixes
         self._scores: dict[int, tuple[float, ...]] = {0: (0.0,) * len(self.scorers)}  # of a prefix, without its end
         self._rows: dict[int, tuple[np.ndarray, ...]] = {}
@@ -117,7 +120,7 @@ class TokenScorer:
     def __init__(self, lm: LanguageModel) -> None:
         self.lm = lm
 
-    def start(self, prefixes: Prefixes, model: Any) -> None:
+    def start(self, prefixes: Prefixes, model: Transducer) -> None:
         self.prefixes, self.histories = prefixes, Histories(self.lm)
         self.of = {0: ROOT}
 
@@ -149,7 +152,7 @@ class WordScorer:
         self.lm, self.pieces = lm, pieces
         self.starts = np.array(pieces.starts)
 
-    def start(self, prefixes: Prefixes, model: Any) -> None:
+    def start(self, prefixes: Prefixes, model: Transducer) -> None:
         self.prefixes = prefixes
         self.words = _NgramWords(self.lm) if isinstance(self.lm, base.WordLM) else _NeuralWords(self.lm)
         self.before: dict[int, Any] = {0: self.words.root}  # a prefix -> history without the word that is under way
@@ -259,7 +262,7 @@ class TokenNgram:
                 "expected an ARPA file over pieces, such as \u2581THE"
             )
 
-    def start(self, prefixes: Prefixes, model: Any) -> None:
+    def start(self, prefixes: Prefixes, model: Transducer) -> None:
         self.prefixes = prefixes
         self.states: dict[int, Any] = {0: self.lm.start()}
         self.known: dict[Any, np.ndarray] = {}
@@ -290,7 +293,7 @@ class TokenNgram:
 class TransducerInternalLM:
     """The transducer's own LM: `softmax(joiner(0, decoder))` over all symbols but the blank."""
 
-    def start(self, prefixes: Prefixes, model: Any) -> None:
+    def start(self, prefixes: Prefixes, model: Transducer) -> None:
         self.joiner = model.joiner
 
     def rows(self, nodes: Sequence[int], predicted: Tensor) -> np.ndarray:
@@ -317,7 +320,7 @@ class WordReward:
     def __init__(self, pieces: Pieces) -> None:
         self.row = np.array(pieces.starts, dtype=np.float32)
 
-    def start(self, prefixes: Prefixes, model: Any) -> None:
+    def start(self, prefixes: Prefixes, model: Transducer) -> None:
         """Nothing is kept."""
 
     def rows(self, nodes: Sequence[int], predicted: Tensor) -> np.ndarray:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,10 @@ from asr.seq2seq.models import load
 from lm_zoo.text.normalise import normalise
 from rescore.console import remark
 from rescore.types import Words
+
+if TYPE_CHECKING:
+    from asr.model.s4former import S4former
+    from asr.model.transducer import Transducer
 
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 MAX_SECONDS = 120.0  # at once: attention over a whole utterance costs memory that grows with its square
@@ -132,7 +136,7 @@ def _check_audio(path: Path, rate: int, seconds: float, longest: float | None) -
 class Transcriber:
     """A recogniser for single files."""
 
-    def __init__(self, model: Any, pieces: Pieces, method: str = GREEDY, beam_size: int = BEAM_SIZE) -> None:
+    def __init__(self, model: Transducer, pieces: Pieces, method: str = GREEDY, beam_size: int = BEAM_SIZE) -> None:
         """
         Raises:
           DataError: the tokens are not the model's.
@@ -198,7 +202,7 @@ class _Stream:
 
     def __init__(self, owner: Transcriber) -> None:
         self.fbank = OnlineFbank()
-        self.encoder = StreamingEncoder(owner.model.encoder)
+        self.encoder = StreamingEncoder(cast("S4former", owner.model.encoder))
         self.state = self.encoder.initial(1)
         device = torch.device("cpu")
         self.search: GreedySearch | BeamSearch = GreedySearch(owner.model, 1, device)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
@@ -34,6 +34,9 @@ from lm_zoo.model_folder import (
 from lm_zoo.safe_unpickle import read_torch_file
 from lm_zoo.text.vocabulary import PieceVocabulary, read_pieces
 
+if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
+
 SHOWN = 8  # checkpoints that an error names
 PIECES, TOKENS = "bpe.model", "tokens.txt"
 
@@ -47,7 +50,9 @@ def _of_a_checkpoint() -> Iterator[None]:
         raise CheckpointError(str(error)) from None
 
 
-def save_model(folder: Path, model: Any, vocab: PieceVocabulary, info: dict[str, Any], half: bool = False) -> None:
+def save_model(
+    folder: Path, model: Transducer, vocab: PieceVocabulary, info: dict[str, Any], half: bool = False
+) -> None:
     """Writes a model folder; each file is replaced atomically, `config.json` last.
 
     Args:
@@ -90,7 +95,7 @@ def read_tokens(path: Path, case: str | None = None) -> PieceVocabulary:
     return vocab
 
 
-def load_model(folder: str | Path) -> tuple[Any, PieceVocabulary]:
+def load_model(folder: str | Path) -> tuple[Transducer, PieceVocabulary]:
     """The Transducer of a model folder, in evaluation mode on the CPU, and its tokens.
 
     Raises:

@@ -26,6 +26,7 @@ from rescore.errors import RescoreError
 
 if TYPE_CHECKING:
     from asr.dataset.loader import Loader
+    from asr.model.transducer import Transducer
 
 SPEEDS = (0.9, 1.0, 1.1)
 
@@ -117,7 +118,7 @@ def run_here(plan: TrainPlan, settings: TransducerTrainConfig) -> None:
         remark(f"training cuts left out: {batches.left_out.summary()}")
 
 
-def make_model(plan: TrainPlan) -> tuple[Any, PieceVocabulary]:
+def make_model(plan: TrainPlan) -> tuple[Transducer, PieceVocabulary]:
     """A Transducer for the tokens: new, or with the weights of `init`.
 
     Raises:

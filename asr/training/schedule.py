@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -12,13 +12,14 @@ from lm_zoo.training.optimizers import adamw, muon
 from lm_zoo.training.schedules import eden, keep_highest, warm_up
 
 if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
     from asr.training.config import TransducerProgress, TransducerTrainConfig
 
 OPTIMIZERS = ("adamw", "muon")
 WARM_SHARE = 0.1  # of a budget, at most, goes into the warm-up
 
 
-def make_optimizers(model: Any, config: TransducerTrainConfig) -> list[torch.optim.Optimizer]:
+def make_optimizers(model: Transducer, config: TransducerTrainConfig) -> list[torch.optim.Optimizer]:
     """The optimisers of a run; each parameter group keeps its highest learning rate as `base_lr`.
 
     "adamw" with weight decay on matrices only, or "muon": Muon (Jordan et al. 2024) for the matrices of the layers,
@@ -39,7 +40,7 @@ def make_optimizers(model: Any, config: TransducerTrainConfig) -> list[torch.opt
     return optimizers
 
 
-def inner_matrices(model: Any) -> list[nn.Parameter]:
+def inner_matrices(model: Transducer) -> list[nn.Parameter]:
     """The weights of linear layers and LSTMs that map hidden vectors to hidden vectors, in the model's order."""
     vocab_size = model.config.vocab_size
     found: list[nn.Parameter] = []

@@ -18,6 +18,7 @@ from lm_zoo.text.vocabulary import PieceVocabulary
 from lm_zoo.training.runtime import DTYPES
 
 if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
     from asr.training.config import TransducerTrainConfig
 
 Batch = dict[str, Any]
@@ -91,9 +92,9 @@ def prepare(batch: Batch, vocab: PieceVocabulary, skipped: Skipped, device: torc
 class LossModule(nn.Module):
     """`Transducer.loss` as a forward, which is what DistributedDataParallel wraps."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Transducer) -> None:
         super().__init__()
-        self.model: Any = model
+        self.model: Transducer = model
 
     def forward(
         self, features: Tensor, lengths: Tensor, tokens: list[list[int]], options: Any

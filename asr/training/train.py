@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -44,6 +44,9 @@ from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.runtime import TrainingRun, autocast
 from lm_zoo.training.schedules import set_learning_rates
 
+if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
+
 # (epoch from 1, batches of this rank to leave out) -> the other batches of this rank in that epoch
 Batches = Callable[[int, int], Iterable[Batch]]
 PATIENCE = 20  # batches on end that may give nothing before the run stops
@@ -51,7 +54,7 @@ LAST = "last-checkpoint"
 
 
 def train(
-    model: Any,
+    model: Transducer,
     vocab: PieceVocabulary,
     train_batches: Batches,
     valid_batches: Batches | None,
@@ -100,7 +103,7 @@ class TransducerRun(TrainingRun):
 
     def __init__(
         self,
-        model: Any,
+        model: Transducer,
         vocab: PieceVocabulary,
         config: TransducerTrainConfig,
         out: Path,
