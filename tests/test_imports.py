@@ -6,6 +6,7 @@ An upper room knows those below it, never the other way, types and imports insid
 from __future__ import annotations
 
 import ast
+import builtins
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -134,6 +135,14 @@ WRITING = {
 }
 
 
+BUILTINS = {name for name in dir(builtins) if not name.startswith("_")}
+
+# Classes of one name, in the order of the modules, and why they have it.
+SAME_NAME = {
+    "Lattice": ["rescore.api.lattices", "rescore.types"],  # the user's, which has the other one inside
+}
+
+
 def module_of(file: Path) -> str:
     return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
@@ -176,12 +185,27 @@ def eager(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 @cache
+def nodes_of(file: Path) -> list[ast.AST]:
+    return list(ast.walk(tree_of(file)))
+
+
+@cache
+def imports_of(file: Path) -> list[tuple[str, int]]:
+    return list(imports(tree_of(file)))
+
+
+@cache
+def eager_of(file: Path) -> set[tuple[str, int]]:
+    return set(eager(tree_of(file)))
+
+
+@cache
 def known() -> dict[str, dict[str, int]]:
     """Module -> modules of the packages that it imports anywhere, with a line."""
     graph: dict[str, dict[str, int]] = {}
     for module, file in files().items():
         found = graph.setdefault(module, {})
-        for name, line in imports(tree_of(file)):
+        for name, line in imports_of(file):
             while name and name not in files():
                 name = name.rpartition(".")[0]
             if name and name != module:
@@ -225,7 +249,7 @@ def test_packages_know_the_agreed_rooms_of_others() -> None:
     for module, file in files().items():
         package, room = room_of(module)
         allowed = NEIGHBOURS.get(f"{package}.{room}", NEIGHBOURS.get(package, ()))
-        for name, line in imports(tree_of(file)):
+        for name, line in imports_of(file):
             other = name.split(".")[0]
             if other in {*PACKAGES, "egs", "demo", "tests"} - {package} and not within(name, allowed):
                 found.append(f"{module}:{line} imports {name}")
@@ -250,7 +274,7 @@ def test_names_are_imported_from_where_they_are_defined() -> None:
         f"{file.relative_to(ROOT)}:{node.lineno} imports {alias.name} from {node.module}, which has it from elsewhere"
         for folder in (*PACKAGES, "tests", "benchmarks", "demo")
         for file in (ROOT / folder).rglob("*.py")
-        for node in ast.walk(tree_of(file))
+        for node in nodes_of(file)
         if isinstance(node, ast.ImportFrom) and node.module in defined
         for alias in node.names
         if f"{node.module}.{alias.name}" not in files() and alias.name not in defined[node.module]
@@ -281,7 +305,7 @@ def test_no_helper_is_there_twice() -> None:
     """No two functions of four lines or more do the same, line by line; the docstring does not count."""
     places: dict[str, list[str]] = {}
     for module, file in files().items():
-        for node in ast.walk(tree_of(file)):
+        for node in nodes_of(file):
             if isinstance(node, ast.FunctionDef):
                 body = node.body[1:] if ast.get_docstring(node) else node.body
                 lines = "\n".join(map(ast.unparse, body))
@@ -290,12 +314,26 @@ def test_no_helper_is_there_twice() -> None:
     assert [names for names in places.values() if len(names) > 1] == []
 
 
+def test_a_name_means_one_thing() -> None:
+    """No class is called as another one is, and no function or class of a module as a builtin."""
+    places: dict[str, list[str]] = {}
+    shadows = []
+    for module, file in files().items():
+        for node in tree_of(file).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module)
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name in BUILTINS:
+                shadows.append(f"{module}.{node.name}")
+    assert shadows == []
+    assert {name: found for name, found in places.items() if len(found) > 1} == SAME_NAME
+
+
 @pytest.mark.parametrize("package", LAZY)
 def test_optional_packages_are_imported_in_their_place_and_lazily(package: str) -> None:
     found = []
     for module, file in files().items():
-        top = {line for name, line in eager(tree_of(file)) if name.split(".")[0] == package}
-        for name, line in imports(tree_of(file)):
+        top = {line for name, line in eager_of(file) if name.split(".")[0] == package}
+        for name, line in imports_of(file):
             if name.split(".")[0] == package and (line in top or not within(module, LAZY[package])):
                 found.append(f"{module}:{line} imports {name}")
     assert found == []
@@ -320,7 +358,7 @@ def test_one_module_writes() -> None:
 def test_packed_files_are_opened_in_one_place() -> None:
     """`lm_zoo.reading` bounds what they become; `lm_zoo.files` writes them, `lm_zoo.safe_unpickle` reads zips."""
     packed = ("gzip", "lzma", "bz2", "zipfile")
-    found = {module for module, file in files().items() if any(name in packed for name, _ in imports(tree_of(file)))}
+    found = {module for module, file in files().items() if any(name in packed for name, _ in imports_of(file))}
     assert found == {"lm_zoo.reading", "lm_zoo.files", "lm_zoo.safe_unpickle"}
 
 

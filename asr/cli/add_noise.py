@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
 @click.argument("cuts", type=click.Path(path_type=Path))
-@click.argument("out_dir", type=Output(folder=True))
+@click.argument("out_dir", type=OutputPath(folder=True))
 @click.option("--kind", type=click.Choice(["white", "babble"]), required=True, help="Of noise; babble: other cuts.")
 @click.option("--snr", type=float, required=True, help="Power of the speech to that of the noise, dB.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
@@ -16,7 +16,7 @@ from rescore.cli.outputs import Output
 @click.option("--avg", default=1, show_default=True, help="Checkpoints to average.")
 @click.option("--use-averaged-model", type=bool, default=False, show_default=True, help="Average over all batches.")
 @click.option("--half", is_flag=True, help="Store the weights as float16.")
-@click.option("--out", type=Output(folder=True), help="Model folder; EXP_DIR/epoch-N-avg-M if left out.")
+@click.option("--out", type=OutputPath(folder=True), help="Model folder; EXP_DIR/epoch-N-avg-M if left out.")
 def command(
     exp_dir: Path,
     epoch: int | None,

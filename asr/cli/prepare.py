@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from asr.cli.pipes import pipes_option
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 if TYPE_CHECKING:
     from lhotse import MonoCut
@@ -20,7 +20,7 @@ TRAIN = "train"  # in the names of parts whose speed is perturbed; icefall does 
 
 
 @click.command()
-@click.argument("out_dir", type=Output(folder=True))
+@click.argument("out_dir", type=OutputPath(folder=True))
 @click.option("--librispeech", type=PATH, help="Folder PART/SPEAKER/CHAPTER with .trans.txt; audio of any kind.")
 @click.option("--split", type=PATH, help='Divide its parts by speaker: JSON {"train": ["1462", ...], ...}.')
 @click.option("--kaldi", type=PATH, multiple=True, help="Kaldi data folder (wav.scp, segments, text, utt2spk).")

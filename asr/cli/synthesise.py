@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
 @click.argument("text", type=click.Path(path_type=Path))
-@click.argument("out_dir", type=Output(folder=True))
+@click.argument("out_dir", type=OutputPath(folder=True))
 @click.option("--ids", is_flag=True, help="Each line of TEXT begins with an utterance id (Kaldi text).")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of voices, settings and noise.")
 @click.option(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from asr.cli.pipes import pipes_option
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 from rescore.cli.processes import process_options
 
 _PATH = click.Path(path_type=Path)
@@ -52,7 +52,7 @@ def settings(command: Any) -> Any:
 
 
 @click.command()
-@click.option("--exp-dir", required=True, type=Output(folder=True), help="Folder of the run.")
+@click.option("--exp-dir", required=True, type=OutputPath(folder=True), help="Folder of the run.")
 @click.option("--config", metavar="NAME|FILE", help="Configuration of the model, such as small (see: asr info).")
 @click.option("--bpe-model", type=_PATH, help="Sentencepiece model of the tokens.")
 @click.option("--init", type=_PATH, metavar="DIR", help="Start from this model folder, instead of the two above.")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from rescore.cli.normalise import normalise_option
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
@@ -21,7 +21,7 @@ from rescore.cli.outputs import Output
     help="Minimum Bayes risk: choose by expected errors; posteriors are the softmax of SCALE times the totals.",
 )
 @normalise_option
-@click.option("--out", required=True, type=Output(folder=True), help="Folder for 1best.txt and nbest.jsonl.gz.")
+@click.option("--out", required=True, type=OutputPath(folder=True), help="Folder for 1best.txt and nbest.jsonl.gz.")
 def command(
     scores: Path,
     weights_file: Path | None,

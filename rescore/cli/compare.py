@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from rescore.cli.normalise import normalise_option
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text.")
 @click.option("--against", multiple=True, metavar="NAME", help="p-values against this system too; may be repeated.")
-@click.option("--json", "json_file", type=Output(), help="Write the table as JSON.")
+@click.option("--json", "json_file", type=OutputPath(), help="Write the table as JSON.")
 @click.option("--markdown", is_flag=True, help="Print the table as Markdown.")
 @click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
 @click.argument("kind")
 @click.argument("source", metavar="NAME|DIR")
-@click.option("--out", required=True, type=Output(folder=True), help="Folder of the new model.")
+@click.option("--out", required=True, type=OutputPath(folder=True), help="Folder of the new model.")
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the new kind, e.g. sigma=0.02."
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
@@ -15,7 +15,7 @@ from rescore.cli.outputs import Output
 )
 @click.option("--order", type=click.IntRange(1, 2), default=2, show_default=True, help="1: words; 2: bigrams too.")
 @click.option("--characters", is_flag=True, help="Count characters (blanks left out) instead of words.")
-@click.option("--out", required=True, type=Output(), help="Counts to write, .gz and .xz compressed.")
+@click.option("--out", required=True, type=OutputPath(), help="Counts to write, .gz and .xz compressed.")
 def command(texts: tuple[str, ...], order: int, characters: bool, out: Path) -> None:
     """Count the words and bigrams of a training text, for --tail of wer, compare and ppl.
 

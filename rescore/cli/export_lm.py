@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command("export-lm")
 @click.argument("name", metavar="NAME|DIR")
-@click.option("--out", required=True, type=Output(), help="Checkpoint to write: epoch-N.pt.")
+@click.option("--out", required=True, type=OutputPath(), help="Checkpoint to write: epoch-N.pt.")
 def command(name: str, out: Path) -> None:
     """Write an LSTM LM or an icefall-transformer over sentencepiece pieces as a checkpoint that icefall loads.
 

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command("icefall-decode", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
     "--zoo-lm", is_flag=True, help="LMs come from the zoo: --lm-exp-dir of SCRIPT is a model folder or a name."
 )
-@click.option("--lattices", type=Output(folder=True), help="Keep the lattices in DIR/SET, to be read as k2:DIR/SET.")
+@click.option(
+    "--lattices", type=OutputPath(folder=True), help="Keep the lattices in DIR/SET, to be read as k2:DIR/SET."
+)
 @click.argument("script", type=click.Path(path_type=Path))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def command(zoo_lm: bool, lattices: Path | None, script: Path, arguments: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command("import-lm")
@@ -16,7 +16,7 @@ from rescore.cli.outputs import Output
 @click.option("--heads", type=click.IntRange(min=1), help="Kaldi: attention heads of a Transformer, its --nhead.")
 @click.option("--oov", default="<unk>", show_default=True, help="Kaldi: the word that stands for unknown ones.")
 @click.option("--boundary", default="<s>", show_default=True, help="Kaldi: the word for begin and end of sentence.")
-@click.option("--out", required=True, type=Output(folder=True), help="Model folder to write.")
+@click.option("--out", required=True, type=OutputPath(folder=True), help="Model folder to write.")
 def command(
     checkpoint: Path, bpe: Path | None, words: Path | None, heads: int | None, oov: str, boundary: str, out: Path
 ) -> None:

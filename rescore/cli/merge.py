@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
-@click.argument("out", metavar="DIR", type=Output(folder=True))
+@click.argument("out", metavar="DIR", type=OutputPath(folder=True))
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
 def command(out: Path, weights_file: Path | None, scales: tuple[str, ...]) -> None:

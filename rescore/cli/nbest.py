@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rescore.cli.device import device_option, dtype_option, max_unknown_option, text_view_option
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 from rescore.cli.sharing import sharing_options
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 @max_unknown_option
 @text_view_option
 @sharing_options
-@click.option("--out", required=True, type=Output(folder=True), help="Folder for scores, 1-best and N-best.")
+@click.option("--out", required=True, type=OutputPath(folder=True), help="Folder for scores, 1-best and N-best.")
 def command(
     source: str,
     lms: tuple[str, ...],

@@ -11,7 +11,7 @@ import click
 from lm_zoo.errors import WriteError
 
 
-class Output(click.Path):
+class OutputPath(click.Path):
     """A file, or with `folder` a folder, given as a Path."""
 
     def __init__(self, folder: bool = False) -> None:

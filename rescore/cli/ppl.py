@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from rescore.cli.device import device_option, max_unknown_option, text_view_option
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
@@ -25,7 +25,7 @@ from rescore.cli.outputs import Output
     help="With --tune-mix: interpolate these LMs instead of all; may be repeated.",
 )
 @click.option("--mix", type=click.Path(path_type=Path), help="Use these interpolation weights.")
-@click.option("--save-mix", type=Output(), help="Write the weights found; rescore nbest --mix takes them.")
+@click.option("--save-mix", type=OutputPath(), help="Write the weights found; rescore nbest --mix takes them.")
 @click.option(
     "--window", type=click.IntRange(min=1), help="Score running text in windows of so many tokens instead of sentences."
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 from rescore.cli.processes import process_options
 
 
@@ -38,7 +38,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
     help="Training text, one sentence a line; kaldi:FILE drops utterance ids. May be repeated.",
 )
 @click.option("--valid", required=True, help="Validation text.")
-@click.option("--out", required=True, type=Output(folder=True), help="Folder of the run and of the model.")
+@click.option("--out", required=True, type=OutputPath(folder=True), help="Folder of the run and of the model.")
 @click.option("--tokens", default="bpe", type=click.Choice(["bpe", "unigram", "word"]), help="Pieces or whole words.")
 @click.option(
     "--vocab-size",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 from rescore.errors import UsageError
 
 
@@ -20,7 +20,7 @@ from rescore.errors import UsageError
 @click.option("--vocab", type=click.Path(), help="Keep only n-grams of these words (white space between them).")
 @click.option("--discount-fallback", is_flag=True, help="Fixed discounts 0.5 1 1.5 where the text is too small.")
 @click.option("--digits", type=click.IntRange(2, 7), default=7, show_default=True, help="Fewer: a smaller file.")
-@click.option("--out", type=Output(), required=True, help="ARPA file to write, .arpa or .arpa.gz.")
+@click.option("--out", type=OutputPath(), required=True, help="ARPA file to write, .arpa or .arpa.gz.")
 def command(
     texts: tuple[str, ...],
     order: int,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
@@ -14,7 +14,7 @@ from rescore.cli.outputs import Output
 @click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True), metavar="FILE|DIR...")
 @click.option("--files", metavar="GLOB", help="The files of a folder, at any depth, instead of the kind's own.")
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
-@click.option("--out", required=True, type=Output(), help="Text to write; .gz and .xz compressed.")
+@click.option("--out", required=True, type=OutputPath(), help="Text to write; .gz and .xz compressed.")
 def command(kind: str, sources: tuple[Path, ...], files: str | None, case: str | None, out: Path) -> None:
     """Write the words of transcripts, one utterance a line: swbd (Switchboard, ISIP), fisher, stm (NIST) or chat.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rescore.cli.normalise import normalise_option
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 if TYPE_CHECKING:
     from rescore.tuning.settings import Settings
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--scores", type=click.Path(path_type=Path), help="Folder with scores.jsonl.gz of dev.")
 @click.option("--lattices", metavar="[FORMAT:]PATH", help="Lattices of dev instead: searches over all their paths.")
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References of dev, Kaldi text.")
-@click.option("--out", required=True, type=Output(), help="Weights file to write, JSON.")
+@click.option("--out", required=True, type=OutputPath(), help="Weights file to write, JSON.")
 @click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Hold a scale; may be repeated.")
 @click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
 @click.option("--restarts", default=10, show_default=True, help="Starting points; small sets get more.")
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--cross-fit",
-    type=Output(folder=True),
+    type=OutputPath(folder=True),
     metavar="DIR",
     help="Write each utterance decoded with scales tuned on the other folds.",
 )

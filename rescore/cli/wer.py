@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rescore.cli.normalise import normalise_option
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 if TYPE_CHECKING:
     from rescore.types import Words
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     help="Hypotheses, the same; or N-best lists, of which the first count.",
 )
 @click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")
-@click.option("--details", type=Output(), help="Write alignments and confusions as icefall does.")
+@click.option("--details", type=OutputPath(), help="Write alignments and confusions as icefall does.")
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
 @normalise_option
 def command(ref: Path, hyp: str, cer: bool, details: Path | None, tail: Path | None, normalise: str | None) -> None:

@@ -24,7 +24,7 @@ from rescore.workflows.shares import Sharing, share_out
 
 if TYPE_CHECKING:
     from rescore.workflows.parts import Split
-    from rescore.workflows.scoring import Scorer, Written
+    from rescore.workflows.scoring import LMColumn, ScoringResult
 
 JOINED = "for LMs that see across sentences: rescore train-lm --train join=128 (--init continues a trained one)"
 
@@ -82,7 +82,7 @@ def _score(
     context: ContextOptions | None,
     split: Split | None,
     weights: Weights | None = None,
-) -> Written:
+) -> ScoringResult:
     """Scores all lists and combines them, or scores those of one share."""
     lists = read_nbest(source)
     first = next(lists)  # a bad source is refused before torch and an LM are loaded
@@ -124,7 +124,7 @@ def _taken_over(kept: int) -> str:
     return f", {kept} of them by a run that was stopped" if kept else ""
 
 
-def _say_what_they_are(scorers: list[Scorer], of_sentences: list[str]) -> None:
+def _say_what_they_are(scorers: list[LMColumn], of_sentences: list[str]) -> None:
     for scorer in scorers:
         if scorer.is_pseudo:
             remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
@@ -163,7 +163,7 @@ def _text_before(
     return lists, before
 
 
-def _within_limits(source: str, lists: Iterable[NbestList], scorers: list[Scorer]) -> Iterable[NbestList]:
+def _within_limits(source: str, lists: Iterable[NbestList], scorers: list[LMColumn]) -> Iterable[NbestList]:
     """The same lists; what is too long for one of the LMs is refused.
 
     That is found before any LM is run, which may take hours, by another reading of `source`; in a pipe, as lists come.
@@ -184,12 +184,12 @@ def _within_limits(source: str, lists: Iterable[NbestList], scorers: list[Scorer
     return lists
 
 
-def _all_ones(first: NbestList, scorers: list[Scorer], mix: dict[str, float] | None) -> Weights:
+def _all_ones(first: NbestList, scorers: list[LMColumn], mix: dict[str, float] | None) -> Weights:
     new = [column for scorer in scorers for column in scorer.columns] + (["mix"] if mix else [])
     return equal_weights([*first.hyps[0].scores, *new])
 
 
-def _read_mix(path: Path, scorers: list[Scorer]) -> dict[str, float]:
+def _read_mix(path: Path, scorers: list[LMColumn]) -> dict[str, float]:
     weights = load_weights(path).scales
     columns = [scorer.column for scorer in scorers]
     if set(weights) != set(columns):

@@ -22,7 +22,7 @@ from rescore.evaluation.tail import TailMarker, load_tail
 from rescore.text import short
 from rescore.types import Weights
 from rescore.weights import load_weights, save_weights
-from rescore.workflows.scoring import Scorer, open_scorers
+from rescore.workflows.scoring import LMColumn, open_scorers
 
 Row = dict[str, Any]
 
@@ -73,13 +73,13 @@ def measure(
     return rows
 
 
-def _score(scorers: list[Scorer], text: str, marker: TailMarker | None = None) -> WordScores:
+def _score(scorers: list[LMColumn], text: str, marker: TailMarker | None = None) -> WordScores:
     sentences: Iterable[list[str]] = progress(_seen(scorers, text), "scoring text")
     watched = marker.watch(sentences) if marker else sentences
     return score_text([scorer.lm for scorer in scorers], watched, text, scorers[0].most_unknown)
 
 
-def _seen(scorers: list[Scorer], text: str) -> Iterator[list[str]]:
+def _seen(scorers: list[LMColumn], text: str) -> Iterator[list[str]]:
     """The sentences of a text as all of the LMs see them.
 
     Raises:
@@ -134,7 +134,7 @@ def _ppl(log_probs: np.ndarray) -> float | None:
 
 
 def _mix_weights(
-    scorers: list[Scorer], tune_mix: str | None, mix_file: Path | None, mixtures: Sequence[str]
+    scorers: list[LMColumn], tune_mix: str | None, mix_file: Path | None, mixtures: Sequence[str]
 ) -> list[dict[str, float]]:
     """Weights by column of every interpolation: the file's, or by EM of each of `mixtures` (none: of all LMs)."""
     columns = [scorer.column for scorer in scorers]
@@ -156,7 +156,7 @@ def _mix_weights(
     return [dict(zip(names, map(float, weights), strict=True)) for names, weights in zip(chosen, found, strict=True)]
 
 
-def _windowed(scorer: Scorer, text: str, window: int, position: str) -> Perplexity:
+def _windowed(scorer: LMColumn, text: str, window: int, position: str) -> Perplexity:
     from lm_zoo.inference.neural import NeuralLM
     from lm_zoo.text.batches import tokenize
 

@@ -37,7 +37,7 @@ NGRAM = "ngram"  # the column of --ngram
 
 
 @dataclass
-class Scorer:
+class LMColumn:
     """An LM and the name of its column.
 
     Attributes:
@@ -154,7 +154,7 @@ def open_scorers(
     device: str = "cpu",
     max_unknown: float = MOST_UNKNOWN,
     exact: bool = False,
-) -> list[Scorer]:
+) -> list[LMColumn]:
     """Loads the LMs of `--lm [COLUMN=]NAME|DIR` and `--ngram FILE` (column `ngram`).
 
     Args:
@@ -180,10 +180,10 @@ def open_scorers(
             raise UsageError(f"two LMs would write the column '{column}'; name one of them: --lm NEWNAME=FOLDER")
     find_device(device)  # before anything is loaded
 
-    def opened(column: str, name: str, loader: Callable[[str], LanguageModel]) -> Scorer:
+    def opened(column: str, name: str, loader: Callable[[str], LanguageModel]) -> LMColumn:
         key = (name, loader.__name__, dtype, device)
         if key in _KEPT:
-            return Scorer(column, _KEPT[key], max_unknown, exact)
+            return LMColumn(column, _KEPT[key], max_unknown, exact)
         scorer = prepared_scorer(column, loader(name), dtype, device, max_unknown, exact)
         if keeps_loaded():
             _KEPT[key] = scorer.lm
@@ -194,7 +194,7 @@ def open_scorers(
 
 def prepared_scorer(
     column: str, lm: LanguageModel, dtype: str, device: str | None, max_unknown: float, exact: bool = False
-) -> Scorer:
+) -> LMColumn:
     """An LM ready to score; arguments as of `open_scorers`, `device` None: where the LM is."""
     from lm_zoo.inference.devices import find_device
     from lm_zoo.inference.precision import ready
@@ -204,7 +204,7 @@ def prepared_scorer(
         if dtype == "int8" and place.type != "cpu":
             raise UsageError("--dtype int8 is for the CPU; take bfloat16 on a GPU")
         lm.move_to(place)
-    return Scorer(column, ready(lm, dtype), max_unknown, exact)
+    return LMColumn(column, ready(lm, dtype), max_unknown, exact)
 
 
 def identities(names: Iterable[str], ngram: str | None) -> dict[str, str]:
@@ -240,7 +240,7 @@ def column_of(option: str) -> tuple[str, str]:
 
 def score_batch(
     batch: list[NbestList],
-    scorers: list[Scorer],
+    scorers: list[LMColumn],
     mix: dict[str, float] | None = None,
     contexts: Sequence[Context] | None = None,
 ) -> list[NbestList]:
@@ -289,7 +289,7 @@ def _mixed(by_column: dict[str, list[list[float]]], mix: dict[str, float]) -> li
     return [float(interpolate(np.array(scores), weights).sum()) for scores in rows]
 
 
-def _check_same_words(batch: list[NbestList], scorers: list[Scorer]) -> None:
+def _check_same_words(batch: list[NbestList], scorers: list[LMColumn]) -> None:
     """Refuses LMs that see a hypothesis differently, as their words cannot be interpolated one by one."""
     for nbest in batch:
         for hyp in nbest.hyps:
@@ -332,7 +332,7 @@ def _alone(lists: Iterable[NbestList]) -> Iterator[list[NbestList]]:
     return ([nbest] for nbest in lists)
 
 
-def score_lists(lists: Iterable[NbestList], scorers: list[Scorer]) -> Iterator[NbestList]:
+def score_lists(lists: Iterable[NbestList], scorers: list[LMColumn]) -> Iterator[NbestList]:
     """The lists with a new column a scorer, in memory; raises as `score_batch`."""
     for groups in _batches(_alone(lists)):
         yield from score_batch(list(chain.from_iterable(groups)), scorers)
@@ -341,7 +341,7 @@ def score_lists(lists: Iterable[NbestList], scorers: list[Scorer]) -> Iterator[N
 
 
 @dataclass(frozen=True)
-class Written:
+class ScoringResult:
     """What `write_scores` did: utterances in all, those taken over from a stopped run, the result of `use`."""
 
     total: int
@@ -351,14 +351,14 @@ class Written:
 
 def write_scores(
     lists: Iterable[NbestList],
-    scorers: list[Scorer],
+    scorers: list[LMColumn],
     out: Path,
     plan: dict[str, Any] | None,
     mix: dict[str, float] | None = None,
     use: Callable[[Iterator[NbestList]], Any] = lambda scored: sum(1 for _ in scored),
     split: Split | None = None,
     before: TextBefore | None = None,
-) -> Written:
+) -> ScoringResult:
     """Scores a stream of lists into `out/scores.jsonl.gz`; goes on where a stopped run of the same plan left off.
 
     Lists are read ahead and written behind the scoring by threads of their own.  Each batch is kept in a part of its
@@ -406,10 +406,10 @@ def write_scores(
         join_parts(out, number, out / SCORES_FILE)
     else:
         parts.finish({"parts": number, "utterances": total, "words": _counted(scorers)})
-    return Written(total, kept, behind.result)
+    return ScoringResult(total, kept, behind.result)
 
 
-def _counted(scorers: list[Scorer]) -> dict[str, list[int]]:
+def _counted(scorers: list[LMColumn]) -> dict[str, list[int]]:
     return {scorer.column: [scorer.coverage.words, scorer.coverage.unknown] for scorer in scorers}
 
 

@@ -222,6 +222,7 @@ def test_records_behind_a_checkpoint_and_one_that_is_cut_off_are_dropped(tmp_pat
     assert [record["step"] for record in seen] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_process_of_a_training_says_that_the_disk_is_full() -> None:
     code = """
 from lm_zoo.training.distributed import _process

@@ -17,7 +17,7 @@ import pytest
 from lm_zoo.files import locked, write_text
 from rescore.cli import lattice
 from rescore.cli.main import COMMANDS
-from rescore.cli.outputs import Output, OutputSpec
+from rescore.cli.outputs import OutputPath, OutputSpec
 from tests.faults.commands import LINES, TRAIN, make_inputs, run, target
 from tests.full_disk import full_disk
 
@@ -87,7 +87,7 @@ def test_every_output_is_held() -> None:
     for package, names in (("rescore.cli", COMMANDS), ("rescore.cli.lattice", lattice.COMMANDS)):
         for name in names:
             command = importlib.import_module(f"{package}.{name.replace('-', '_')}").command
-            written = [param for param in command.params if isinstance(param.type, (Output, OutputSpec))]
+            written = [param for param in command.params if isinstance(param.type, (OutputPath, OutputSpec))]
             held |= {name} if written else set()
             assert all(param in written for param in command.params if param.name in NAMES), name
     assert held >= {line.split()[line.startswith("lattice ")] for line in LINES}
@@ -127,6 +127,7 @@ def test_results_that_standard_output_has_no_room_for(here: Path) -> None:
     assert (done.returncode, done.stderr) == (2, expected)
 
 
+@pytest.mark.slow
 def test_standard_output_takes_what_is_written(here: Path) -> None:
     code = "from rescore.cli.main import main; main()"
     arguments = [sys.executable, "-c", code, "convert", "lists.jsonl", "jsonl:-"]

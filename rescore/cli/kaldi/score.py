@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from rescore.cli.device import max_unknown_option, text_view_option
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
-@click.argument("folder", type=Output(folder=True))
+@click.argument("folder", type=OutputPath(folder=True))
 @click.option("--lm", "name", metavar="NAME|DIR", help="The LM: writes lmwt.nn and lmwt.nn.sum.")
 @click.option("--weight", metavar="W", help="Its interpolation weight: writes lmwt.interp.W.")
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words, for the LM alone.")

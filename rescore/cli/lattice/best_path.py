@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from rescore.cli.lattice.source import source_options
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
@@ -16,7 +16,7 @@ from rescore.cli.outputs import Output
 @click.option("--wip", type=float, help="Word insertion penalty, a cost for each word.  [default: 0]")
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights of rescore tune instead.")
 @click.option("--ref", type=click.Path(path_type=Path), help="References, Kaldi text: print error rates, not words.")
-@click.option("--out", type=Output(), help="Write the words here, Kaldi text.")
+@click.option("--out", type=OutputPath(), help="Write the words here, Kaldi text.")
 def command(
     source: str,
     words: str | None,

@@ -8,16 +8,16 @@ from typing import Any
 import click
 
 from rescore.cli.lattice.options import posterior_scale, scaled_options
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
 @scaled_options
 @posterior_scale
 @click.option("--ref", type=click.Path(path_type=Path), help="References, Kaldi text: print error rates, not words.")
-@click.option("--out", type=Output(), help="Write the words here, Kaldi text.")
-@click.option("--ctm", type=Output(), help="Write words with times and confidences here, NIST CTM.")
-@click.option("--network", type=Output(), help="Write the confusion networks here, JSON lines.")
+@click.option("--out", type=OutputPath(), help="Write the words here, Kaldi text.")
+@click.option("--ctm", type=OutputPath(), help="Write words with times and confidences here, NIST CTM.")
+@click.option("--network", type=OutputPath(), help="Write the confusion networks here, JSON lines.")
 def command(ref: Path | None, out: Path | None, ctm: Path | None, network: Path | None, **given: Any) -> None:
     """Minimum Bayes risk: the words with the fewest expected errors, their confidences, and confusion networks.
 

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from rescore.cli.lattice.options import text_options
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
 @text_options
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text.")
-@click.option("--out", type=Output(), help="Write the words of the best paths here, Kaldi text.")
+@click.option("--out", type=OutputPath(), help="Write the words of the best paths here, Kaldi text.")
 def command(ref: Path, out: Path | None, **source: Any) -> None:
     """The path of each lattice with the fewest errors, exactly, and the error rate of these paths.
 

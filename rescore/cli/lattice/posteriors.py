@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from rescore.cli.lattice.options import posterior_scale, scaled_options
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
 @scaled_options
 @posterior_scale
 @click.option("--threshold", default=0.01, show_default=True, help="Leave out words less probable than this.")
-@click.option("--out", type=Output(), help="Write here instead of printing.")
+@click.option("--out", type=OutputPath(), help="Write here instead of printing.")
 def command(threshold: float, out: Path | None, **given: Any) -> None:
     """Words with their times and posteriors: `utterance begin duration posterior word`, as Kaldi's lattice-arc-post.
 

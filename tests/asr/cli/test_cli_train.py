@@ -118,6 +118,7 @@ def right(folder: Path, data: Path) -> float:
     return good / total
 
 
+@pytest.mark.slow
 def test_a_run_continues_where_it_is_told_to(data: Path, tmp_path: Path) -> None:
     plan = ("--num-epochs", 3, "--save-every-n", 2, "--max-duration", 24)
     training(data, tmp_path, *plan)

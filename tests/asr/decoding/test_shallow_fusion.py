@@ -77,6 +77,7 @@ def test_another_lm_scores_whole_words(which: str, tmp_path: Path) -> None:
     assert len(seen) > 1
 
 
+@pytest.mark.slow
 def test_the_total_decides_and_am_stays_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asr.decoding.beam_search.KEEP_EVERY", 1)  # LM states are given back at every frame
     model = Tiny(SIZE, seed=7)

@@ -154,6 +154,7 @@ def test_a_transformer_becomes_bayesian(tmp_path: Path) -> None:
     assert draws != plain.score_words(sentences)
 
 
+@pytest.mark.slow
 def test_training_from_a_transformer_pulls_towards_it(tmp_path: Path) -> None:
     """With a prior that is very sure, the means stay at the Transformer's weights; with a wide one they move."""
     source = plain_folder(tmp_path)
@@ -204,6 +205,7 @@ def test_uncertainty_is_the_spread_of_the_word_scores() -> None:
     assert single.score_with_uncertainty(sentences)[1][0] == [0.0] * 4
 
 
+@pytest.mark.slow
 def test_more_data_makes_the_posterior_narrower(tmp_path: Path) -> None:
     """The longer the text, the less the KL to the wide prior weighs."""
     spread = []

@@ -90,6 +90,7 @@ def test_carried_perplexity_is_that_of_the_whole_text_in_one() -> None:
     assert carried.tokens == len(words.tokens) + 20 and carried.per_token != pytest.approx(carried.tokens)
 
 
+@pytest.mark.slow
 def test_training_validates_as_it_trains(tmp_path: Path) -> None:
     plan = TrainConfig(
         text="windows", carry=True, window=6, batch_windows=4, passes=6, valid_every=0, warmup=2, lr=0.02

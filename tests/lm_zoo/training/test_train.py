@@ -254,6 +254,7 @@ def test_tensorboard_logs_are_written(tmp_path: Path) -> None:
     assert list((tmp_path / "tensorboard").glob("events.*"))
 
 
+@pytest.mark.slow
 def test_eq_6_to_the_letter_learns_from_the_first_step(tmp_path: Path) -> None:
     """The mixture alone: of a dictionary of zeros nothing would be learnt before it is filled."""
     settings = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 1, "slots": 7, "entries": 4, "residual": False}

@@ -131,6 +131,7 @@ def test_a_truncated_archive_names_the_utterance(
         list(read_records(path))
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     raws=st.lists(raw_lattices(), min_size=3, max_size=3),

@@ -231,6 +231,7 @@ def test_missing_and_truncated_files(tmp_path: Path) -> None:
         read_lattice(tmp_path / "u.slf.gz")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_damage_is_an_error_or_a_lattice(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:

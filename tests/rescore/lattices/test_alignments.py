@@ -256,6 +256,7 @@ def test_words_as_labels_of_k2_are_no_ids(tmp_path: Path) -> None:
     assert lattice.alignments is None and best_path(lattice, {"am": 1.0}).words == ("5", "6")
 
 
+@pytest.mark.slow
 def test_times_of_the_indonesian_lattices_survive_k2(tmp_path: Path, shared_data: Path) -> None:
     folder = shared_data / "kaldi_lattices" / "indonesian"
     words = f"words={folder / 'words.txt'}"

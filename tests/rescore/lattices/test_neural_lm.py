@@ -45,6 +45,7 @@ def full_totals(lattice: Lattice, lms: dict[str, Any]) -> dict[Words, float]:
     return best
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.lists(lattices(SYMBOLS), min_size=1, max_size=3))
 def test_without_merging_and_beam_every_path_gets_the_sentence_scores(group: list[Lattice]) -> None:
@@ -65,6 +66,7 @@ def test_without_merging_and_beam_every_path_gets_the_sentence_scores(group: lis
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(lattices(SYMBOLS), st.integers(0, 2))
 def test_with_merging_the_best_path_has_its_exact_scores(lattice: Lattice, context: int) -> None:

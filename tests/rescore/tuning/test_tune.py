@@ -192,7 +192,7 @@ def test_bad_tables_say_what_is_wrong() -> None:
         build_table(lists, refs)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_a_coarse_grid_never_beats_tuning(seed: int) -> None:
     table = make_table(30, seed, noise=1.0 + seed)
     weights = tune_table(table, seed=seed, restarts=6, folds=0)
@@ -216,6 +216,7 @@ def test_two_scales_reach_the_best_of_a_fine_grid() -> None:
     assert found.scales["words"] == 0.0  # the same in every list
 
 
+@pytest.mark.slow
 def test_large_sets_are_searched_on_a_sample_first_and_then_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table(40, 9)
     whole = tune_table(table, restarts=3, folds=0)
@@ -248,6 +249,7 @@ def test_planted_scales_are_found() -> None:
     assert weights.info["cv_wer"] < 1.0
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_scales() -> None:
     table = make_table(20)
     first, second = (tune_table(table, seed=5, restarts=2, folds=2) for _ in range(2))
@@ -297,6 +299,7 @@ def test_fixed_scales() -> None:
         tune_table(table, restarts=0)
 
 
+@pytest.mark.slow
 def test_multiplying_a_column_divides_its_scale() -> None:
     table = make_table(30, 7)
     weights = tune_table(table, restarts=3, folds=0)

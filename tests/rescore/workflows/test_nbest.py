@@ -16,7 +16,7 @@ from rescore.formats import read_nbest, write_nbest
 from rescore.types import Hypothesis, NbestList
 from rescore.workflows import nbest as workflow
 from rescore.workflows import scoring
-from rescore.workflows.scoring import Scorer, Written, write_scores
+from rescore.workflows.scoring import LMColumn, ScoringResult, write_scores
 from tests.lm_zoo.zoo import neural
 from tests.rescore.workflows.test_scoring import lists, run, write_lists
 
@@ -72,7 +72,7 @@ def test_lengths_in_a_pipe_are_checked_as_lists_come(tmp_path: Path) -> None:
             if len(words) > 2:
                 raise LMError(f"{where} is too long")
 
-    scorers = [Scorer("lm", Short())]
+    scorers = [LMColumn("lm", Short())]
     pair = [NbestList("a", [Hypothesis(("A",))]), NbestList("b", [Hypothesis(("A", "B", "C"))])]
     end = piped(b"")
     try:
@@ -102,7 +102,7 @@ def test_parts_of_unknown_lists_are_not_used(
 
     for before, after in ((None, plan), (plan, None)):
         with pytest.raises(KeyboardInterrupt):
-            write_scores(stopped(), [Scorer("lm", neural("lstm"))], tmp_path, before)
+            write_scores(stopped(), [LMColumn("lm", neural("lstm"))], tmp_path, before)
         capsys.readouterr()
-        assert write_scores(lists(3), [Scorer("lm", neural("lstm"))], tmp_path, after) == Written(3, 0, 3)
+        assert write_scores(lists(3), [LMColumn("lm", neural("lstm"))], tmp_path, after) == ScoringResult(3, 0, 3)
         assert "are not taken over" in capsys.readouterr().err

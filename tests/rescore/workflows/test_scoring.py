@@ -21,7 +21,7 @@ from rescore.types import Hypothesis, NbestList
 from rescore.workflows import scoring
 from rescore.workflows.combine import read_scores
 from rescore.workflows.parts import FOLDER as PARTS
-from rescore.workflows.scoring import Scorer, Written, open_scorers, score_batch, write_scores
+from rescore.workflows.scoring import LMColumn, ScoringResult, open_scorers, score_batch, write_scores
 from tests.lm_zoo.zoo import neural
 
 
@@ -54,7 +54,7 @@ def run(*args: object) -> Any:
 
 def test_columns_are_sentence_log_probabilities_beside_the_old_scores() -> None:
     lm = neural("lstm")
-    for nbest in score_batch(lists(), [Scorer("one", lm), Scorer("two", neural("transformer"))]):
+    for nbest in score_batch(lists(), [LMColumn("one", lm), LMColumn("two", neural("transformer"))]):
         for hyp in nbest.hyps:
             assert list(hyp.scores) == ["am", "one", "two"]
             assert hyp.scores["one"] == pytest.approx(sum(lm.score_words([hyp.words])[0]), abs=1e-4)
@@ -79,7 +79,7 @@ def test_lack_of_memory_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: py
         return score(lm, trie)
 
     monkeypatch.setattr(tree_scoring, "score", little_memory)
-    scorer = Scorer("lm", neural("lstm"))
+    scorer = LMColumn("lm", neural("lstm"))
     first, second = score_batch(lists(1), [scorer]), score_batch(lists(1), [scorer])
     assert first == second
     assert capsys.readouterr().err.count("lm: memory did not suffice; going on with 2 prefixes or fewer at once") == 1
@@ -87,11 +87,11 @@ def test_lack_of_memory_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 def test_no_score_is_overwritten() -> None:
     with pytest.raises(ScoreError, match=r"utt0: there is a score 'am' already"):
-        score_batch(lists(), [Scorer("am", neural("lstm"))])
+        score_batch(lists(), [LMColumn("am", neural("lstm"))])
 
 
 def test_unknown_words_are_counted() -> None:
-    scorer = Scorer("lm", neural("lstm"))
+    scorer = LMColumn("lm", neural("lstm"))
     score_batch(lists(2), [scorer])
     assert (scorer.coverage.words, scorer.coverage.unknown) == (14, 2)
 
@@ -99,14 +99,14 @@ def test_unknown_words_are_counted() -> None:
 def test_wrong_case_names_the_utterance() -> None:
     lower = [NbestList("u7", [Hypothesis(("a", "b"), {"am": 0.0})])]
     with pytest.raises(LMError, match=r"utterance u7: found 'a', but the LM was trained on upper-case.*--case upper"):
-        score_batch(lower, [Scorer("lm", neural("lstm"), exact=True)])
+        score_batch(lower, [LMColumn("lm", neural("lstm"), exact=True)])
 
 
 def test_mix_is_the_interpolation_word_by_word() -> None:
     import math
 
     one, two = neural("lstm"), neural("transformer")
-    scored = score_batch(lists(1), [Scorer("one", one), Scorer("two", two)], {"one": 0.25, "two": 0.75})
+    scored = score_batch(lists(1), [LMColumn("one", one), LMColumn("two", two)], {"one": 0.25, "two": 0.75})
     for hyp in scored[0].hyps:
         pairs = zip(one.score_words([hyp.words])[0], two.score_words([hyp.words])[0], strict=True)
         expected = sum(math.log(0.25 * math.exp(a) + 0.75 * math.exp(b)) for a, b in pairs)
@@ -122,14 +122,14 @@ def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_scores(stopped(), [Scorer("lm", lm)], tmp_path, {"plan": 1})
+        write_scores(stopped(), [LMColumn("lm", lm)], tmp_path, {"plan": 1})
     assert not (tmp_path / "scores.jsonl.gz").exists()
-    scorer = Scorer("lm", lm)
-    assert write_scores(lists(3), [scorer], tmp_path, {"plan": 1}) == Written(3, 2, 3)
+    scorer = LMColumn("lm", lm)
+    assert write_scores(lists(3), [scorer], tmp_path, {"plan": 1}) == ScoringResult(3, 2, 3)
     assert not (tmp_path / PARTS).exists()
     assert [n.utt_id for n in read_scores(tmp_path)] == ["utt0", "utt1", "utt2"]
     again = [n.hyps for n in read_scores(tmp_path)]
-    assert write_scores(lists(3), [Scorer("lm", lm)], tmp_path / "fresh", {"plan": 1}) == Written(3, 0, 3)
+    assert write_scores(lists(3), [LMColumn("lm", lm)], tmp_path / "fresh", {"plan": 1}) == ScoringResult(3, 0, 3)
     assert again == [n.hyps for n in read_scores(tmp_path / "fresh")]
 
 
@@ -142,9 +142,9 @@ def test_an_error_behind_the_scoring_leaves_the_parts(tmp_path: Path, monkeypatc
         raise ScoreError("no scale")
 
     with pytest.raises(ScoreError, match="no scale"):
-        write_scores(lists(9), [Scorer("lm", lm)], tmp_path, {"plan": 1}, use=use)
+        write_scores(lists(9), [LMColumn("lm", lm)], tmp_path, {"plan": 1}, use=use)
     assert not (tmp_path / "scores.jsonl.gz").exists()
-    written = write_scores(lists(9), [Scorer("lm", lm)], tmp_path, {"plan": 1}, use=lambda s: [n.utt_id for n in s])
+    written = write_scores(lists(9), [LMColumn("lm", lm)], tmp_path, {"plan": 1}, use=lambda s: [n.utt_id for n in s])
     assert written.kept >= 1
     assert written.used == [f"utt{i}" for i in range(9)] == [n.utt_id for n in read_scores(tmp_path)]
 
@@ -165,8 +165,8 @@ def test_parts_of_another_plan_are_not_used(tmp_path: Path, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_scores(stopped(), [Scorer("lm", neural("lstm"))], tmp_path, {"plan": 1})
-    assert write_scores(lists(3), [Scorer("lm", neural("lstm"))], tmp_path, {"plan": 2}) == Written(3, 0, 3)
+        write_scores(stopped(), [LMColumn("lm", neural("lstm"))], tmp_path, {"plan": 1})
+    assert write_scores(lists(3), [LMColumn("lm", neural("lstm"))], tmp_path, {"plan": 2}) == ScoringResult(3, 0, 3)
 
 
 def test_nbest_from_source_to_1best(tmp_path: Path, folder: Path) -> None:

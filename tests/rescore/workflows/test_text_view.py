@@ -27,7 +27,7 @@ from rescore.lattices.build import build_lattice
 from rescore.lattices.nbest import exact_nbest
 from rescore.types import Hypothesis, Lattice, NbestList
 from rescore.workflows.lattice_rescore import LatticeRescoring
-from rescore.workflows.scoring import Scorer, score_batch
+from rescore.workflows.scoring import LMColumn, score_batch
 
 KNOWN = [
     "THE",
@@ -77,7 +77,7 @@ def arpa(folder: Path) -> Path:
 def test_lists_are_scored_as_normalised_ones(lm: LanguageModel, texts: list[tuple[str, ...]]) -> None:
     plain = [normalise("librispeech")(" ".join(words)).split() for words in texts]
     expected = lm.score_sentences(plain)
-    scorer = Scorer("lm", lm)
+    scorer = LMColumn("lm", lm)
     nbest = NbestList("u", [Hypothesis(words, {"am": 0.0}) for words in texts])
     (scored,) = score_batch([nbest], [scorer])
     assert [hyp.words for hyp in scored.hyps] == texts
@@ -85,7 +85,7 @@ def test_lists_are_scored_as_normalised_ones(lm: LanguageModel, texts: list[tupl
     rows = scorer.word_columns([nbest])["lm"]
     assert [len(row) for row in rows] == [len(words) + 1 for words in texts]
     assert [sum(row) for row in rows] == pytest.approx(expected, abs=1e-4)
-    (mixed,) = score_batch([nbest], [Scorer("one", lm), Scorer("two", lm)], {"one": 0.3, "two": 0.7})
+    (mixed,) = score_batch([nbest], [LMColumn("one", lm), LMColumn("two", lm)], {"one": 0.3, "two": 0.7})
     assert [hyp.scores["mix"] for hyp in mixed.hyps] == pytest.approx(expected, abs=1e-4)
 
 
