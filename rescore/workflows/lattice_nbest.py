@@ -39,7 +39,7 @@ class LatticeToNbest:
 
     Attributes:
       n: hypotheses for each utterance.
-      scales: scales by score name; those not given are the default ones.
+      scales: scales by score name; those not given are the default ones, or with `weighted` 0.
       lm: the n-gram LM, or None for none.
       beam: of the search after the n-gram pass, which changes no list; None for none.
       max_unknown: the largest share of words on best paths that the n-gram may not know, for those who sum the counts.
@@ -51,6 +51,7 @@ class LatticeToNbest:
     beam: float | None = None
     normalizer: TextNormalizer = field(default_factory=TextNormalizer)
     max_unknown: float = MOST_UNKNOWN
+    weighted: bool = False
 
     def __call__(self, source: Path | Lattice) -> Found:
         """The N-best list of a lattice or SLF file, and the counts of what was left out (see `Lattice.counts`).
@@ -60,7 +61,8 @@ class LatticeToNbest:
         """
         lattice = read_lattice(source) if isinstance(source, Path) else source
         lattice = lattice if self.normalizer.is_identity else normalize_words(lattice, self.normalizer)
-        scales = {**default_scales(lattice.scores, None if self.lm is None else NGRAM), **self.scales}
+        default = {} if self.weighted else default_scales(lattice.scores, None if self.lm is None else NGRAM)
+        scales = {**default, **self.scales}
         if self.lm is None:
             return exact_nbest(lattice, scales, self.n), lattice.counts
         coverage = Coverage(self.lm, NGRAM, 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from rescore.cli.lattice.source import source_options
@@ -13,23 +15,34 @@ from rescore.cli.outputs import OutputSpec
 @click.argument("target", metavar="DST", type=OutputSpec())
 @click.option("-n", type=click.IntRange(min=1), default=100, show_default=True, help="Word sequences an utterance.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score; repeat it.")
+@click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes; default: the number of cores.")
 def command(
-    source: str, words: str | None, on_error: str, target: str, n: int, scales: tuple[str, ...], jobs: int | None
+    source: str,
+    words: str | None,
+    on_error: str,
+    target: str,
+    n: int,
+    scales: tuple[str, ...],
+    weights_file: Path | None,
+    jobs: int | None,
 ) -> None:
     """Write the exact N best different word sequences of lattices, with every score by name.
 
-    Scales not given: am=1, and 10 for lm or graph where lattices have it.  (Kaldi's LM weight L and word penalty W are
-    --scale am=1 --scale graph=L --scale words=-LxW.)  `rescore convert` normalises words and takes an n-gram LM too.
+    --weights are those of rescore tune --lattices.  Scales not given: am=1, and 10 for lm or graph where lattices have
+    it.  (Kaldi's LM weight L and word penalty W are --scale am=1 --scale graph=L --scale words=-LxW.)  `rescore
+    convert` normalises words and takes an n-gram LM too.
 
     \b
     Example: rescore lattice nbest kaldi:exp/tri1/decode lists.jsonl.gz --words words.txt -n 100 --scale graph=12
+    Example: rescore lattice nbest kaldi:exp/tri1/decode lists.jsonl.gz -n 100 --weights exp/first.json
     """
     from rescore.cli.lattice.source import policy
     from rescore.formats import with_option
-    from rescore.weights import parse_scales
+    from rescore.weights import given_weights
     from rescore.workflows.convert import lattices_to_nbest
     from rescore.workflows.lattice_nbest import LatticeToNbest
 
-    work = LatticeToNbest(n, parse_scales(scales))
+    weights = given_weights(weights_file, scales)
+    work = LatticeToNbest(n, weights.scales if weights else {}, weighted=weights_file is not None)
     lattices_to_nbest(with_option(source, "words", words), target, work, jobs, policy(on_error))

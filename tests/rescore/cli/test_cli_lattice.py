@@ -102,6 +102,18 @@ def test_nbest(run: Run, decode: Path) -> None:
     assert "1 utterances with fewer hypotheses" in result.stderr
 
 
+def test_nbest_by_weights(run: Run, decode: Path) -> None:
+    """Scores without a weight count nothing, not what they count by default."""
+    weights, out = decode / "weights.json", decode / "out.jsonl"
+    for scales in ({"graph": 1.0}, {"am": 1.0, "graph": 1.0}):
+        weights.write_text(json.dumps({"scales": scales}))
+        run("nbest", f"kaldi:{decode}", out, "-n", 2, "--weights", weights)
+        first = next(read_nbest(str(out)))
+        assert [hyp.words for hyp in first.hyps] == [("A", "C"), ("B", "C")][:: -1 if "am" in scales else 1]
+    with pytest.raises(UsageError, match="either --weights FILE or --scale"):
+        run("nbest", f"kaldi:{decode}", out, "--weights", weights, "--scale", "am=1")
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_skipping(run: Run, decode: Path, jobs: int) -> None:
     (decode / "lat.1").write_text(f"bad \n0 1 x 1,2,\n1\n\n{TEXT}")
