@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lm_zoo.inference.lstm_cells import lstm
 from lm_zoo.inference.neural import NeuralLM, rnn_after
 from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
 from lm_zoo.layers.dropout import Dropout
+from lm_zoo.layers.lstm import LSTMLayers
 from lm_zoo.layers.output import SoftmaxLayer
 from lm_zoo.layers.transformer import InputEmbedding
 from lm_zoo.text.vocabulary import Vocabulary
@@ -40,8 +41,7 @@ class LSTM(NeuralLM):
         if c.tied and width != c.dim:
             raise ValueError(f"tied embeddings need embedding_dim {width} to be dim {c.dim}")
         self.input = InputEmbedding(len(vocab), width, positions=False, dropout=c.dropout)
-        between = c.dropout if c.rnn_layers > 1 else 0.0
-        self.rnn = nn.LSTM(width, c.dim, c.rnn_layers, batch_first=True, dropout=between)
+        self.rnn = LSTMLayers(width, c.dim, c.rnn_layers, c.dropout)
         self.dropout = Dropout(c.dropout)
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 

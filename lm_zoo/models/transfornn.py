@@ -20,6 +20,7 @@ from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
 from lm_zoo.inference.tree_attention import transformer_layer
 from lm_zoo.layers.dropout import Dropout
+from lm_zoo.layers.lstm import LSTMLayers
 from lm_zoo.layers.output import SoftmaxLayer
 from lm_zoo.layers.transformer import InputEmbedding, TransformerLayer
 from lm_zoo.text.vocabulary import Vocabulary
@@ -52,8 +53,7 @@ class TransfoRNN(NeuralLM):
         self.layers = nn.ModuleList(
             TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation) for _ in range(c.layers)
         )
-        between = c.dropout if c.rnn_layers > 1 else 0.0
-        self.rnn = nn.LSTM(c.dim, c.dim, c.rnn_layers, batch_first=True, dropout=between)
+        self.rnn = LSTMLayers(c.dim, c.dim, c.rnn_layers, c.dropout)
         self.dropout = Dropout(c.dropout)
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
