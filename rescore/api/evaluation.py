@@ -17,6 +17,7 @@ from rescore.evaluation.wer import (
 )
 from rescore.types import Words
 from rescore.workflows import compare as comparing
+from rescore.workflows.normalising import KEY, Normaliser, normaliser_of_systems
 
 
 @dataclass(repr=False)
@@ -49,17 +50,19 @@ class WordErrors(Shown):
         return "; ".join(kaldi_lines(self.total, self.name))
 
 
-def wer(ref: Texts, hyp: Texts, *, cer: bool = False) -> WordErrors:
+def wer(ref: Texts, hyp: Texts, *, cer: bool = False, normalise: str = "none") -> WordErrors:
     """Word error rate as Kaldi's compute-wer counts it, in all and of each utterance.
 
     Args:
       ref: references: a file of Kaldi text, words by utterance id, or lists that have references.
       hyp: hypotheses, the same; of N-best lists (in memory, or `FORMAT:PATH`) the first ones count.
       cer: count characters instead of words.
+      normalise: name of a normaliser of both, "basic", "whisper-en" or "librispeech".
     Raises:
       RescoreError: the two have other utterances or another letter case; a string where words are wanted.
     """
-    refs, hyps = references(ref), hypotheses(hyp)
+    normaliser = Normaliser(normalise)
+    refs, hyps = normaliser.texts(references(ref)), normaliser.texts(hypotheses(hyp))
     if cer:
         refs, hyps = characters(refs), characters(hyps)
     errors = utterance_errors(refs, hyps)
@@ -93,6 +96,7 @@ def compare(
     samples: int = 10_000,
     tail: str | Path | None = None,
     cer: bool = False,
+    normalise: str | None = None,
 ) -> ComparisonTable:
     """A table of systems: WER, 95 % interval, change and significance (MAPSSWE) against the first, oracle of lists.
 
@@ -103,27 +107,30 @@ def compare(
       seed, samples: of the bootstrap.
       tail: a file of `rescore count`: error rates on rare words too.
       cer: count characters instead of words.
+      normalise: as of `wer`; None: what the systems that are folders of `rescore combine` were combined with.
     Raises:
       RescoreError: a system has other utterances than the references, or another letter case.
     """
     from rescore.evaluation.tail import load_tail
 
-    refs = references(ref)
+    folders = {name: str(source) for name, source in systems.items() if isinstance(source, (str, Path))}
+    normaliser = Normaliser(normalise or normaliser_of_systems(folders))
+    refs = normaliser.texts(references(ref))
     if cer:
         refs = characters(refs)
     counts = load_tail(tail) if tail else None
     if cer and counts:
         counts.check_characters()
-    loaded = [_system(name, source, refs, cer) for name, source in systems.items()]
+    loaded = [_system(name, source, refs, cer, normaliser) for name, source in systems.items()]
     found = comparing.compare_systems(refs, loaded, against, seed, samples, counts, cer)
-    return ComparisonTable(found.rows, found.against, found.how)
+    return ComparisonTable(found.rows, found.against, {**found.how, KEY: normaliser.name})
 
 
-def _system(name: str, source: Texts, refs: Mapping[str, Words], cer: bool) -> comparing.System:
+def _system(name: str, source: Texts, refs: Mapping[str, Words], cer: bool, normaliser: Normaliser) -> comparing.System:
     if isinstance(source, (str, Path)):
-        return comparing.read_system(name, str(source), refs, cer)
+        return comparing.read_system(name, str(source), refs, cer, normaliser)
     if not isinstance(source, Mapping):
-        return comparing.system_of_lists(name, source, refs, cer)
-    hyps = hypotheses(source)
+        return comparing.system_of_lists(name, normaliser.lists(source), refs, cer)
+    hyps = normaliser.texts(hypotheses(source))
     check_same_utterances(refs, hyps, f"hypotheses of '{name}'")
     return comparing.System(name, characters(hyps) if cer else hyps)

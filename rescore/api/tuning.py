@@ -26,6 +26,7 @@ def tune(
     folds: int = 5,
     objective: str = "errors",
     decision: str = "map",
+    normalise: str = "none",
 ) -> TunedWeights:
     """Finds the scales of all columns, and of the number of words, that minimise the WER of a development set.
 
@@ -34,29 +35,36 @@ def tune(
       ref: references; None: those of the lists.
       fix: scales that stay as they are.
       seed, restarts, folds, objective, decision: as of `rescore tune`; `combine` repeats the decision.
+      normalise: name of a normaliser of references and lists, "basic", "whisper-en" or "librispeech"; hypotheses that
+        become equal are one, their probabilities summed; `combine` repeats it.
     Raises:
       RescoreError: lists and references do not suit each other; see `rescore tune`.
     """
     from rescore.tuning.settings import DECIDED, OBJECTIVES, Settings
     from rescore.tuning.settings import tune as tuned_table
+    from rescore.workflows.normalising import KEY, Normaliser
 
     if objective not in OBJECTIVES or decision not in DECIDED:
         raise UsageError(
             f"objective {objective!r}, decision {decision!r}; expected one of {', '.join(OBJECTIVES)} and one of "
             f"{', '.join(DECIDED)}"
         )
-    refs = references(ref if ref is not None else _lists(dev))
+    normaliser = Normaliser(normalise)
+    refs = normaliser.texts(references(ref if ref is not None else _lists(dev)))
     table: Table
     if isinstance(dev, Lists):
         from rescore.tuning.score_table import build_table
 
-        table = build_table(dev, refs, distances=decision == MBR)
+        table = build_table(normaliser.lists(dev), refs, distances=decision == MBR)
+        normaliser.say()
+    elif normalise != "none":
+        raise UsageError("normalise is for N-best lists; make them of the lattices first")
     else:
         from rescore.tuning.lattice_line_search import lattice_table
 
         table = lattice_table(dev, refs)
     weights, _ = tuned_table(table, Settings(fix or {}, objective, decision, seed, restarts, folds))
-    return TunedWeights(weights.scales, weights.info)
+    return TunedWeights(weights.scales, {KEY: normalise, **weights.info})
 
 
 def _lists(dev: Lists | Lattices) -> Lists:
@@ -65,7 +73,7 @@ def _lists(dev: Lists | Lattices) -> Lists:
     raise UsageError("lattices have no references of their own: tune(lattices, ref)")
 
 
-def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None) -> Lists:
+def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None, normalise: str | None = None) -> Lists:
     """The lists with their hypotheses in the order of their totals, best first; all scores are kept.
 
     Weights that were tuned for minimum Bayes risk are used so.
@@ -73,10 +81,15 @@ def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None) -> List
     Args:
       weights: of `tune`, scales by column, or a file of `rescore tune`.
       mbr: order by expected errors instead; posteriors are the softmax of `mbr` times the totals.
+      normalise: name of a normaliser, by which hypotheses that become equal are one; None: that of the weights.
     Raises:
       RescoreError: a scale whose score is not there, a score that is missing or not finite, an empty list.
     """
-    from rescore.workflows.combine import combine_list
+    from rescore.workflows.combine import decide
+    from rescore.workflows.normalising import Normaliser, normaliser_of, under_weights
 
-    used = weights_of(weights)
-    return Lists([combine_list(each, used, mbr) for each in nbest])
+    used = under_weights(weights_of(weights), normalise, "weights")
+    normaliser = Normaliser(normaliser_of(used, "weights"))
+    combined = Lists([decide(each, used, normaliser, mbr)[0] for each in nbest])
+    normaliser.say()
+    return combined

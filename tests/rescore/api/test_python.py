@@ -229,3 +229,17 @@ def test_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(rs.RescoreError, match=r"needs the package pandas.*pip install 'rescore\[pandas\]'"):
         lists().to_pandas()
+
+
+def test_written_text_is_normalised_as_by_the_commands() -> None:
+    """Neither writing of the right words is the most probable hypothesis, both together are."""
+    texts = {"Mister Hail.": -1.0, "Mr. Hale.": -1.1, "mister hale": -1.2}
+    hyps = [rs.Hypothesis(tuple(text.split()), {"am": am}) for text, am in texts.items()]
+    written, ref = rs.Lists([rs.NbestList("u", hyps)]), {"u": ("MISTER", "HALE")}
+    tuned = rs.tune(written, ref, folds=0, normalise="librispeech")
+    assert tuned.info["normalise"] == "librispeech" and tuned.info["errors"] == 0
+    best = rs.combine(written, tuned)
+    assert [hyp.words for hyp in best.lists[0].hyps] == [("Mr.", "Hale."), ("Mister", "Hail.")]
+    assert rs.wer(ref, best, normalise="librispeech").wer == 0.0 and rs.wer(ref, best).wer == 100.0
+    table = rs.compare(ref, {"first": written, "best": best}, normalise="librispeech", samples=10)
+    assert [row.counts.errors for row in table.rows] == [1, 0] and table.how["normalise"] == "librispeech"

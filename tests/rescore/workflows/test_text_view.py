@@ -19,9 +19,9 @@ from lm_zoo.ngram.kenlm_lm import NgramLM
 from lm_zoo.registry import build, load, save_folder
 from lm_zoo.text.normalise import normalise
 from lm_zoo.text.spoken import spoken_word
-from lm_zoo.text.vocabulary import WordVocabulary
+from lm_zoo.text.vocabulary import TextForm, WordVocabulary
 from rescore.cli.main import cli
-from rescore.errors import UsageError
+from rescore.errors import ScoreError, UsageError
 from rescore.formats import read_nbest, write_nbest
 from rescore.lattices.build import build_lattice
 from rescore.lattices.nbest import exact_nbest
@@ -176,3 +176,20 @@ def test_perplexities_of_different_words_are_refused(folder: Path) -> None:
         UsageError, match="sentence 1: 'lm' sees 'MISTER HALE PAID FIVE MILLION DOLLARS', but 'other' sees"
     ):
         run("ppl", *lms, "--text", folder / "none")
+
+
+def test_lms_that_see_different_words_are_not_interpolated() -> None:
+    lm, other = neural(), neural()
+    other.vocab.form = TextForm(punctuation=True, numbers="digits")
+    nbest = [NbestList("u", [Hypothesis(("Mr.", "Hale"), {"am": 0.0})])]
+    with pytest.raises(ScoreError, match=r"utterance u: 'one' sees 'MISTER HALE', but 'two' sees 'MR. HALE'; such LMs"):
+        score_batch(nbest, [LMColumn("one", lm), LMColumn("two", other)], {"one": 0.5, "two": 0.5})
+    assert len(score_batch(nbest, [LMColumn("one", lm), LMColumn("two", other)])[0].hyps[0].scores) == 3
+
+
+def test_the_text_before_is_seen_in_the_same_form() -> None:
+    lm = neural()
+    nbest, before = NbestList("u", [Hypothesis(("Hale,", "paid"), {"am": 0.0})]), (("The", "$5"), ("--",))
+    (scored,) = score_batch([nbest], [LMColumn("lm", lm)], contexts=[before])
+    expected = lm.score_sentences([("HALE", "PAID")], None, [(("THE", "FIVE", "DOLLARS"),)])
+    assert [hyp.scores["lm"] for hyp in scored.hyps] == pytest.approx(expected, abs=1e-5)
