@@ -8,6 +8,8 @@ from rescore import __version__
 from rescore.cli.lazy import LazyGroup
 
 COMMANDS = {
+    "run": "the whole of it: score, tune, combine, compare, report",
+    "report": "a page for a browser on what a run changed",
     "nbest": "score every hypothesis of N-best lists with LMs and combine the scores",
     "tune": "find the scales that minimise WER on a development set",
     "combine": "apply weights to saved scores: new 1-best and N-best",

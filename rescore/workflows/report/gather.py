@@ -1,0 +1,137 @@
+"""All that a report shows, read from the folder of `rescore run`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lm_zoo.reading import read_json
+from rescore.console import progress
+from rescore.errors import FormatError
+from rescore.files import file_identity, read_kaldi_text, require_folder
+from rescore.tuning.score_table import ScoreTable, build_table
+from rescore.types import NbestList, Weights, Words
+from rescore.weights import load_weights, total, with_words
+from rescore.workflows.combine import SCORES_FILE, read_scores
+from rescore.workflows.normalising import Normaliser
+from rescore.workflows.report.analyses import Outcome, outcomes
+from rescore.workflows.run import FIRST, RUN_FILE, TABLE_FILE
+
+
+@dataclass
+class Gathered:
+    """A run as the page needs it.
+
+    Attributes:
+      made: `run.json`.  table: `table.json`.
+      systems: names, the first pass first.
+      weights: of all systems but the first pass.
+      refs: of test and dev.
+      test: the lists of test, normalised as they were for tuning.
+      found: every utterance under all systems.
+      dev_table, test_table: scores and errors of all hypotheses.
+    """
+
+    folder: Path
+    made: dict[str, Any]
+    table: dict[str, Any]
+    systems: list[str]
+    weights: dict[str, Weights]
+    refs: dict[str, dict[str, Words]]
+    test: list[NbestList]
+    found: list[Outcome]
+    dev_table: ScoreTable
+    test_table: ScoreTable
+
+    @property
+    def chosen(self) -> str:
+        """The system decided for on dev, or where that has no LM the last one, so that there is something to see."""
+        chosen = str(self.made["chosen"])
+        return chosen if chosen not in (FIRST, self.baseline) else self.systems[-1]
+
+    @property
+    def baseline(self) -> str:
+        return str(self.made["baseline"])
+
+    def word_counts(self) -> Counter[str]:
+        """How often each word occurs in the references of both sets."""
+        return Counter(word for part in self.refs.values() for words in part.values() for word in words)
+
+
+def gather(folder: Path) -> Gathered:
+    """Reads a run.
+
+    Raises:
+      RescoreError: no such folder, a run that did not end, or a file of it that is damaged.
+    """
+    made, table = (_read(require_folder(folder) / name) for name in (RUN_FILE, TABLE_FILE))
+    if "chosen" not in made:
+        raise FormatError(folder / RUN_FILE, "the run has not ended; start the same rescore run again")
+    normaliser = Normaliser(made["normalise"])
+    refs = {part: normaliser.texts(read_kaldi_text(folder / "ref" / f"{part}.txt")) for part in ("test", "dev")}
+    test = list(normaliser.lists(progress(read_scores(folder / "test"), "reading test")))
+    dev_table = build_table(normaliser.lists(progress(read_scores(folder / "dev"), "reading dev")), refs["dev"])
+    names = [FIRST, *made["systems"]]
+    hyps = [{nbest.utt_id: nbest.hyps[0].words for nbest in test}]
+    hyps += [normaliser.texts(read_kaldi_text(folder / "test" / name / "1best.txt")) for name in names[1:]]
+    return Gathered(
+        folder=folder,
+        made=made,
+        table=table,
+        systems=names,
+        weights={name: load_weights(folder / "weights" / f"{name}.json") for name in names[1:]},
+        refs=refs,
+        test=test,
+        found=outcomes(refs["test"], hyps),
+        dev_table=dev_table,
+        test_table=build_table(test, refs["test"]),
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = read_json(path)
+    except FileNotFoundError:
+        raise FormatError(path, "no such file; expected a folder that rescore run has written") from None
+    except (OSError, ValueError) as error:
+        raise FormatError(path, f"cannot be read ({error}); start the same rescore run again") from None
+    if not isinstance(found, dict):
+        raise FormatError(path, "expected a JSON object; start the same rescore run again")
+    return found
+
+
+def shown_lists(run: Gathered, most: int) -> Iterator[dict[str, Any]]:
+    """The `most` best hypotheses of each list under the chosen system, with all scores; compact names for the page.
+
+    `r` is the rank in the list as it came, `w` the words, `e` the errors, `t` the total, `s` the scores.
+    """
+    scales = run.weights[run.chosen].scales
+    names = run.test_table.names
+    for place, nbest in enumerate(run.test):
+        errors = run.test_table.errors[run.test_table.offsets[place] :]
+        rows = [(with_words(hyp), hyp.words, rank) for rank, hyp in enumerate(nbest.hyps)]
+        rows.sort(key=lambda row: -total(row[0], scales))
+        hyps = [
+            {
+                "r": rank + 1,
+                "w": " ".join(words),
+                "e": int(errors[rank]),
+                "t": round(total(scores, scales), 2),
+                "s": [round(scores[name], 2) for name in names],
+            }
+            for scores, words, rank in rows[:most]
+        ]
+        yield {"n": len(nbest.hyps), "h": hyps}
+
+
+def identities(folder: Path, systems: Sequence[str]) -> list[dict[str, str]]:
+    """Name and sha256 of what the figures follow from."""
+    parts = [folder / part / SCORES_FILE for part in ("dev", "test")] + [
+        folder / "ref" / f"{p}.txt" for p in ("dev", "test")
+    ]
+    weights = [folder / "weights" / f"{name}.json" for name in systems if name != FIRST]
+    found = [(path, file_identity(path)) for path in (*parts, *weights)]
+    return [{"file": str(path.relative_to(folder)), "sha256": identity["sha256"]} for path, identity in found]

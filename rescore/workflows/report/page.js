@@ -1,0 +1,197 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const PAGE = 50, CHUNK = data.chunk, NONE = "\u2013";
+  const by = (id) => document.getElementById(id);
+  const chunks = new Map();
+  let rows = [], page = 0;
+
+  function element(tag, text, name) {
+    const made = document.createElement(tag);
+    if (text !== undefined && text !== null) made.textContent = text;
+    if (name) made.className = name;
+    return made;
+  }
+
+  // -- what is there ------------------------------------------------------------------------------------------
+  // An utterance is [id, reference, [[words, alignment, errors], ...], [text of each system], audio].
+  const words = (text) => text === "" ? [] : text.split(" ");
+  const errorsOf = (utt, system) => utt[2][utt[3][system]][2];
+  const change = (utt) => errorsOf(utt, after()) - errorsOf(utt, before());
+  const before = () => Number(by("before").value);
+  const after = () => Number(by("after").value);
+
+  const orders = {
+    fixed: (a, b) => change(a) - change(b),
+    broken: (a, b) => change(b) - change(a),
+    before: (a, b) => errorsOf(b, before()) - errorsOf(a, before()),
+    after: (a, b) => errorsOf(b, after()) - errorsOf(a, after()),
+    longest: (a, b) => words(b[1]).length - words(a[1]).length,
+    id: (a, b) => a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0,
+  };
+  const kinds = {
+    all: () => true,
+    changed: (utt) => utt[3][before()] !== utt[3][after()],
+    fixed: (utt) => change(utt) < 0,
+    broken: (utt) => change(utt) > 0,
+  };
+
+  function select() {
+    const wanted = by("search").value.trim().toLowerCase(), kind = kinds[by("kind").value];
+    const texts = (utt) => [utt[0], utt[1], utt[2][utt[3][before()]][0], utt[2][utt[3][after()]][0]].join("\n").toLowerCase();
+    rows = data.utts.map((_, place) => place).filter((place) => {
+      const utt = data.utts[place];
+      return kind(utt) && (wanted === "" || texts(utt).includes(wanted));
+    });
+    const order = orders[by("sort").value];
+    rows.sort((a, b) => order(data.utts[a], data.utts[b]) || a - b);
+    page = 0;
+    show();
+  }
+
+  function show() {
+    const list = by("list"), pages = Math.max(1, Math.ceil(rows.length / PAGE));
+    page = Math.min(Math.max(page, 0), pages - 1);
+    list.replaceChildren(...rows.slice(page * PAGE, (page + 1) * PAGE).map(item));
+    by("count").textContent = `${rows.length} of ${data.utts.length} utterances`;
+    by("page").textContent = `page ${page + 1} of ${pages}`;
+    by("previous").disabled = page === 0;
+    by("next").disabled = page === pages - 1;
+  }
+
+  // -- one utterance ------------------------------------------------------------------------------------------
+  function item(place) {
+    const utt = data.utts[place], made = element("li"), open = element("button", null, "open");
+    const difference = change(utt), said = difference === 0 ? "as many errors" : difference < 0 ? `${-difference} fixed` : `${difference} broken`;
+    open.type = "button";
+    open.setAttribute("aria-expanded", "false");
+    open.append(element("span", utt[0], "id"), element("span", `errors ${errorsOf(utt, before())} \u2192 ${errorsOf(utt, after())}`, "soft"),
+      element("span", said, difference < 0 ? "helps" : difference > 0 ? "hurts" : "soft"), element("span", "list and scores", "soft"));
+    const more = element("div");
+    open.addEventListener("click", () => toggle(open, more, place));
+    const scroll = element("div", null, "scroll");
+    scroll.append(aligned(utt));
+    made.append(open, scroll, more);
+    return made;
+  }
+
+  function slots(text, ops, length) {
+    // For each reference word what stands for it, and before each (and at the end) what is inserted.
+    const hyp = words(text), right = [], inserted = Array.from({length: length + 1}, () => []);
+    let next = 0;
+    for (const op of ops) {
+      if (op === "i") inserted[right.length].push(hyp[next++]);
+      else right.push(op === "d" ? [NONE, "d"] : [hyp[next++], op === "s" ? "s" : ""]);
+    }
+    return {right, inserted};
+  }
+
+  function aligned(utt) {
+    const ref = words(utt[1]), systems = [before(), after()];
+    const parts = systems.map((system) => { const [text, ops] = utt[2][utt[3][system]]; return slots(text, ops, ref.length); });
+    const lines = [[], [], []];
+    for (let place = 0; place <= ref.length; place++) {
+      const extra = Math.max(...parts.map((part) => part.inserted[place].length));
+      for (let k = 0; k < extra; k++) {
+        lines[0].push(["", ""]);
+        parts.forEach((part, row) => lines[row + 1].push(k < part.inserted[place].length ? [part.inserted[place][k], "i"] : ["", ""]));
+      }
+      if (place === ref.length) break;
+      lines[0].push([ref[place], ""]);
+      const wrong = parts.map((part) => part.right[place][1] !== "");
+      parts.forEach((part, row) => lines[row + 1].push([part.right[place][0], part.right[place][1] || (row === 1 && wrong[0] ? "fixed" : "")]));
+    }
+    const table = element("table", null, "align");
+    ["reference", ...systems.map((system) => data.systems[system])].forEach((name, row) => {
+      const line = element("tr"), head = element("th", name);
+      head.scope = "row";
+      line.append(head, ...lines[row].map(([text, kind]) => element("td", text, kind)));
+      table.append(line);
+    });
+    return table;
+  }
+
+  async function toggle(open, more, place) {
+    const shown = open.getAttribute("aria-expanded") === "true";
+    open.setAttribute("aria-expanded", String(!shown));
+    if (shown) { more.replaceChildren(); return; }
+    const utt = data.utts[place];
+    if (utt[4]) {
+      const audio = element("audio");
+      audio.controls = true;
+      audio.preload = "none";
+      audio.src = utt[4];
+      more.append(audio);
+    }
+    try {
+      const found = (await chunk(Math.floor(place / CHUNK)))[place % CHUNK];
+      more.append(hypotheses(found, utt), ...wordScores(found, utt));
+    } catch (error) {
+      more.append(element("p", `This browser cannot unpack the lists (${error.message}).`));
+    }
+  }
+
+  function chunk(number) {
+    if (!chunks.has(number)) {
+      const bytes = Uint8Array.from(atob(by(`chunk-${number}`).textContent), (c) => c.charCodeAt(0));
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      chunks.set(number, new Response(stream).json());
+    }
+    return chunks.get(number);
+  }
+
+  function hypotheses(found, utt) {
+    const scroll = element("div", null, "scroll"), table = element("table", null, "hyps"), head = element("tr");
+    for (const name of ["#", "errors", "total", ...data.columns, "words"]) head.append(element("th", name, name === "words" ? "" : "n"));
+    table.createTHead().append(head);
+    const body = element("tbody");
+    for (const hyp of found.h) {
+      const line = element("tr");
+      for (const value of [hyp.r, hyp.e, hyp.t, ...hyp.s]) line.append(element("td", value, "n"));
+      line.append(element("td", hyp.w));
+      body.append(line);
+    }
+    table.append(body);
+    const note = `${found.h.length} of ${found.n} hypotheses, best first under ${data.chosen}; # is the place in the list as it came`;
+    scroll.append(table, element("p", note, "soft"));
+    return scroll;
+  }
+
+  function wordScores(found, utt) {
+    return Object.entries(found.p || {}).map(([lm, texts]) => {
+      const scroll = element("div", null, "scroll"), table = element("table", null, "hyps");
+      table.append(element("caption", `natural log-probability of each word under ${lm}`));
+      for (const system of [before(), after()]) {
+        const text = utt[3][system], tokens = element("tr"), values = element("tr");
+        tokens.append(element("th", data.systems[system]), ...[...words(utt[2][text][0]), "</s>"].map((word) => element("td", word)));
+        values.append(element("th", ""), ...texts[text].map((value) => element("td", value.toFixed(2), "n")));
+        table.append(tokens, values);
+      }
+      scroll.append(table);
+      return scroll;
+    });
+  }
+
+  // -- controls -------------------------------------------------------------------------------------------------
+  let waiting;
+  by("search").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(select, 120); });
+  for (const id of ["sort", "kind", "before", "after"]) by(id).addEventListener("change", select);
+  const turn = (by) => { page += by; show(); document.getElementById("utterances").scrollIntoView(); };
+  by("previous").addEventListener("click", () => turn(-1));
+  by("next").addEventListener("click", () => turn(1));
+  by("theme").addEventListener("click", () => {
+    const root = document.documentElement, dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
+    const buttons = [...document.querySelectorAll(".open")], at = buttons.indexOf(document.activeElement);
+    if (event.key === "/") { event.preventDefault(); by("search").focus(); }
+    else if (event.key === "j" && buttons.length) buttons[Math.min(at + 1, buttons.length - 1)].focus();
+    else if (event.key === "k" && at > 0) buttons[at - 1].focus();
+    else if (event.key === "n" && !by("next").disabled) turn(1);
+    else if (event.key === "p" && !by("previous").disabled) turn(-1);
+  });
+  select();
+  document.documentElement.dataset.ready = "yes";
+})();

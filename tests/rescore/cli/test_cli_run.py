@@ -1,0 +1,129 @@
+"""`rescore run`: the steps, what is checked before them, and what is not done twice."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from rescore.cli.main import cli
+from rescore.evaluation.wer import corpus_errors
+from rescore.files import read_kaldi_text
+from rescore.formats import read_nbest
+from tests.lm_zoo.zoo import ARPA
+from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
+from tests.rescore.runs import LIKES, LM, write_inputs
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_inputs(tmp_path)
+    return tmp_path
+
+
+def start(*more: str, lm: str = LM, ref: str = "text", **sources: str) -> Result:
+    """`rescore run` on the files of the folder, or on other `dev` and `test`."""
+    dev, test = (sources.get(part, f"{part}.jsonl.gz") for part in ("dev", "test"))
+    arguments = ["--dev", dev, "--test", test, "--ref", ref, "--lm", lm, "--out", "out", *more]
+    return CliRunner().invoke(cli, ["run", *arguments])
+
+
+def steps(result: Result) -> list[str]:
+    """The commands that were printed."""
+    return [line.removeprefix("$ rescore ") for line in result.stdout.splitlines() if line.startswith("$ rescore ")]
+
+
+def test_every_step_is_a_command(folder: Path) -> None:
+    result = start()
+    assert result.exit_code == 0, result.output
+    names = [line.split()[0] for line in steps(result)]
+    assert names == ["nbest", "nbest", "tune", "combine", "tune", "combine", "compare", "report"]
+    made, table = (json.loads(Path("out", name).read_text()) for name in ("run.json", "table.json"))
+    assert [row["name"] for row in table["rows"]] == ["first-pass", "tuned", "toy"]
+    assert made["chosen"] == "toy" and made["baseline"] == "tuned"
+    assert [step["command"] for step in made["steps"].values()] == [f"rescore {line}" for line in steps(result)]
+    errors = corpus_errors(read_kaldi_text("out/ref/test.txt"), read_kaldi_text("out/test/toy/1best.txt"))
+    assert table["rows"][2]["errors"] == errors.errors < table["rows"][1]["errors"]
+    assert "decided on dev: toy" in result.stdout.splitlines()[-1]
+    assert Path("out/report.html").exists()
+
+
+def test_the_printed_commands_do_the_same_by_hand(folder: Path) -> None:
+    lines = steps(start())
+    before = {file: file.read_bytes() for file in Path("out").rglob("*") if file.is_file()}
+    for line in lines:
+        assert CliRunner().invoke(cli, shlex.split(line)).exit_code == 0, line
+    assert {file: file.read_bytes() for file in before} == before
+
+
+def test_steps_are_done_once_for_their_input(folder: Path) -> None:
+    start()
+    assert steps(start()) == []
+    Path("out/weights/toy.json").unlink()
+    assert [line.split()[0] for line in steps(start())] == ["tune"]  # the same weights: what follows is there
+    lists = list(read_nbest("test.jsonl.gz"))
+    lists[0].hyps[0].scores["am"] -= 100
+    from rescore.formats import write_nbest
+
+    write_nbest("test.jsonl.gz", lists)
+    assert [line.split()[0] for line in steps(start())] == ["nbest", "combine", "combine", "compare", "report"]
+
+
+def test_systems_with_an_ngram_and_two_lms(folder: Path) -> None:
+    Path("tiny.arpa").write_text(ARPA)
+    result = start("--ngram", "tiny.arpa", "--max-unknown", "1", "--lm", "b=tests.toy_lm:Toy?likes=UH")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(Path("out/table.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == ["first-pass", "tuned", "ngram", "toy", "b", "all"]
+    assert set(rows[3]["p_values"]) == {"first-pass", "tuned", "ngram"}
+    scales = json.loads(Path("out/weights/b.json").read_text())["scales"]
+    assert scales["toy"] == 0 and set(scales) == {"am", "toy", "b", "ngram", "words"}
+
+
+def test_lattices_become_lists(folder: Path) -> None:
+    pytest.importorskip("kaldiio", reason="Kaldi's archives need kaldiio")
+    for part in ("one", "two"):
+        (folder / part).mkdir()
+        (folder / part / "lat.1").write_text(TEXT.replace("utt-", f"{part}-"))
+        (folder / part / "words.txt").write_text(WORDS)
+    Path("text").write_text("one-a A C\none-b B B\ntwo-a A C\ntwo-b B B\n")
+    result = start("-n", "5", dev="kaldi:one", test="kaldi:two", lm="toy=tests.toy_lm:Toy?likes=A")
+    assert result.exit_code == 0, result.output
+    assert steps(result)[0] == "convert kaldi:one out/lists/dev.jsonl.gz -n 5"
+    assert len(list(read_nbest("out/lists/test.jsonl.gz"))) == 2
+
+
+@pytest.mark.parametrize(
+    "spoil, options, message",
+    [
+        (lambda text: text.replace("test-003", "other"), {}, "1 of 24 utterances have no reference (test-003)"),
+        (str.lower, {}, "differ in letter case"),
+        (None, {"test": "dev.jsonl.gz"}, "12 utterances are in --dev and in --test"),
+        (None, {"dev": "nothing.jsonl"}, "no such file"),
+        (None, {"ref": "nothing"}, "no such file"),
+        (None, {"lm": "no-such-lm"}, "no LM is called 'no-such-lm'"),
+        (None, {"lm": "am=tests.toy_lm:Toy?likes=A"}, "there is a score 'am' already; name the LM: --lm NEWNAME=am"),
+        (None, {"lm": "tuned=tests.toy_lm:Toy?likes=A"}, "'tuned' is the name of a system of every run"),
+        (None, {"lm": f"toy=tests.toy_lm:Toy?likes={LIKES}&knows=A"}, "more than 50% are refused"),
+    ],
+)
+def test_what_is_missing_is_said_before_anything_is_computed(
+    folder: Path, spoil: Callable[[str], str] | None, options: dict[str, str], message: str
+) -> None:
+    if spoil:
+        Path("text").write_text(spoil(Path("text").read_text()))
+    result = start(**options)
+    assert message in f"{result.exception} {result.output}"
+    assert steps(result) == [] and not Path("out").exists()
+
+
+def test_references_of_no_utterance_are_counted(folder: Path) -> None:
+    with open("text", "a") as stream:
+        stream.write("more-1 A\n")
+    result = start()
+    assert "1 references have no utterance in --dev or --test and are not used: more-1" in result.stderr

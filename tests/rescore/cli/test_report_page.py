@@ -1,0 +1,134 @@
+"""The page of `rescore report` in a browser: search, order, what opens, escaping, no error, no network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from rescore.cli.main import cli
+from tests.browser import Page, find_browser
+from tests.rescore.runs import LM, write_inputs
+
+LATER = "new Promise(done => setTimeout(done, 300))"
+IDS = "[...document.querySelectorAll('#list .id')].map(each => each.textContent)"
+CHANGES = "[...document.querySelectorAll('#list .open')].map(each => each.children[2].textContent)"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    program = find_browser()
+    if program is None:
+        pytest.skip("no Chromium on this machine")
+    folder = tmp_path_factory.mktemp("run")
+    write_inputs(folder, dev=12, test=120)
+    (folder / "wav.scp").write_text("test-000 audio/a b.wav\n")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        for line in (
+            ["run", "--dev", "dev.jsonl.gz", "--test", "test.jsonl.gz", "--ref", "text", "--lm", LM, "--out", "out"],
+            ["report", "out", "--out", "page.html", "--hyps", "2", "--word-scores", "--audio", "wav.scp"],
+        ):
+            result = CliRunner().invoke(cli, line)
+            assert result.exit_code == 0, result.output
+    finally:
+        os.chdir(before)
+    opened = Page(program, tmp_path_factory.mktemp("profile"), (folder / "page.html").as_uri())
+    yield opened
+    opened.close()
+
+
+def choose(page: Page, name: str, value: str) -> None:
+    page.ask(
+        f"{{ const it = document.getElementById('{name}'); it.value = '{value}'; "
+        "it.dispatchEvent(new Event('change')); it.dispatchEvent(new Event('input')); }"
+    )
+    page.ask(LATER)
+
+
+def count(page: Page) -> str:
+    return str(page.ask("document.getElementById('count').textContent"))
+
+
+def test_search_filter_and_order(page: Page) -> None:
+    choose(page, "kind", "all")
+    assert count(page) == "120 of 120 utterances"
+    choose(page, "sort", "id")
+    ids = page.ask(IDS)
+    assert len(ids) == 50 and ids == sorted(ids)
+    choose(page, "search", "TEST-01")
+    assert count(page) == "10 of 120 utterances"
+    choose(page, "search", "went home")
+    assert count(page) == "20 of 120 utterances"
+    choose(page, "search", "")
+    choose(page, "sort", "fixed")
+    assert page.ask(CHANGES)[0].endswith("fixed")
+    choose(page, "kind", "fixed")
+    assert all(said.endswith("fixed") for said in page.ask(CHANGES))
+    choose(page, "before", "2")
+    choose(page, "after", "1")
+    assert count(page) == "0 of 120 utterances"
+    choose(page, "kind", "broken")
+    assert all(said.endswith("broken") for said in page.ask(CHANGES)) and page.ask(CHANGES)
+    choose(page, "before", "1")
+    choose(page, "after", "2")
+
+
+def test_pages_and_keys(page: Page) -> None:
+    choose(page, "kind", "all")
+    choose(page, "sort", "id")
+    first = page.ask(IDS)[0]
+    for key, shown in (("n", "page 2 of 3"), ("p", "page 1 of 3")):
+        page.ask(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))")
+        assert page.ask("document.getElementById('page').textContent") == shown
+    assert page.ask(IDS)[0] == first
+    page.ask("document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'j', bubbles: true}))")
+    assert page.ask("document.activeElement.querySelector('.id').textContent") == first
+    page.ask("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: '/', bubbles: true}))")
+    assert page.ask("document.activeElement.id") == "search"
+
+
+def test_an_utterance_opens(page: Page) -> None:
+    choose(page, "kind", "all")
+    choose(page, "search", "test-000")
+    page.ask("document.querySelector('.open').click()")
+    page.ask(LATER)
+    assert page.ask("document.querySelector('.open').getAttribute('aria-expanded')") == "true"
+    heads = page.ask("[...document.querySelectorAll('.hyps thead th')].map(each => each.textContent)")
+    assert heads == ["#", "errors", "total", "am", "toy", "words", "words"]
+    assert page.ask("document.querySelectorAll('.hyps tbody')[0].rows.length") == 2
+    caption = page.ask("document.querySelector('.hyps caption').textContent")
+    assert caption == "natural log-probability of each word under toy"
+    assert page.ask("document.querySelector('audio').getAttribute('src')") == "audio/a%20b.wav"
+    page.ask("document.querySelector('.open').click()")
+    assert page.ask("document.querySelectorAll('.hyps').length") == 0
+    choose(page, "search", "")
+
+
+def test_words_and_ids_are_text(page: Page) -> None:
+    choose(page, "kind", "all")
+    choose(page, "search", "<script>")
+    assert count(page) == "20 of 120 utterances"
+    cells = page.ask("[...document.querySelectorAll('.align td')].map(each => each.textContent)")
+    assert "<script>alert(1)</script>" in cells and "</script>" in cells and "&" in cells
+    choose(page, "search", "test-001<b>&")
+    assert page.ask(IDS) == ["test-001<b>&"]
+    assert page.ask("document.querySelectorAll('main b, #list script').length") == 0
+    choose(page, "search", "")
+
+
+def test_dark_and_light(page: Page) -> None:
+    colours = []
+    for _ in range(2):
+        page.ask("document.getElementById('theme').click()")
+        colours.append(page.ask("getComputedStyle(document.body).backgroundColor"))
+    assert sorted(colours) == ["rgb(22, 24, 26)", "rgb(255, 255, 255)"]
+
+
+def test_no_error_and_no_network(page: Page) -> None:
+    assert page.errors == []
+    assert page.ask("performance.getEntriesByType('resource').length") == 0

@@ -1,0 +1,142 @@
+"""What a report counts and says; the page itself is opened in a browser by tests/rescore/cli/test_report_page.py."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from rescore.cli.main import cli
+from rescore.errors import RescoreError
+from rescore.evaluation.wer import corpus_errors, oracle_errors
+from rescore.types import Words
+from rescore.workflows.report import analyses, charts
+from rescore.workflows.report.gather import gather
+from rescore.workflows.report.write import write_report
+from tests.rescore.runs import LM, write_inputs
+
+REFS: dict[str, Words] = {"a": ("A", "B", "C"), "b": ("A",), "c": ("D", "E")}
+BEFORE: dict[str, Words] = {"a": ("A", "X", "C"), "b": ("A",), "c": ("D", "E", "E")}
+AFTER: dict[str, Words] = {"a": ("A", "B", "C"), "b": (), "c": ("D", "E", "E")}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("run")
+    write_inputs(made)
+    inputs = ["--dev", f"{made}/dev.jsonl.gz", "--test", f"{made}/test.jsonl.gz", "--ref", f"{made}/text"]
+    result = CliRunner().invoke(cli, ["run", *inputs, "--lm", LM, "--out", f"{made}/out"])
+    assert result.exit_code == 0, result.output
+    return made / "out"
+
+
+def test_outcomes_and_confusions() -> None:
+    found = analyses.outcomes(REFS, [BEFORE, AFTER])
+    assert [(each.errors(0), each.errors(1)) for each in found] == [(1, 0), (0, 1), (1, 1)]
+    assert [each.ops[each.which[0]] for each in found] == ["=s=", "=", "==i"]
+    assert analyses.confusions(found, 0, 1) == [("B", "X", 1, 0), ("A", "", 0, 1)]
+
+
+def test_errors_by_length_and_frequency() -> None:
+    found = analyses.outcomes(REFS, [BEFORE, AFTER])
+    assert analyses.by_length(found, 2) == [("0 to 5", 3, [pytest.approx(100 / 3), pytest.approx(100 / 3)])]
+    assert analyses.by_frequency(found, 2, {"A": 2, "B": 1, "C": 1, "D": 1, "E": 1}) == [
+        ("1", 4, [25.0, 0.0]),
+        ("2 to 3", 2, [0.0, 50.0]),
+    ]
+
+
+def row(name: str, errors: int, p_value: float | None = None) -> dict[str, object]:
+    return {"name": name, "errors": errors, "p_values": {"base": p_value}}
+
+
+@pytest.mark.parametrize(
+    "errors, p_value, said",
+    [
+        (90, 0.0004, "helps: 10 fewer errors (10.0 %) than base, p <0.001"),
+        (90, 0.03, "helps: 10 fewer errors (10.0 %) than base, p = 0.030"),
+        (90, 0.2, "may be chance: 10 fewer errors (10.0 %) than base, p 0.200"),
+        (110, 0.01, "hurts: 10 more errors (10.0 %) than base, p = 0.010"),
+        (100, 1.0, "no difference: as many errors as base"),
+    ],
+)
+def test_verdicts(errors: int, p_value: float, said: str) -> None:
+    assert analyses.verdict(row("lm", errors, p_value), row("base", 100)) == said
+    assert analyses.verdict(row("base", 100), row("base", 100)) == "what the LMs are compared with"
+
+
+def test_curves_pass_through_the_figures_of_the_table(folder: Path) -> None:
+    run = gather(folder)
+    scales, rates = run.weights["toy"].scales, {row["name"]: row["wer"] for row in run.table["rows"]}
+    for name, at in scales.items():
+        curve = dict(analyses.over_scale(run.test_table, scales, name))
+        assert curve[at] == pytest.approx(rates["toy"], abs=1e-3)
+    rows = analyses.by_n(run.test_table, scales)
+    assert rows[0][0] == 1 and rows[0][1] == rows[0][2] == pytest.approx(rates["first-pass"], abs=1e-3)
+    assert rows[-1][1] == pytest.approx(rates["toy"], abs=1e-3)
+    assert rows[-1][2] == pytest.approx(oracle_errors(run.test, run.refs["test"]).wer)
+    hyps = {each.utt_id: each.texts[each.which[2]] for each in run.found}
+    assert corpus_errors(run.refs["test"], hyps).wer == pytest.approx(rates["toy"], abs=1e-3)
+
+
+def test_ticks_are_round_and_cover() -> None:
+    for low, high in [(0.0, 1.0), (3.2, 3.3), (-7.0, 12.0), (5.0, 5.0), (0.0, 0.0)]:
+        found = charts.ticks(low, high)
+        assert found[0] <= low <= high <= found[-1] and 2 <= len(found) <= 9
+        assert np.allclose(np.diff(found), found[1] - found[0])
+
+
+class _Structure(HTMLParser):
+    """Tags that are open, ids, and scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open, self.ids, self.scripts, self.sources = list[str](), list[str](), 0, list[str]()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.ids += [str(found["id"])] if "id" in found else []
+        self.sources += [str(found[name]) for name in ("src", "href") if name in found]
+        self.scripts += tag == "script"
+        if tag not in ("meta", "input", "line", "rect", "polyline"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("line", "rect", "polyline"):
+            return
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_holds_no_foreign_markup(folder: Path) -> None:
+    text = (folder / "report.html").read_text()
+    page = _Structure()
+    page.feed(text)
+    assert page.open == [] and page.sources == []
+    assert len(page.ids) == len({*page.ids})
+    assert page.scripts == 3  # the data, one chunk of lists, the page's own
+    assert "alert(1)</script>" not in text and "http://" not in text and "https://" not in text
+    data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
+    assert len(data["utts"]) == 24 and data["systems"] == ["first-pass", "tuned", "toy"]
+    assert any("<script>alert(1)</script>" in utt[1] for utt in data["utts"])
+    assert "rescore tune --scores" in text and "sha256" in text and "helps:" in text
+
+
+def test_wrong_input(folder: Path, tmp_path: Path) -> None:
+    def report(source: Path, audio: Path | None = None) -> None:
+        write_report(source, tmp_path / "page.html", 3, False, audio)
+
+    with pytest.raises(RescoreError, match=r"run.json: no such file; expected a folder that rescore run has written"):
+        report(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "table.json").write_text("{}")
+    with pytest.raises(RescoreError, match="the run has not ended"):
+        report(tmp_path)
+    (tmp_path / "wav.scp").write_text("someone a.wav\n")
+    with pytest.raises(RescoreError, match="no utterance of the test set is in it"):
+        report(folder, tmp_path / "wav.scp")
+    assert not (tmp_path / "page.html").exists()
