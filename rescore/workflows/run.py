@@ -28,7 +28,7 @@ from rescore.formats import is_lattice, source_identity
 from rescore.weights import load_weights
 from rescore.workflows.combine import SCORES_FILE
 from rescore.workflows.normalising import Normaliser
-from rescore.workflows.run_checks import Checked, check_lms, check_part, read_references, say_unused
+from rescore.workflows.run_checks import PartOfRun, check_lms, check_part, read_references, say_unused
 from rescore.workflows.scoring import NGRAM, column_of
 
 RUN_FILE, TABLE_FILE, REPORT_FILE = "run.json", "table.json", "report.html"
@@ -125,7 +125,7 @@ def execute(run: Run, do: Callable[[list[str]], None]) -> str:
     return line
 
 
-def _manifest(run: Run, checked: dict[str, Checked], new: dict[str, list[str]]) -> Manifest:
+def _manifest(run: Run, checked: dict[str, PartOfRun], new: dict[str, list[str]]) -> Manifest:
     path = run.out / RUN_FILE
     made = {
         "dev": run.dev,

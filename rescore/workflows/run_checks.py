@@ -20,7 +20,7 @@ from rescore.workflows.scoring import NGRAM, open_scorers
 
 
 @dataclass
-class Checked:
+class PartOfRun:
     """What a set was found to have.
 
     Attributes:
@@ -34,7 +34,7 @@ class Checked:
     words: Counter[str] = field(default_factory=Counter)
 
 
-def check_part(source: str, part: str, refs: Mapping[str, Words], normaliser: Normaliser) -> Checked:
+def check_part(source: str, part: str, refs: Mapping[str, Words], normaliser: Normaliser) -> PartOfRun:
     """Reads all of a set, and takes its references out of `refs`.
 
     Raises:
@@ -44,7 +44,7 @@ def check_part(source: str, part: str, refs: Mapping[str, Words], normaliser: No
     """
     if is_pipe(source):
         raise UsageError(f"--{part} {source} is a pipe, which is read but once; write it to a file first")
-    found, firsts = Checked(), list[Words]()
+    found, firsts = PartOfRun(), list[Words]()
     missing: list[str] = []
     for utt_id, words, columns in _firsts(source, part):
         found.columns = found.columns or columns
@@ -90,7 +90,7 @@ def read_references(files: Sequence[Path]) -> dict[str, Words]:
 
 
 def check_lms(
-    lms: Sequence[str], ngram: str | None, parts: Mapping[str, Checked], max_unknown: float
+    lms: Sequence[str], ngram: str | None, parts: Mapping[str, PartOfRun], max_unknown: float
 ) -> dict[str, list[str]]:
     """Checks the sets against each other and against the LMs, which are loaded.
 
@@ -124,7 +124,7 @@ def check_lms(
     return {name: new[name] for name in order}
 
 
-def say_unused(refs: Mapping[str, Words], parts: Mapping[str, Checked]) -> None:
+def say_unused(refs: Mapping[str, Words], parts: Mapping[str, PartOfRun]) -> None:
     """A remark on references that neither set has an utterance for."""
     unused = [utt_id for utt_id in refs if not any(utt_id in part.refs for part in parts.values())]
     if unused:
