@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=Output(), help="HTML file to write.")
+@click.option("--out", required=True, type=OutputPath(), help="HTML file to write.")
 @click.option(
     "--hyps", type=click.IntRange(min=1), default=20, show_default=True, help="Hypotheses shown of each list."
 )

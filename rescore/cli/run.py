@@ -9,7 +9,7 @@ import click
 
 from rescore.cli.device import device_option, dtype_option, max_unknown_option
 from rescore.cli.normalise import normalise_option
-from rescore.cli.outputs import Output
+from rescore.cli.outputs import OutputPath
 
 
 @click.command()
@@ -35,7 +35,7 @@ from rescore.cli.outputs import Output
 @max_unknown_option
 @normalise_option
 @click.option("--seed", default=0, show_default=True, help="Seed of tuning and of the bootstrap.")
-@click.option("--out", required=True, type=Output(folder=True), help="Folder for everything.")
+@click.option("--out", required=True, type=OutputPath(folder=True), help="Folder for everything.")
 def command(
     dev: str,
     test: str,

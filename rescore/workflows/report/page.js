@@ -134,7 +134,7 @@
   function chunk(number) {
     if (!chunks.has(number)) {
       const bytes = Uint8Array.from(atob(by(`chunk-${number}`).textContent), (c) => c.charCodeAt(0));
-      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+      const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
       chunks.set(number, new Response(stream).json());
     }
     return chunks.get(number);
