@@ -83,7 +83,7 @@ BAD = [
         ("lattice", "rescore", "u.slf", "slf:out", "--lm", "ngram", "--scale", "ngram=1"),
         "'ngram' is the score of --ngram; give an n-gram LM with that option",
     ),
-    (("lms", "file"), "file/config.json: cannot be read (Not a directory)"),
+    (("lms", "file"), "file: not a model folder, it has no config.json"),
     (("icefall-decode", "text"), "text: is no Python script, expected the decode.py of an icefall recipe"),
     (("icefall-decode", "nofile.py"), "nofile.py: no such file, expected the decode.py of an icefall recipe"),
 ]
