@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import click
 
+from asr.cli.settings import settings_option
+
 
 @click.command()
 @click.argument("name", metavar="CONFIG|MODEL_FOLDER")
-def command(name: str) -> None:
+@settings_option
+def command(name: str, changes: tuple[str, ...]) -> None:
     """Count the parameters of a named configuration, of a configuration file or of a trained model, by part.
 
     \b
-    Example: asr info paper-com
+    Example: asr info paper-com --set encoder.s4_dim=4
     Example: asr info exp/small/model
     """
     from asr.model.parameter_count import config_of, count, lines
+    from rescore.cli.train_lm import parse_settings
 
-    config = config_of(name)
+    config = config_of(name).with_settings(parse_settings(changes))
     encoder = config.encoder
     click.echo(
         f"{encoder.layers} layers, dim {encoder.dim}, {encoder.heads} heads, component {encoder.component}, "

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from asr.cli.pipes import pipes_option
+from asr.cli.settings import settings_option
 from rescore.cli.outputs import OutputPath
 from rescore.cli.processes import process_options
 
@@ -54,11 +55,12 @@ def settings(command: Any) -> Any:
 @click.command()
 @click.option("--exp-dir", required=True, type=OutputPath(folder=True), help="Folder of the run.")
 @click.option("--config", metavar="NAME|FILE", help="Configuration of the model, such as small (see: asr info).")
+@settings_option
 @click.option("--bpe-model", type=_PATH, help="Sentencepiece model of the tokens.")
 @click.option("--init", type=_PATH, metavar="DIR", help="Start from this model folder, instead of the two above.")
 @click.option("--train-cuts", required=True, multiple=True, type=_PATH, help="Lhotse cuts. May be repeated.")
 @click.option("--valid-cuts", multiple=True, type=_PATH, help="Lhotse cuts. May be repeated.")
-@click.option("--context-size", type=click.IntRange(1), help="Tokens that the stateless decoder sees.")
+@click.option("--context-size", type=click.IntRange(1), help="icefall's name for --set context_size=.")
 @click.option("--max-duration", default=200.0, show_default=True, type=_POSITIVE, help="Seconds of audio in a batch.")
 @click.option("--bucketing-sampler", type=bool, default=True, show_default=True, help="Batches of similar lengths.")
 @click.option("--num-workers", default=0, show_default=True, type=click.IntRange(0), help="Processes that load data.")
@@ -90,6 +92,7 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
     from asr.errors import ConfigError
     from asr.training.config import TransducerTrainConfig
     from asr.training.run import TrainPlan, run
+    from rescore.cli.train_lm import parse_settings
 
     given = {name: value for name in SETTINGS if (value := values.pop(name)) is not None}
     if {"max_steps", "max_minutes"} & given.keys() and {"lr_batches", "lr_epochs", "num_epochs"} & given.keys():
@@ -100,5 +103,9 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
         raise ConfigError("--enable-musan needs the noise: --musan-cuts FILE")
     if enable_musan is False:
         values["musan_cuts"] = None
+    changes = parse_settings(values.pop("changes"))
+    if (context_size := values.pop("context_size")) is not None:
+        changes["context_size"] = context_size
     dtype = "float16" if use_fp16 else "bfloat16" if use_bf16 else "float32"
-    run(TrainPlan(spec_aug=enable_spec_aug, **values), TransducerTrainConfig(dtype=dtype, **given))
+    plan = TrainPlan(spec_aug=enable_spec_aug, model_settings=changes, **values)
+    run(plan, TransducerTrainConfig(dtype=dtype, **given))

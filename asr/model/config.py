@@ -100,6 +100,43 @@ class TransducerConfig:
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
+    def flat(self) -> dict[str, Any]:
+        """The values by the names of `with_settings`: `encoder.s4_dim`, `decoder` and so on."""
+        values = self.to_dict()
+        encoder = values.pop("encoder")
+        return {**{f"encoder.{name}": value for name, value in encoder.items()}, **values}
+
+    def with_settings(self, settings: dict[str, Any]) -> TransducerConfig:
+        """The same with other values, by the names of `flat`.
+
+        Raises:
+          ConfigError: an unknown name, a value of another type, an impossible one, or one that has no effect.
+        """
+        values = self.to_dict()
+        for name, value in settings.items():
+            part, _, field_name = name.rpartition(".")
+            if name not in _KINDS:
+                raise ConfigError(f"--set: found the unknown name '{name}'; {_fields_text()}")
+            if type(value).__name__ not in _TYPES[_KINDS[name]]:
+                raise ConfigError(f"--set: found {name}={json.dumps(value)}; {_fields_text()}")
+            (values[part] if part else values)[field_name] = value
+        changed = TransducerConfig.from_dict(values, "--set")
+        for name in settings:
+            if name in changed.unused():
+                raise ConfigError(f"--set: found {name}, which has no effect with {changed.unused()[name]}")
+        return changed
+
+    def unused(self) -> dict[str, str]:
+        """The names of values that play no part, and why."""
+        component, found = f"the component '{self.encoder.component}'", {}
+        if self.encoder.component == "conv":
+            found = {"encoder.s4_dim": component, "encoder.s4_init": component}
+        if self.encoder.component == "dir":
+            found = {"encoder.kernel": component}
+        if self.decoder != "stateless":
+            found["context_size"] = f"the decoder '{self.decoder}', which sees all tokens"
+        return found
+
     @classmethod
     def from_dict(cls, values: dict[str, Any], where: object = "configuration") -> TransducerConfig:
         """The configuration of `to_dict`; names that are left out keep their defaults.
@@ -114,6 +151,14 @@ class TransducerConfig:
             return cls(**{**values, "encoder": EncoderConfig(**encoder)})
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from None
+
+
+_KINDS = {f"encoder.{item.name}": str(item.type) for item in dataclasses.fields(EncoderConfig)}
+_KINDS |= {item.name: str(item.type) for item in dataclasses.fields(TransducerConfig) if item.name != "encoder"}
+
+
+def _fields_text() -> str:
+    return "there are " + ", ".join(f"{name} ({kind.replace('None', 'null')})" for name, kind in _KINDS.items())
 
 
 def _check_types(values: Any, config: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ class TrainPlan:
       config:       name or JSON file of the model's configuration; None with `init`.
       init:         model folder whose configuration, tokens and weights the run starts from.
       bpe_model:    sentencepiece model; None with `init`.
-      context_size: tokens that the stateless decoder sees, in place of the configuration's.
+      model_settings: values in place of the configuration's, by name (`TransducerConfig.with_settings`).
       max_duration: seconds of audio in a batch (of each process).
       on_the_fly:   compute the features from the audio; else take those stored.
       start_epoch, start_batch: continue from `epoch-(N-1).pt` (1: start anew) or `checkpoint-N.pt`; None, None: from
@@ -53,7 +53,7 @@ class TrainPlan:
     config: str | None = None
     init: Path | None = None
     bpe_model: Path | None = None
-    context_size: int | None = None
+    model_settings: dict[str, Any] = field(default_factory=dict)
     max_duration: float = 200.0
     bucketing_sampler: bool = True
     num_workers: int = 0
@@ -128,8 +128,8 @@ def make_model(plan: TrainPlan) -> tuple[Transducer, PieceVocabulary]:
     from asr.model.transducer import Transducer
 
     if plan.init is not None:
-        if plan.config is not None or plan.context_size is not None:
-            raise ConfigError("--init brings its own configuration; leave out --config and --context-size")
+        if plan.config is not None or plan.model_settings:
+            raise ConfigError("--init brings its own configuration; leave out --config, --set and --context-size")
         model, vocab = load_model(plan.init)
         if plan.bpe_model is not None and read_tokens(plan.bpe_model).model != vocab.model:
             raise ConfigError(f"{plan.bpe_model}: not the tokens of {plan.init}; leave out --bpe-model")
@@ -138,12 +138,10 @@ def make_model(plan: TrainPlan) -> tuple[Transducer, PieceVocabulary]:
     if plan.config is None or plan.bpe_model is None:
         raise ConfigError("a new model needs --config and --bpe-model; or give --init MODEL_FOLDER")
     vocab = read_tokens(plan.bpe_model)
-    config = replace(load_config(plan.config), vocab_size=len(vocab))
+    if "vocab_size" in plan.model_settings:
+        raise ConfigError("vocab_size is the number of tokens of --bpe-model; leave it out")
+    config = replace(load_config(plan.config).with_settings(plan.model_settings), vocab_size=len(vocab))
     check_bins(config, plan.config)
-    if plan.context_size is not None:
-        if config.decoder != "stateless":
-            raise ConfigError(f"--context-size is for the stateless decoder; {plan.config} has the '{config.decoder}'")
-        config = replace(config, context_size=plan.context_size)
     return Transducer(config), vocab
 
 

@@ -8,6 +8,7 @@ continues in mid-epoch) and `model/`, the best model so far as a model folder.
 from __future__ import annotations
 
 import copy
+import json
 import math
 import shutil
 import time
@@ -22,6 +23,7 @@ from torch import nn
 
 from asr.errors import AsrError, CheckpointError, DataError
 from asr.model import checkpoint
+from asr.model.config import TransducerConfig
 from asr.training.config import TransducerProgress, TransducerTrainConfig
 from asr.training.schedule import budget_used, make_optimizers, rate_share, warm_share
 from asr.training.step import (
@@ -96,6 +98,19 @@ def newest(out: Path) -> Path | None:
     return out / marker.read_text(encoding="utf-8").strip() if marker.exists() else None
 
 
+def check_configuration(path: Path, contents: dict[str, Any], config: TransducerConfig) -> None:
+    """Raises CheckpointError unless the checkpoint is of a run with this configuration; tells what differs."""
+    choose = "choose another --exp-dir, or the run's own --config and --set"
+    if "progress" not in contents or not isinstance(contents.get("model_config"), dict):
+        raise CheckpointError(f"{path}: not of a run of asr train; {choose}")
+    before, now = TransducerConfig.from_dict(contents["model_config"], path).flat(), config.flat()
+    differ = [
+        f"{name} {json.dumps(before[name])}, now {json.dumps(now[name])}" for name in now if before[name] != now[name]
+    ]
+    if differ:
+        raise CheckpointError(f"{path}: not of a run with this configuration: it has {'; '.join(differ)}; {choose}")
+
+
 class TransducerRun(TrainingRun):
     """The training of a recogniser; see `train`."""
 
@@ -140,10 +155,7 @@ class TransducerRun(TrainingRun):
     def restore(self, start: Path) -> None:
         """As above; configuration, tokens and optimisers must be those of the run."""
         contents = checkpoint.read_checkpoint(start)
-        if "progress" not in contents or contents.get("model_config") != self.model.config.to_dict():
-            raise CheckpointError(
-                f"{start}: not of a run with this configuration; choose another --exp-dir, or the run's own --config"
-            )
+        check_configuration(start, contents, self.model.config)
         tokens = self.out / checkpoint.PIECES
         if tokens.exists() and tokens.read_bytes() != self.vocab.model:
             raise CheckpointError(

@@ -77,3 +77,9 @@ def test_help_has_an_example() -> None:
 
 def test_every_parameter_is_in_a_part() -> None:
     assert sum(count(TINY).values()) == sum(parameter.numel() for parameter in Transducer(TINY).parameters())
+
+
+def test_other_values_by_set() -> None:
+    """Each state more of a real S4D is a C of 512 and an A, in every layer."""
+    two, four = (sizes(run("paper-com", "--set", f"encoder.s4_dim={dim}")) for dim in (2, 4))
+    assert four["all"] - two["all"] == four["encoder: S4"] - two["encoder: S4"] == 17 * 2 * (512 + 1)

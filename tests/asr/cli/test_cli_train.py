@@ -158,6 +158,26 @@ def test_options_that_do_not_fit_each_other(data: Path, tmp_path: Path) -> None:
         asr(*["train", "--train-cuts", "x", "--exp-dir", tmp_path, "--config", "small", "--bpe-model", "no_such.model"])
 
 
+def test_settings_of_the_model(data: Path, tmp_path: Path) -> None:
+    """They are kept with the model; the run goes on with the same ones alone."""
+    plan = ("--max-steps", 1, "--max-duration", 8)
+    changed = ("--set", "encoder.s4_dim=3", "--context-size", 1)
+    assert training(data, tmp_path, *plan, *changed).exit_code == 0
+    config = json.loads((tmp_path / "model" / "config.json").read_text())["config"]
+    assert (config["encoder"]["s4_dim"], config["context_size"], config["vocab_size"]) == (3, 1, 26)
+    assert "continuing" in training(data, tmp_path, *plan, "--set", "context_size=1", *changed[:2]).output
+    with pytest.raises(AsrError, match=r"it has encoder.s4_dim 3, now 2; context_size 1, now 2; choose another --exp-"):
+        training(data, tmp_path, *plan)
+    for options, message in [
+        (["--set", "encoder.s4_dim"], "expected NAME=VALUE"),
+        (["--set", "vocab_size=30"], "vocab_size is the number of tokens of --bpe-model"),
+        (["--set", "encoder.features=40"], "found an encoder of 40 features, expected 80"),
+        (["--init", tmp_path / "model", "--set", "encoder.s4_dim=3"], "leave out --config, --set and --context-size"),
+    ]:
+        with pytest.raises(RescoreError, match=message):
+            training(data, tmp_path / "x", *plan, *options)
+
+
 def test_the_loss_of_both_backends_is_the_same(data: Path, tmp_path: Path) -> None:
     try:
         import k2  # noqa: F401
