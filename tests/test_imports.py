@@ -94,6 +94,7 @@ NEIGHBOURS: dict[str, tuple[str, ...]] = {
         "rescore.cli.normalise",
         "rescore.cli.outputs",
         "rescore.cli.processes",
+        "rescore.cli.settings",
         "rescore.console",
         "rescore.errors",
         "rescore.evaluation",

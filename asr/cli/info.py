@@ -18,7 +18,7 @@ def command(name: str, changes: tuple[str, ...]) -> None:
     Example: asr info exp/small/model
     """
     from asr.model.parameter_count import config_of, count, lines
-    from rescore.cli.train_lm import parse_settings
+    from rescore.cli.settings import parse_settings
 
     config = config_of(name).with_settings(parse_settings(changes))
     encoder = config.encoder

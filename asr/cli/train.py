@@ -92,7 +92,7 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
     from asr.errors import ConfigError
     from asr.training.config import TransducerTrainConfig
     from asr.training.run import TrainPlan, run
-    from rescore.cli.train_lm import parse_settings
+    from rescore.cli.settings import parse_settings
 
     given = {name: value for name in SETTINGS if (value := values.pop(name)) is not None}
     if {"max_steps", "max_minutes"} & given.keys() and {"lr_batches", "lr_epochs", "num_epochs"} & given.keys():

@@ -26,7 +26,7 @@ def command(kind: str, source: str, out: Path, settings: tuple[str, ...]) -> Non
     Example: rescore convert-lm bayesian exp/transformer --set uncertain=feedforward --set blocks=1 --out exp/bayesian
     """
     from lm_zoo.training.transfer import convert_lm
-    from rescore.cli.train_lm import parse_settings
+    from rescore.cli.settings import parse_settings
     from rescore.console import remark
 
     convert_lm(kind, source, parse_settings(settings), out)

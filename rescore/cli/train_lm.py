@@ -8,24 +8,7 @@ import click
 
 from rescore.cli.outputs import OutputPath
 from rescore.cli.processes import process_options
-
-
-def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
-    """`("dim=512", "tied=false")` -> typed values (JSON where it is JSON, else a string)."""
-    import json
-
-    from rescore.errors import UsageError
-
-    settings: dict[str, object] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"found '{pair}', expected NAME=VALUE such as dim=512")
-        try:
-            settings[name] = json.loads(value)
-        except json.JSONDecodeError:
-            settings[name] = value
-    return settings
+from rescore.cli.settings import parse_settings
 
 
 @click.command()

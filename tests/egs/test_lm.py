@@ -10,7 +10,8 @@ import pytest
 from lm_zoo.registry import model_class
 from lm_zoo.training.run import train_config
 from rescore.cli.recipe import read_defaults
-from rescore.cli.train_lm import command, parse_settings
+from rescore.cli.settings import parse_settings
+from rescore.cli.train_lm import command
 from tests.egs.conftest import ROOT, Recipes
 from tests.egs.corpora import books_and_transcripts, librispeech_texts, pitt, swbd, wikitext2, write, write_parts
 

@@ -12,8 +12,8 @@ import yaml
 from asr.cli.train import command as train_asr
 from asr.model.config import load_config
 from rescore.cli.recipe import read_defaults
+from rescore.cli.settings import parse_settings
 from rescore.cli.train_lm import command as train_lm
-from rescore.cli.train_lm import parse_settings
 from tests.egs.conftest import ROOT
 from tests.lm_zoo.models.test_papers_tables import PTB, TABLE_1, TABLE_2, WIKITEXT2, count
 

@@ -1,0 +1,21 @@
+"""Values of options NAME=VALUE, such as `--set dim=512`."""
+
+from __future__ import annotations
+
+import json
+
+from rescore.errors import UsageError
+
+
+def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
+    """`("dim=512", "tied=false")` -> typed values (JSON where it is JSON, else a string)."""
+    settings: dict[str, object] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"found '{pair}', expected NAME=VALUE such as dim=512")
+        try:
+            settings[name] = json.loads(value)
+        except json.JSONDecodeError:
+            settings[name] = value
+    return settings
