@@ -43,7 +43,7 @@ def log_normalisers(output: SoftmaxLayer, hidden: Tensor) -> Tensor:
     Sums of exponentials are taken tile by tile without the maximum; where that leaves the range in which float32 is
     exact (below it numbers are denormal), rows are done again with it.
     """
-    parts = []
+    parts = [torch.zeros(0, device=hidden.device)]  # of no nodes, no row
     for start in range(0, len(hidden), TILE[0]):
         rows = hidden[start : start + TILE[0]]
         total = torch.zeros(len(rows), device=hidden.device)
