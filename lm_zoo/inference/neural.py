@@ -16,7 +16,7 @@ from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
 from lm_zoo.inference.trie import LONGEST
 from lm_zoo.layers.linear import autocast_on
-from lm_zoo.layers.output import FusedCrossEntropy, SoftmaxLayer
+from lm_zoo.layers.output import FusedCrossEntropy, SoftmaxLayer, TargetScores
 from lm_zoo.text.batches import Batch, TokenText
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import Vocabulary
@@ -124,11 +124,16 @@ class NeuralLM(nn.Module, LanguageModel):
 
     # -- training ----------------------------------------------------------------------------------------------
 
-    def forward(self, inputs: Tensor, targets: Tensor, state: State | None = None) -> Any:
+    def forward(self, inputs: Tensor, targets: Tensor, state: State | None = None, places: Tensor | None = None) -> Any:
         """Training loss: summed natural-log cross-entropy of `targets` (batch, time), where >= 0.
 
         With a state, a window of running text behind it (see `hidden_after`): the loss and the new state, detached.
+        With places, int64 `(pairs,)` in `(batch * time,)`: the log-probabilities of targets `(pairs,)` there.
         """
+        if places is not None:
+            dtype = torch.bfloat16 if autocast_on(self.device.type) else torch.float32
+            hidden = self.hidden(inputs).flatten(0, 1)[places]
+            return TargetScores.apply(hidden, self.output.weight, self.output.bias, targets, dtype)
         if state is None:
             return self._loss(self.hidden(inputs), targets)
         state, hidden = self.hidden_after(state, inputs)

@@ -1,4 +1,4 @@
-"""The softmax layer in training: logits and loss by chunks, no matrix of all of them."""
+"""The softmax layer in training: logits, loss and scores by chunks, no matrix of all of them."""
 
 from __future__ import annotations
 
@@ -62,6 +62,46 @@ class FusedCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         grad_x, grad_weight, grad_bias = ctx.saved_tensors  # changed in place: a second pass is refused
         return grad_x.mul_(grad), grad_weight.mul_(grad), grad_bias.mul_(grad), None, None, None
+
+
+class TargetScores(torch.autograd.Function):
+    """Log-probabilities of targets `(rows,)` under the softmax layer; its logits are made again for the gradients.
+
+    Equal to `F.linear(x, weight, bias).log_softmax(1)` at the targets, of which no (rows, vocab) matrix is kept.
+    """
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype, chunk: int = 512
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight, bias, targets)
+        ctx.dtype, ctx.chunk = dtype, chunk
+        scores = torch.empty(len(x), device=x.device)
+        with torch.autocast(x.device.type, enabled=False):
+            matrix = weight.detach().to(dtype)
+            for start in range(0, len(x), chunk):
+                rows = slice(start, start + chunk)
+                logits = F.linear(x[rows].to(dtype), matrix).float() + bias
+                scores[rows] = -F.cross_entropy(logits, targets[rows], reduction="none")
+        return scores
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        x, weight, bias, targets = ctx.saved_tensors
+        grad_x = torch.empty(x.shape, dtype=ctx.dtype, device=x.device)
+        grad_weight, grad_bias = torch.zeros_like(weight), torch.zeros_like(bias)
+        with torch.autocast(x.device.type, enabled=False):
+            matrix = weight.detach().to(ctx.dtype)
+            for start in range(0, len(x), ctx.chunk):
+                rows = slice(start, start + ctx.chunk)
+                inputs, wanted = x[rows].to(ctx.dtype), targets[rows].unsqueeze(1)
+                # The gradient of a row's logits: one-hot less softmax, times that of its score.
+                slope = (F.linear(inputs, matrix).float() + bias).softmax(1).neg_()
+                slope.scatter_add_(1, wanted, torch.ones(wanted.shape, device=x.device))
+                slope *= grad[rows].unsqueeze(1)
+                grad_bias += slope.sum(0)
+                grad_x[rows] = backward(slope.to(ctx.dtype), inputs, matrix, grad_weight)
+        return grad_x.to(x.dtype), grad_weight, grad_bias, None, None, None
 
 
 def cross_entropy_(logits: Tensor, targets: Tensor) -> Tensor:

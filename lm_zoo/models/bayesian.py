@@ -106,11 +106,11 @@ class BayesianTransformer(NeuralLM):
     def step_hidden(self, state: State, tokens: Tensor) -> tuple[State, Tensor]:
         return self.mean.step_hidden(state, tokens)
 
-    def forward(self, inputs: Tensor, targets: Tensor, state: State | None = None) -> Any:
+    def forward(self, inputs: Tensor, targets: Tensor, state: State | None = None, places: Tensor | None = None) -> Any:
         """Training: the loss under one draw of the weights (Eqs. 12, 13); evaluation: under the means (Eq. 18)."""
         if not self.training:
-            return self.mean(inputs, targets, state)
-        return functional_call(self.mean, self.draw(), (inputs, targets, state))
+            return self.mean(inputs, targets, state, places)
+        return functional_call(self.mean, self.draw(), (inputs, targets, state, places))
 
     def undecayed(self) -> set[str]:
         """The posterior's parameters: the KL divergence alone pulls at them (Eq. 9)."""

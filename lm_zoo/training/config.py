@@ -33,6 +33,8 @@ class TrainConfig:
     valid_every: int = 1000  # steps; 0: after each pass
     save_every: int = 500  # steps
     log_every: int = 100  # steps
+    posterior: float = 1.0  # N-best lists: posteriors are the softmax of so much of the totals
+    lm_loss: float = 0.1  # N-best lists and text: of the text's loss a token so much is added
     patience: int = 0  # validations without a better one before the run stops early; 0: newbob 5, cosine never
     newbob_gain: float = 0.003  # relative loss reduction between validations below which the learning rate is halved
     seed: int = 1

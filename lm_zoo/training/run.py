@@ -95,8 +95,8 @@ def run_here(
     vocab = make_vocabulary(recipe, folder, remark)
     if not ranks.rank:
         ranks.wait()
-    train_text = _tokenise(vocab, recipe.texts, recipe.longest, remark)
-    valid_text = _tokenise(vocab, [recipe.valid], recipe.longest, remark)
+    train_text = tokenise(vocab, recipe.texts, recipe.longest, remark)
+    valid_text = tokenise(vocab, [recipe.valid], recipe.longest, remark)
     info = {"data": [os.path.basename(text) for text in recipe.texts], "training": dataclasses.asdict(config)}
     if recipe.init is not None:
         info["started_from"] = read_config(find(recipe.init)).get("trained", {})
@@ -175,7 +175,7 @@ def _sentences(texts: list[str]) -> Iterator[list[str]]:
     return itertools.chain.from_iterable(read_sentences(text) for text in texts)
 
 
-def _tokenise(vocab: Vocabulary, texts: list[str], longest: int, remark: Remark) -> TokenText:
+def tokenise(vocab: Vocabulary, texts: list[str], longest: int, remark: Remark) -> TokenText:
     def checked() -> Iterator[list[str]]:
         for number, words in enumerate(_sentences(texts), start=1):
             if number <= 1000:

@@ -26,11 +26,15 @@ class RunLog:
         self.folder, self.report, self.remark = folder, report, remark
         self.writer: Any = None  # TensorBoard's
 
-    def open(self, step: int) -> None:
-        """Goes on behind `step`: records after it will be made again and are dropped, as is one that a kill cut off."""
+    def open(self, step: int, epoch: int | None = None) -> None:
+        """Goes on behind `step`: records after it will be made again and are dropped, as is one that a kill cut off.
+
+        Args:
+          epoch: of the checkpoint; what was found behind the last step of an epoch is of the next one, and found again.
+        """
         path = self.folder / LOG
         whole = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-        write_text(path, "".join(line + "\n" for line in whole if json.loads(line)["step"] <= step))
+        write_text(path, "".join(line + "\n" for line in whole if _is_before(json.loads(line), step, epoch)))
         self.writer = summary_writer(self.folder / "tensorboard", self.remark)
 
     def write(self, stand: dict[str, Any], figures: dict[str, Any]) -> None:
@@ -50,6 +54,11 @@ class RunLog:
     def close(self) -> None:
         if self.writer is not None:
             self.writer.close()
+
+
+def _is_before(record: dict[str, Any], step: int, epoch: int | None) -> bool:
+    again = record["step"] == step and epoch is not None and record.get("epoch", epoch) > epoch
+    return bool(record["step"] <= step and not again)
 
 
 def summary_writer(folder: Path, remark: Remark) -> Any:

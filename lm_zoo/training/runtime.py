@@ -40,7 +40,7 @@ class TrainingRun:
 
     def open(self) -> None:
         """Makes the folder ready, in the first process; what it held before was read by then and found to fit."""
-        self.records.open(self.progress.step)
+        self.records.open(self.progress.step, self.progress.epoch)
 
     def begin(self, checkpoint: Path | None, seed: int) -> None:
         """Goes on from a checkpoint, or starts anew where there is none.

@@ -90,7 +90,10 @@ def train(
 
 
 class LMRun(TrainingRun):
-    """The training of an LM; see `train`."""
+    """The training of an LM; see `train`.
+
+    What it trains on is in the methods from `prepare` to `evaluate` alone: text, or what a subclass has instead.
+    """
 
     progress: LMProgress
 
@@ -169,29 +172,62 @@ class LMRun(TrainingRun):
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
-    def loop(self, train_text: TokenText, valid_text: TokenText) -> LMProgress:
+    def prepare(self, data: Any) -> None:
+        """Called before the first step, with all that is trained on."""
+        self.targets = len(data.tokens) + len(data.offsets) - 1
+        self.lm.begin_training(data)
+
+    def batches(self, data: Any, rng: np.random.Generator) -> Iterator[Any]:
+        """The batches of one pass, in an order that `rng` alone decides."""
+        return epoch_batches(data, self.lm.vocab, self.config, rng)
+
+    def count(self, batch: Any) -> int:
+        """What the loss of a batch is a sum over."""
+        return int((batch[1] >= 0).sum())
+
+    def loss(self, batch: Any) -> Tensor:
+        """The summed loss of a batch."""
+        inputs, targets = (part.to(self.ranks.device) for part in batch)
+        if self.state is None:
+            return self.model(inputs, targets)  # type: ignore[no-any-return]
+        loss, self.state = self.model(inputs, targets, self.state)
+        return loss  # type: ignore[no-any-return]
+
+    def once_a_step(self) -> Tensor:
+        """What is added to the mean loss of a step: a Bayesian LM's KL divided by the targets of the text."""
+        return self.lm.kl() / self.targets
+
+    def after_step(self, group: list[Any]) -> None:
+        """Called after every step with this rank's batches."""
+        self.lm.after_step(self._of_all_ranks(group), self.progress.step, self.config.seed)
+
+    def evaluate(self, data: Any) -> tuple[float, dict[str, float]]:
+        """The validation loss, and what the log says of it beside."""
+        loss = evaluate(self.lm, data, self.config, self.ranks.device)
+        return loss, {"valid_ppl": math.exp(loss)}
+
+    def loop(self, train_data: Any, valid_data: Any) -> LMProgress:
         progress, config = self.progress, self.config
-        self.targets = len(train_text.tokens) + len(train_text.offsets) - 1
-        self.lm.begin_training(train_text)
+        self.prepare(train_data)
         while not (progress.finished or self._at_end()):
             rng = np.random.default_rng([config.seed, progress.epoch])
-            batches = epoch_batches(train_text, self.lm.vocab, config, rng)
+            batches = self.batches(train_data, rng)
             if config.carry and not progress.batch:
                 self.state = self.lm.initial_state().repeat(config.batch_windows)
             shard = islice(batches, progress.batch * self.ranks.size + self.ranks.rank, None, self.ranks.size)
-            self._epoch(shard, valid_text)
+            self._epoch(shard, valid_data)
             if progress.finished:
                 break
             progress.epoch, progress.batch = progress.epoch + 1, 0
             if config.valid_every == 0:
-                self._validate(valid_text)
+                self.validate(valid_data)
         progress.finished = True
         if progress.valid_step != progress.step:
-            self._validate(valid_text)
+            self.validate(valid_data)
         self.save()
         return progress
 
-    def _epoch(self, batches: Iterator[Batch], valid_text: TokenText) -> None:
+    def _epoch(self, batches: Iterator[Any], valid_data: Any) -> None:
         progress, config = self.progress, self.config
         clock, counted = time.monotonic(), 0
         while not progress.finished:
@@ -210,31 +246,28 @@ class LMRun(TrainingRun):
                 clock, counted, progress.loss_sum, progress.loss_tokens = time.monotonic(), 0, 0.0, 0
             progress.finished = not config.passes and self._at_end()
             if config.valid_every and progress.step % config.valid_every == 0:
-                self._validate(valid_text)
+                self.validate(valid_data)
                 clock, counted = time.monotonic(), 0
             if progress.step % config.save_every == 0:
                 self.save()
 
-    def _step(self, group: list[Batch]) -> tuple[float, int]:
-        """One optimiser step; returns the summed loss and the tokens, over all ranks.
-
-        A Bayesian LM's KL is added once a step, divided by the targets of the text (see `lm_zoo.models.bayesian`).
-        """
+    def _step(self, group: list[Any]) -> tuple[float, int]:
+        """One optimiser step; returns the summed loss and what it is a sum over, over all ranks."""
         progress, device = self.progress, self.ranks.device
         self.model.train()
         set_learning_rates(self.optimizers, rate_share(self.config, progress))
-        count = int(self.ranks.sum(float(sum(int((targets >= 0).sum()) for _, targets in group)))[0])
+        count = int(self.ranks.sum(float(sum(map(self.count, group))))[0])
         loss_sum = 0.0
-        for index, (inputs, targets) in enumerate(group):
+        for index, batch in enumerate(group):
             last = index == len(group) - 1
             with (
                 nullcontext() if last or self.ranks.size == 1 else self.model.no_sync(),
                 autocast(self.config.dtype, device),
             ):
-                loss, self.state = self._loss(inputs.to(device), targets.to(device))
+                loss = self.loss(batch)
                 scaled = loss * (self.ranks.size / count)  # DDP averages the gradients over ranks
                 if last:
-                    scaled = scaled + self.lm.kl() / self.targets
+                    scaled = scaled + self.once_a_step()
                 scaled.backward()
             loss_sum += loss.item()
         nn.utils.clip_grad_norm_(self.lm.parameters(), self.config.clip)
@@ -243,7 +276,7 @@ class LMRun(TrainingRun):
             optimizer.zero_grad(set_to_none=True)
         progress.step += 1
         progress.tokens += count
-        self.lm.after_step(self._of_all_ranks(group), progress.step, self.config.seed)
+        self.after_step(group)
         return self.ranks.sum(loss_sum)[0], count
 
     def _of_all_ranks(self, group: list[Batch]) -> Iterator[Batch]:
@@ -251,22 +284,17 @@ class LMRun(TrainingRun):
         for inputs, targets in self.ranks.gather(group):
             yield inputs.to(self.ranks.device), targets.to(self.ranks.device)
 
-    def _loss(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, State | None]:
-        if self.state is None:
-            return self.model(inputs, targets), None
-        return self.model(inputs, targets, self.state)
-
-    def _validate(self, text: TokenText) -> None:
+    def validate(self, data: Any) -> None:
         """Validation loss (every rank computes it whole), best model, new-bob, early stop."""
         progress, config = self.progress, self.config
-        loss = evaluate(self.lm, text, config, self.ranks.device)
+        loss, figures = self.evaluate(data)
         gain = 1.0 - loss / progress.last_valid if progress.last_valid < math.inf else 1.0
         progress.last_valid, progress.valid_step = loss, progress.step
         progress.stale = 0 if loss < progress.best_loss else progress.stale + 1
         if config.schedule == "newbob":
             progress.halving = progress.halving or gain < config.newbob_gain
             progress.lr_factor *= 0.5 if progress.halving else 1.0
-        self.log(valid_loss=loss, valid_ppl=math.exp(loss), lr=learning_rate(config, progress))
+        self.log(valid_loss=loss, **figures, lr=learning_rate(config, progress))
         if loss < progress.best_loss:
             progress.best_loss = loss
             if self.ranks.rank == 0:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rescore.cli.outputs import OutputPath
 from rescore.cli.processes import process_options
 from rescore.cli.settings import parse_settings
+
+if TYPE_CHECKING:
+    from lm_zoo.training.mwer import Lists
 
 
 @click.command()
@@ -17,10 +21,9 @@ from rescore.cli.settings import parse_settings
     "--text",
     "texts",
     multiple=True,
-    required=True,
     help="Training text, one sentence a line; kaldi:FILE drops utterance ids. May be repeated.",
 )
-@click.option("--valid", required=True, help="Validation text.")
+@click.option("--valid", required=True, help="Validation text; with --nbest: N-best lists.")
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder of the run and of the model.")
 @click.option("--tokens", default="bpe", type=click.Choice(["bpe", "unigram", "word"]), help="Pieces or whole words.")
 @click.option(
@@ -33,7 +36,23 @@ from rescore.cli.settings import parse_settings
     help="Take the vocabulary of this LM (name or folder) instead of building one, or this list of words, or the "
     "pieces of this recogniser (bpe.model).",
 )
-@click.option("--init", metavar="NAME|DIR", help="Start from the weights, settings and vocabulary of this trained LM.")
+@click.option(
+    "--init",
+    metavar="[COLUMN=]NAME|DIR",
+    help="Start from the weights, settings and vocabulary of this trained LM; COLUMN names its score, for --nbest.",
+)
+@click.option(
+    "--nbest",
+    metavar="[FORMAT:]PATH",
+    help="Train on these N-best lists instead, for few expected errors; --text may be given beside them.",
+)
+@click.option("--ref", type=click.Path(path_type=Path), help="With --nbest: reference of all lists, Kaldi text.")
+@click.option(
+    "--weights",
+    "weights_file",
+    type=click.Path(path_type=Path),
+    help="With --nbest: the scales of the other scores and of the LM, as written by rescore tune.",
+)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the model, e.g. dim=512.")
 @click.option(
     "--train",
@@ -60,6 +79,9 @@ def command(
     vocab_size: int | None,
     vocab: str | None,
     init: str | None,
+    nbest: str | None,
+    ref: Path | None,
+    weights_file: Path | None,
     settings: tuple[str, ...],
     options: tuple[str, ...],
     longest: int,
@@ -69,17 +91,65 @@ def command(
 ) -> None:
     """Train an LM of KIND (see: rescore lms) and write its folder; run it again to continue after a stop.
 
+    With --nbest, the LM of --init is trained to leave few errors in the lists: the expected errors under the posteriors
+    of the hypotheses are minimised.  --train posterior=0.1 makes the posteriors flatter, --train lm_loss=0.1 is the
+    share of the usual loss where --text is given.
+
     \b
     Example: rescore train-lm transfornn --text books.txt.xz --valid valid.txt --vocab-size 3000 \\
                --set dim=320 --train steps=5000 --train dtype=bfloat16 --out exp/transfornn
+    Example: rescore train-lm transfornn --init transfornn --nbest train.jsonl.gz --valid dev.jsonl.gz --ref text \\
+               --weights exp/weights.json --text books.txt.xz --out exp/discriminative
     """
     from lm_zoo.inference.devices import find_device
     from lm_zoo.registry import settings_of
+    from lm_zoo.training.mwer import run_on_lists
     from lm_zoo.training.run import TextRecipe, run
     from rescore.console import remark
 
-    recipe = TextRecipe(list(texts), valid, tokens, vocab_size, vocab, init, longest)
     given, plan = parse_settings(settings), parse_settings(options)
     settings_of(kind, given)  # mistakes are told before any text is read
     find_device(device)
-    run(kind, given, recipe, plan, str(out), device, remark, world_size, master_port)
+    if nbest is None:
+        _refuse("without", ref=ref, weights=weights_file)
+        if not texts:
+            raise click.UsageError("Missing option '--text', or '--nbest' for N-best lists.")
+        recipe = TextRecipe(list(texts), valid, tokens, vocab_size, vocab, init, longest)
+        run(kind, given, recipe, plan, str(out), device, remark, world_size, master_port)
+        return
+    _refuse("with", vocab=vocab, vocab_size=vocab_size)
+    if init is None or ref is None:
+        raise click.UsageError("--nbest needs --init NAME|DIR, the LM to be trained, and --ref TEXT.")
+    lists, name = _lists(nbest, valid, ref, init, weights_file)
+    recipe = TextRecipe(list(texts), "", init=name, longest=longest)
+    run_on_lists(kind, given, recipe, lists, plan, str(out), device, remark, world_size)
+
+
+def _refuse(beside: str, **options: object) -> None:
+    """Options that say nothing beside the others."""
+    for name, value in options.items():
+        if value is not None:
+            raise click.UsageError(f"--{name.replace('_', '-')} says nothing {beside} --nbest.")
+
+
+def _lists(nbest: str, valid: str, ref: Path, init: str, weights_file: Path | None) -> tuple[Lists, str]:
+    """The lists to train on and to validate with, and the name of the LM."""
+    from lm_zoo.training.mwer import Lists
+    from lm_zoo.training.run_identity import text_identity
+    from rescore.files import read_kaldi_text
+    from rescore.formats import source_identity
+    from rescore.weights import given_weights
+    from rescore.workflows.error_lists import error_lists, weights_for
+    from rescore.workflows.scoring import column_of
+
+    column, name = column_of(init)
+    weights, scale = weights_for(nbest, column, given_weights(weights_file, ()))
+    references = read_kaldi_text(ref)
+    train, held_out = (error_lists(source, references, weights) for source in (nbest, valid))
+    identity = {
+        "nbest": source_identity(nbest),
+        "valid": source_identity(valid),
+        "ref": text_identity(str(ref)),
+        "scales": weights.scales,
+    }
+    return Lists(train, held_out, scale, identity, [Path(nbest).name]), name

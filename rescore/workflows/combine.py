@@ -50,21 +50,26 @@ def combine_list(nbest: NbestList, weights: Weights, mbr: float | None = None) -
 
 def ranking(nbest: NbestList, weights: Weights, mbr: float | None = None) -> list[int]:
     """The places of the hypotheses in the order of `combine_list`, which says the rest."""
-    scored = [with_words(hyp) for hyp in nbest.hyps]
-    if not scored:
-        raise ScoreError(f"utterance {nbest.utt_id}: no hypothesis; every list needs at least one")
     decision, inverse = decision_of(weights)
-    if mbr is None and decision == FIRST:
-        return list(range(len(scored)))
+    if mbr is None and decision == FIRST and nbest.hyps:
+        return list(range(len(nbest.hyps)))
     if mbr is None and decision == MBR:
         mbr = inverse
-    for rank, scores in enumerate(scored, start=1):
-        _check_scores(nbest.utt_id, rank, scores, scored, weights.scales)
-    totals = [total(scores, weights.scales) for scores in scored]
+    totals = totals_of(nbest, weights)
     risks = [0.0] * len(totals)
     if mbr is not None:  # rounded, as equal sums may differ in their last digits
         risks = nbest_expected_errors([hyp.words for hyp in nbest.hyps], totals, mbr).round(9).tolist()
     return sorted(range(len(totals)), key=lambda i: (risks[i], -totals[i]))
+
+
+def totals_of(nbest: NbestList, weights: Weights) -> list[float]:
+    """The total score of every hypothesis; raises as `combine_list`."""
+    scored = [with_words(hyp) for hyp in nbest.hyps]
+    if not scored:
+        raise ScoreError(f"utterance {nbest.utt_id}: no hypothesis; every list needs at least one")
+    for rank, scores in enumerate(scored, start=1):
+        _check_scores(nbest.utt_id, rank, scores, scored, weights.scales)
+    return [total(scores, weights.scales) for scores in scored]
 
 
 def _check_scores(

@@ -9,6 +9,7 @@ from typing import Any
 
 from lm_zoo.base import Context
 from rescore.types import NbestList, Weights, Words
+from rescore.weights import decision_of
 from rescore.workflows.combine import decide
 from rescore.workflows.normalising import Normaliser, normaliser_of
 from rescore.workflows.recordings import Recordings
@@ -33,7 +34,11 @@ class TextBefore:
     @property
     def plan(self) -> dict[str, Any]:
         """All that contexts depend on beside lists and LMs, for runs that are taken up again."""
-        weights = self.weights and {"scales": self.weights.scales, "normaliser": normaliser_of(self.weights, "weights")}
+        weights = self.weights and {
+            "scales": self.weights.scales,
+            "decision": list(decision_of(self.weights)),
+            "normaliser": normaliser_of(self.weights, "weights"),
+        }
         return {**self.info, "identity": self.recordings.identity, "weights": weights}
 
     @property

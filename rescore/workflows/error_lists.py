@@ -1,0 +1,63 @@
+"""N-best lists as LMs are trained on them: what all other scores say of a hypothesis, and how many errors it has."""
+
+from __future__ import annotations
+
+from lm_zoo.text.lists import ErrorList
+from rescore.console import progress, remark, some_names
+from rescore.errors import ReferencesError, WeightsError
+from rescore.evaluation.wer import edit_distance
+from rescore.formats import read_nbest
+from rescore.types import NbestList, Weights, Words
+from rescore.weights import decision_of, equal_weights
+from rescore.workflows.combine import totals_of
+from rescore.workflows.normalising import Normaliser, normaliser_of
+
+
+def weights_for(source: str, column: str, weights: Weights | None) -> tuple[Weights, float]:
+    """The scales of all other scores than that of the LM to be trained, and its own, times the inverse temperature.
+
+    Args:
+      source: of the lists.
+      column: of the LM.
+      weights: None for scales of 1.
+    Raises:
+      WeightsError: no scale for the LM, or 0.
+    """
+    if weights is None:
+        names = [name for name in next(read_nbest(source)).hyps[0].scores if name != column]
+        what = f"{', '.join(names)} and {column} count with scale 1"
+        remark(f"no --weights: {what}; find better scales with: rescore tune")
+        return equal_weights(names), 1.0
+    inverse = decision_of(weights)[1]
+    scales = {name: inverse * scale for name, scale in weights.scales.items()}
+    if not scales.get(column):
+        found = ", ".join(scales)
+        raise WeightsError(
+            f"the weights have no scale for '{column}', the LM to be trained; found: {found}; name its column: "
+            "--init COLUMN=NAME|DIR, or tune with it"
+        )
+    return Weights({name: scale for name, scale in scales.items() if name != column}, weights.info), scales[column]
+
+
+def error_lists(source: str, references: dict[str, Words], weights: Weights) -> list[ErrorList]:
+    """The lists of a source, their other scores under the weights, and the errors of every hypothesis.
+
+    Raises:
+      ReferencesError: an utterance without a reference.
+      ScoreError, WeightsError: a score that is missing, or not finite.
+    """
+    normaliser = Normaliser(normaliser_of(weights, "weights"))
+    made, missing = list[ErrorList](), list[str]()
+    for nbest in progress(read_nbest(source), "reading lists"):
+        if nbest.utt_id in references:
+            made.append(_error_list(nbest, normaliser.words(references[nbest.utt_id]), weights, normaliser))
+        else:
+            missing.append(nbest.utt_id)
+    if missing:
+        raise ReferencesError(f"{source}: {len(missing)} utterances have no reference ({some_names(missing)})")
+    return made
+
+
+def _error_list(nbest: NbestList, ref: Words, weights: Weights, normaliser: Normaliser) -> ErrorList:
+    errors = [float(edit_distance(ref, normaliser.words(hyp.words))) for hyp in nbest.hyps]
+    return ErrorList(nbest.utt_id, [hyp.words for hyp in nbest.hyps], totals_of(nbest, weights), errors)
