@@ -50,7 +50,7 @@ DEFAULTS = {"lr": 1e-4, "weight_decay": 0.0, "warmup": 0, "passes": 3, "valid_ev
 
 
 @dataclass
-class Lists:
+class TrainingLists:
     """What is trained on.
 
     Attributes:
@@ -204,7 +204,7 @@ class MwerRun(LMRun):
 def list_batches(
     lists: Sequence[ErrorList], vocab: Vocabulary, batch_tokens: int, rng: np.random.Generator | None
 ) -> list[list[ErrorList]]:
-    """Lists whose padded hypotheses have at most `batch_tokens` tokens, one at least; in random order with `rng`."""
+    """TrainingLists whose padded hypotheses have at most `batch_tokens` tokens, one at least; in random order with `rng`."""
     order = range(len(lists)) if rng is None else rng.permutation(len(lists)).tolist()
     batches: list[list[ErrorList]] = []
     width = rows = 0
@@ -223,7 +223,7 @@ def run_on_lists(
     kind: str,
     settings: dict[str, Any],
     recipe: TextRecipe,
-    data: Lists,
+    data: TrainingLists,
     options: dict[str, Any],
     out: str,
     device: str,
@@ -273,7 +273,7 @@ def run_on_lists(
 
 
 def _made_of(
-    kind: str, settings: dict[str, Any], recipe: TextRecipe, data: Lists, config: TrainConfig
+    kind: str, settings: dict[str, Any], recipe: TextRecipe, data: TrainingLists, config: TrainConfig
 ) -> dict[str, Any]:
     parts = {"text": [text_identity(text) for text in recipe.texts], "init": recipe.init, "longest": recipe.longest}
     lists = {**data.identity, "scale": data.scale}

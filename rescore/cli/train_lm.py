@@ -12,7 +12,7 @@ from rescore.cli.processes import process_options
 from rescore.cli.settings import parse_settings
 
 if TYPE_CHECKING:
-    from lm_zoo.training.mwer import Lists
+    from lm_zoo.training.mwer import TrainingLists
 
 
 @click.command()
@@ -132,9 +132,9 @@ def _refuse(beside: str, **options: object) -> None:
             raise click.UsageError(f"--{name.replace('_', '-')} says nothing {beside} --nbest.")
 
 
-def _lists(nbest: str, valid: str, ref: Path, init: str, weights_file: Path | None) -> tuple[Lists, str]:
+def _lists(nbest: str, valid: str, ref: Path, init: str, weights_file: Path | None) -> tuple[TrainingLists, str]:
     """The lists to train on and to validate with, and the name of the LM."""
-    from lm_zoo.training.mwer import Lists
+    from lm_zoo.training.mwer import TrainingLists
     from lm_zoo.training.run_identity import text_identity
     from rescore.files import read_kaldi_text
     from rescore.formats import source_identity
@@ -152,4 +152,4 @@ def _lists(nbest: str, valid: str, ref: Path, init: str, weights_file: Path | No
         "ref": text_identity(str(ref)),
         "scales": weights.scales,
     }
-    return Lists(train, held_out, scale, identity, [Path(nbest).name]), name
+    return TrainingLists(train, held_out, scale, identity, [Path(nbest).name]), name

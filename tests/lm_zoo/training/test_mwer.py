@@ -17,7 +17,7 @@ from lm_zoo.layers.output import TargetScores
 from lm_zoo.registry import load, save_folder
 from lm_zoo.text.lists import ErrorList
 from lm_zoo.training import mwer
-from lm_zoo.training.mwer import Lists, expected_errors, list_batches, make_batch, run_on_lists
+from lm_zoo.training.mwer import TrainingLists, expected_errors, list_batches, make_batch, run_on_lists
 from lm_zoo.training.run import TextRecipe
 from tests.lm_zoo import zoo
 
@@ -116,7 +116,7 @@ KINDS = ["transfornn", "transformer", "lstm", "bayesian", "lookup", "ngram-embed
 
 
 def trained(out: Path, init: Path, kind: str, texts: list[str] | None = None, **options: Any) -> Any:
-    data = Lists(some_lists(12), some_lists(6, seed=1), 1.0, {"nbest": "x"}, ["x"])
+    data = TrainingLists(some_lists(12), some_lists(6, seed=1), 1.0, {"nbest": "x"}, ["x"])
     recipe = TextRecipe(texts or [], "", init=str(init))
     plan = {"lr": 0.01, "passes": 10, "batch_tokens": 150, "log_every": 2, **options}
     return run_on_lists(kind, {}, recipe, data, plan, str(out), "cpu", lambda line: None)
@@ -146,7 +146,7 @@ def test_no_worse_lm_is_left(tmp_path: Path) -> None:
     """The LM that a run starts from stays where no better one is found."""
     init = tmp_path / "init"
     save_folder(init, zoo.neural("lstm"), "lstm", {})
-    data = Lists(some_lists(12), some_lists(6, seed=1), 1.0, {}, [])
+    data = TrainingLists(some_lists(12), some_lists(6, seed=1), 1.0, {}, [])
     for each in data.valid:
         each.errors = [5.0 - error for error in each.errors]
     recipe = TextRecipe([], "", init=str(init))
@@ -204,7 +204,7 @@ def test_written_text_is_seen_in_the_form_of_the_lm(tmp_path: Path) -> None:
         each.sentences = [[word.lower() + "." for word in words] for words in each.sentences]
     recipe, plan = TextRecipe([], "", init=str(init)), {"lr": 0.01, "passes": 2, "batch_tokens": 150}
     for name, lists in (("plain", some_lists(12)), ("written", written)):
-        data = Lists(lists, lists, 1.0, {}, [])
+        data = TrainingLists(lists, lists, 1.0, {}, [])
         run_on_lists("transfornn", {}, recipe, data, plan, str(tmp_path / name), "cpu", said.append)
     assert records(tmp_path / "written", "valid_loss") == records(tmp_path / "plain", "valid_loss")
     assert any("shown to the LM in the form of its own text" in line for line in said)
@@ -219,9 +219,9 @@ def test_bad_input(tmp_path: Path) -> None:
         (some_lists(), {}, None, "starts from a trained LM: give --init"),
         (some_lists(), {"posterio": 1.0}, str(init), "training has no setting 'posterio'"),
     ):
-        data, recipe = Lists(lists, lists, 1.0, {}, []), TextRecipe([], "", init=start)
+        data, recipe = TrainingLists(lists, lists, 1.0, {}, []), TextRecipe([], "", init=start)
         with pytest.raises(ModelError, match=message):
             run_on_lists("lstm", {}, recipe, data, options, str(tmp_path / "out"), "cpu", lambda line: None)
     with pytest.raises(ModelError, match="runs in one process"):
-        data, recipe = Lists(same, same, 1.0, {}, []), TextRecipe([], "", init=str(init))
+        data, recipe = TrainingLists(same, same, 1.0, {}, []), TextRecipe([], "", init=str(init))
         run_on_lists("lstm", {}, recipe, data, {}, str(tmp_path / "x"), "cpu", lambda line: None, 2)
