@@ -204,7 +204,7 @@ class MwerRun(LMRun):
 def list_batches(
     lists: Sequence[ErrorList], vocab: Vocabulary, batch_tokens: int, rng: np.random.Generator | None
 ) -> list[list[ErrorList]]:
-    """TrainingLists whose padded hypotheses have at most `batch_tokens` tokens, one at least; in random order with `rng`."""
+    """Lists whose padded hypotheses have at most `batch_tokens` tokens, one at least; in random order with `rng`."""
     order = range(len(lists)) if rng is None else rng.permutation(len(lists)).tolist()
     batches: list[list[ErrorList]] = []
     width = rows = 0
