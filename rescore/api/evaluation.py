@@ -17,6 +17,7 @@ from rescore.evaluation.wer import (
 )
 from rescore.types import Words
 from rescore.workflows import compare as comparing
+from rescore.workflows.compare_forms import flat_rows, signature
 from rescore.workflows.normalising import KEY, Normaliser, normaliser_of_systems
 
 
@@ -74,17 +75,14 @@ class ComparisonTable(Shown, comparing.Comparison):
     """A table of systems; see `rescore.workflows.compare.Comparison`."""
 
     def _table(self) -> Table:
-        rows = [comparing.json_row(row, self.against[0]) for row in self.rows]
-        flat = [{**row, "ci_low": row["ci"][0], "ci_high": row["ci"][1]} for row in rows]
-        heads = [name for name, value in flat[0].items() if not isinstance(value, (list, dict))]
-        return heads, [[row[name] for name in heads] for row in flat]
+        return flat_rows(self)
 
     def _shown(self) -> Table:
         heads, lines = comparing.cells(self)
         return heads, [list(line) for line in lines]
 
     def _caption(self) -> str:
-        return comparing.caption(self)
+        return f"{comparing.caption(self)}\n{signature(self)}"
 
 
 def compare(

@@ -13,8 +13,10 @@ from rescore.cli.outputs import OutputPath
 @click.command()
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text.")
 @click.option("--against", multiple=True, metavar="NAME", help="p-values against this system too; may be repeated.")
-@click.option("--json", "json_file", type=OutputPath(), help="Write the table as JSON.")
-@click.option("--markdown", is_flag=True, help="Print the table as Markdown.")
+@click.option("--json", "json_file", type=OutputPath(), help="Write the table as JSON; - prints it alone.")
+@click.option("--markdown", "form", flag_value="markdown", help="Print the table as Markdown.")
+@click.option("--latex", "form", flag_value="latex", help="Print it as LaTeX (booktabs).")
+@click.option("--csv", "form", flag_value="csv", help="Print it as CSV.")
 @click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the bootstrap.")
@@ -25,7 +27,7 @@ def command(
     ref: Path,
     against: tuple[str, ...],
     json_file: Path | None,
-    markdown: bool,
+    form: str | None,
     cer: bool,
     tail: Path | None,
     seed: int,
@@ -40,6 +42,7 @@ def command(
     an oracle WER too.
     --tail adds error rates on tail words (Tail-1) and tail bigrams (Tail-2), or with --cer on tail characters; see
     rescore wer -h.
+    The last line is a signature: normaliser, references, seed, significance test, version; to be quoted with figures.
     Without --normalise, references and all systems are normalised as a folder of rescore combine says that it was.
 
     \b
@@ -56,6 +59,7 @@ def command(
         to_markdown,
         write_json,
     )
+    from rescore.workflows.compare_forms import signature, to_csv, to_latex
     from rescore.workflows.normalising import KEY, Normaliser, normaliser_of_systems
 
     named = [parse_system(option) for option in systems]
@@ -72,8 +76,12 @@ def command(
     if tail:
         comparison.how["tail_counts"] = file_identity(tail)
     if json_file:
+        comparison.how["signature"] = signature(comparison)
         write_json(json_file, comparison)
-    if markdown:
-        click.echo(to_markdown(comparison), nl=False)
-    else:
+    if form in ("latex", "csv"):
+        click.echo(to_latex(comparison) if form == "latex" else to_csv(comparison), nl=False)
+    elif form == "markdown":
+        click.echo(f"{to_markdown(comparison)}\n`{signature(comparison)}`")
+    elif str(json_file) != "-":
         print_table(comparison)
+        click.echo(signature(comparison))

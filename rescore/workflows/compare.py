@@ -197,6 +197,8 @@ def _how(utterances: int, words: int, seed: int, samples: int) -> dict[str, Any]
     return {
         "utterances": utterances,
         "words": words,
+        "samples": samples,
+        "seed": seed,
         "interval": f"95 % percentile bootstrap over utterances, {samples} samples, seed {seed}",
         "p_value": "MAPSSWE, two-sided, segments end at 2 words both have right; p_value is against the first row",
         "relative": "change of the number of errors against the first row, percent",

@@ -94,7 +94,7 @@ def _headline(run: Gathered) -> str:
     return (
         f'<p class="lead">{escape(lead)}</p><p class="soft">{how["utterances"]} utterances, {how["words"]} words of '
         f"test. In bold: decided for on dev, where alone scales were tuned. Intervals: {escape(how['interval'])}. "
-        f"p: {escape(how['p_value'].partition(';')[0])}.</p>"
+        f"p: {escape(how['p_value'].partition(';')[0])}. <code>{escape(how['signature'])}</code></p>"
         f'<div class="scroll"><table id="systems"><thead><tr>{heads_html}</tr></thead><tbody>'
         f"{''.join(lines)}</tbody></table></div><ul>{notes}</ul>"
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -67,3 +70,35 @@ def test_bad_input(folder: Path) -> None:
 
 def test_help_has_an_example() -> None:
     assert "Example: rescore compare" in run("compare", "-h")
+
+
+SIGNATURE = (
+    r"WER\|norm:none\|utts:2\|words:4\|ref:[0-9a-f]{8}\|ci:bootstrap95\|samples:10000\|seed:3\|test:mapsswe2\|version:"
+)
+
+
+@pytest.mark.parametrize("form", ["--latex", "--csv", "--markdown", None])
+def test_every_form_has_the_signature(folder: Path, form: str | None) -> None:
+    systems = (f"one_1={folder / 'one'}", f"two={folder / 'two'}")
+    out = run("compare", "--ref", folder / "ref", *systems, "--seed", 3, *([form] if form else []))
+    assert re.search(SIGNATURE, out)
+
+
+def test_latex(folder: Path) -> None:
+    out = run("compare", "--ref", folder / "ref", f"a_b={folder / 'one'}", f"two={folder / 'two'}", "--latex")
+    lines = out.splitlines()
+    assert lines[0].startswith("% WER|") and lines[1] == r"\begin{tabular}{lrrrrrrrr}" and lines[-1] == r"\end{tabular}"
+    assert lines[3].startswith(r"system & WER \% & 95 \% interval &") and lines[5].startswith(r"a\_b & 50.00 & ")
+    assert "--" in lines[5].split(" & ")[2] and all(line.endswith(r" \\") for line in (lines[3], *lines[5:7]))
+
+
+def test_csv(folder: Path) -> None:
+    out = run("compare", "--ref", folder / "ref", f"a,b={folder / 'one'}", f"two={folder / 'two'}", "--csv")
+    first, second = csv.DictReader(io.StringIO(out))
+    assert (first["name"], first["wer"], first["errors"], first["p_against_a,b"]) == ("a,b", "50.0", "2", "")
+    assert (second["wer"], second["relative"]) == ("0.0", "-100.0") and float(second["p_against_a,b"]) < 1
+
+
+def test_json_alone_on_standard_output(folder: Path) -> None:
+    out = run("compare", "--ref", folder / "ref", f"one={folder / 'one'}", "--json", "-")
+    assert json.loads(out)["how"]["signature"].startswith("WER|norm:none|")
