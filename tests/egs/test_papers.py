@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import torch
 import yaml
 
 from asr.cli.train import command as train_asr
 from asr.model.config import load_config
+from asr.model.parameter_count import count as count_asr
 from rescore.cli.recipe import read_defaults
 from rescore.cli.settings import parse_settings
 from rescore.cli.train_lm import command as train_lm
@@ -18,6 +21,8 @@ from tests.egs.conftest import ROOT
 from tests.lm_zoo.models.test_papers_tables import PTB, TABLE_1, TABLE_2, WIKITEXT2, count
 
 EGS = ROOT / "egs"
+NONE = (None, None)  # no S4
+Row = tuple[str, "int | None", "int | None", "str | None"]  # approach, kernel, N, scheme
 NAMES = {
     ("transfornn", 1): "transfornn_{}_rnn1",
     ("transfornn", 2): "transfornn_{}",
@@ -95,6 +100,42 @@ def test_table_1_of_the_bayesian_transformer_paper(row: str, uncertain: str, blo
     assert kind == "bayesian" and (model["layers"], model["dim"], model["feedforward"]) == (6, 512, 4096)
     assert model["activation"] == "gelu" and model["prior_sigma"] == 1.0
     assert model["uncertain"] == uncertain and (blocks is None or str(model["blocks"]) == blocks)
+
+
+def s4former_rows() -> dict[tuple[int, str], Row]:
+    """Tables 1 to 6 of the S4former paper: table, row -> approach, kernel (where it is stated), N, scheme."""
+    rows: dict[tuple[int, str], Row] = {(1, "Conformer"): ("conv", 32, *NONE)}
+    rows |= {(1, f"DIR, N = {n}"): ("dir", None, n, "real") for n in (2, 4)}
+    rows |= {(1, f"COM, N = {n}"): ("com", None, n, "real") for n in (2, 4, 32)}
+    rows |= {(2, f"S4D-{name}, N = {n}"): ("dir", None, n, name.lower()) for name in ("Real", "Lin") for n in (2, 4, 8)}
+    rows |= {(3, f"DIR, N = {n}"): ("dir", None, n, "real") for n in (2, 4)}
+    rows |= {(3, f"COM, kernel {kernel}"): ("com", kernel, 4, "real") for kernel in (2, 4, 8, 16)}
+    rows |= {(4, f"S4D-Real, N = {n}"): ("com", 2, n, "real") for n in (2, 4, 8, 16, 32, 64)}
+    rows |= {(4, f"S4D-Lin, N = {n}"): ("com", 2, n, "lin") for n in (4, 32)}
+    rows |= {(5, "left context unlimited"): ("dir", None, 4, "real")}
+    rows |= {(5, f"left context {kernel}"): ("rep", kernel, 4, "real") for kernel in (32, 16, 8, 4, 2)}
+    rows |= {(6, "Conformer"): ("conv", 4, *NONE), (6, "DIR"): ("dir", None, 2, "real")}
+    return rows | {(6, "COM"): ("com", 2, 2, "real"), (6, "REP"): ("rep", 8, 4, "real")}
+
+
+def test_every_row_of_the_s4former_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options of the recipe's README are the paper's rows, of 119 million parameters, give or take one."""
+    for initial in ("normal_", "uniform_", "xavier_uniform_", "kaiming_uniform_"):  # counting needs no random weights
+        monkeypatch.setattr(torch.nn.init, initial, lambda tensor, *args, **kwargs: tensor)
+    text = (EGS / "librispeech/ASR/README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^\| (\d) \| (.+?) \| `(.+?)` \| ([\d.]+) \|$", text, re.MULTILINE)
+    expected, sizes = s4former_rows(), dict[Any, int]()
+    assert [(int(table), row) for table, row, _, _ in lines] == list(expected)
+    for table, row, options, stated in lines:
+        values, _, _ = train_asr.make_parser(click.Context(train_asr)).parse_args(options.split())
+        config = load_config(values["config"]).with_settings(parse_settings(tuple(values.get("changes", ()))))
+        encoder = config.encoder
+        component, kernel, n, scheme = expected[int(table), row]
+        assert (encoder.component, encoder.causal) == (component, table != "1")
+        assert kernel in (None, encoder.kernel) and n in (None, encoder.s4_dim) and scheme in (None, encoder.s4_init)
+        assert (encoder.layers, encoder.heads, encoder.dim, config.decoder) == (17, 8, 512, "lstm")
+        size = sizes[config] = sizes.get(config) or sum(count_asr(config).values())
+        assert f"{size / 1e6:.1f}" == stated and abs(size / 1e6 - 119) < 1
 
 
 def test_s4former() -> None:
