@@ -28,8 +28,8 @@ from lm_zoo.text.normalise import normalise
 from rescore import __version__
 from rescore.console import remark, some_names
 from rescore.errors import UsageError
-from rescore.files import file_identity, make_folder
-from rescore.types import Hypothesis, NbestList
+from rescore.files import file_identity, make_folder, write_kaldi_text
+from rescore.types import Hypothesis, NbestList, Words
 
 if TYPE_CHECKING:
     from lhotse.cut import Cut
@@ -85,6 +85,7 @@ def _decode_cuts(
         remark(f"{journal.path}: goes on after {journal.count} utterances")
     cuts = load_cuts(path, allow_pipes=plan.allow_pipes)
     cut_off: list[str] = []
+    single: dict[str, Words] = {}
 
     def utterances() -> Iterator[tuple[str, str, Decoded | None]]:
         for cut, entry in entries(decoder, cuts, journal):
@@ -92,9 +93,11 @@ def _decode_cuts(
                 remark(f"cut {cut.id} left out: {entry['lost']}")
             elif entry["cut"]:
                 cut_off.append(cut.id)
+            single[cut.id] = tuple(entry.get("single", "").split())
             yield cut.id, cut_text(cut), decoded(entry)
 
     decode_set(utterances(), dict, None if cuts.is_lazy else len(cuts), outputs, say)
+    write_kaldi_text(outputs.folder / f"single-{stem}.txt", single)
     write_text(outputs.folder / f"cut-off-{stem}.txt", "".join(f"{utt_id}\n" for utt_id in cut_off))
     if cut_off:
         remark(f"{outputs.name}: {len(cut_off)} utterances cut off at the limit of length ({some_names(cut_off)})")
@@ -115,7 +118,7 @@ def check_plan(plan: DecodeRun, options: DecodeOptions) -> None:
 def entries(decoder: WrittenDecoder, cuts: Iterable[Cut], journal: Journal) -> Iterator[tuple[Cut, dict[str, Any]]]:
     """What is found for each cut, from the journal as far as it goes.
 
-    An entry has `id`, and either `hyps` (text and scores) and `cut`, or `lost`, why there is nothing.
+    An entry has `id`, and either `hyps` (text and scores), `single` and `cut` (see `WrittenList`), or `lost`, the reason.
 
     Raises:
       DataError: the journal is of other cuts.
@@ -133,10 +136,11 @@ def entries(decoder: WrittenDecoder, cuts: Iterable[Cut], journal: Journal) -> I
 
 def _recognise(decoder: WrittenDecoder, cut: Cut) -> dict[str, Any]:
     try:
-        nbest, is_cut = decoder.nbest(load_samples(cut), cut.id)
+        found = decoder.nbest(load_samples(cut), cut.id)
     except load_errors() as error:
         return {"id": cut.id, "lost": load_trouble(cut, error)}
-    return {"id": cut.id, "hyps": [[" ".join(hyp.words), hyp.scores] for hyp in nbest.hyps], "cut": is_cut}
+    hyps = [[" ".join(hyp.words), hyp.scores] for hyp in found.nbest.hyps]
+    return {"id": cut.id, "hyps": hyps, "single": found.single, "cut": found.cut}
 
 
 def decoded(entry: dict[str, Any]) -> Decoded | None:

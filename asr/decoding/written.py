@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +19,19 @@ from rescore.types import Hypothesis, NbestList
 
 AM, INTERNAL = "am", "ilm"
 NORMALISER = "basic"  # by which hypotheses are distinct where none is named
+
+
+@dataclass(frozen=True)
+class WrittenList:
+    """
+    Attributes:
+      single: the text of the most probable token sequence, which the best hypothesis need not have.
+      cut:    whether the length limit cut the best hypothesis off.
+    """
+
+    nbest: NbestList
+    single: str
+    cut: bool
 
 
 class WrittenDecoder:
@@ -49,8 +63,10 @@ class WrittenDecoder:
             raise DataError("no sample, or one that is NaN or infinite")
         if seconds > longest:
             raise DataError(f"{seconds:.1f} s of audio, {self.recogniser.name} takes {longest:.0f} s at most; split it")
-        found = self._search(samples, seconds)
-        return distinct(found, lambda ids: text_of(self.recogniser.tokens, ids), self.normalise, self.options.beam)
+        return distinct(self._search(samples, seconds), self._spell, self.normalise, self.options.beam)
+
+    def _spell(self, ids: Sequence[int]) -> str:
+        return text_of(self.recogniser.tokens, ids)
 
     def _search(self, samples: np.ndarray, seconds: float) -> list[Ended]:
         model, tokens = self.recogniser.model, self.recogniser.tokens
@@ -59,12 +75,13 @@ class WrittenDecoder:
             return greedy_search(model, tokens, encoded, [seconds], self.options)
         return beam_search(model, tokens, encoded, [seconds], self._keys, self.options)[0]
 
-    def nbest(self, samples: np.ndarray, utt_id: str) -> tuple[NbestList, bool]:
-        """The hypotheses with their scores `am` and `ilm`; whether the length limit cut the best one off."""
+    def nbest(self, samples: np.ndarray, utt_id: str) -> WrittenList:
+        """As `__call__`, the hypotheses with their scores `am` and `ilm`."""
         written = self(samples)
         internal = self._internal.scores([hyp.tokens for hyp in written])
         hyps = [
             Hypothesis(tuple(hyp.text.split()), {AM: hyp.am, INTERNAL: score})
             for hyp, score in zip(written, internal, strict=True)
         ]
-        return NbestList(utt_id, hyps), written[0].cut
+        single = max(written, key=lambda hyp: hyp.single)
+        return WrittenList(NbestList(utt_id, hyps), single.text, written[0].cut)

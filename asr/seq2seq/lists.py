@@ -15,12 +15,14 @@ class WrittenText:
     Attributes:
       text:   as the most probable of its writings has it.
       tokens: of that writing.
+      single: log-probability of that writing.
       am:     log of the summed probability of all writings of these words that were found.
       cut:    whether the length limit ended that writing.
     """
 
     text: str
     tokens: tuple[int, ...]
+    single: float
     am: float
     cut: bool
 
@@ -36,5 +38,5 @@ def distinct(
     made = []
     for group in groups.values():
         _, text, best = max(group, key=lambda item: item[0])
-        made.append(WrittenText(text, best.tokens, log_sum([score for score, _, _ in group]), best.cut))
+        made.append(WrittenText(text, best.tokens, best.score, log_sum([score for score, _, _ in group]), best.cut))
     return sorted(made, key=lambda hyp: -hyp.am)[:count]

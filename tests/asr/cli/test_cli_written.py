@@ -20,6 +20,7 @@ from asr.seq2seq import models
 from asr.seq2seq.internal_lm import InternalLM
 from lm_zoo.text.normalise import normalise
 from rescore.errors import UsageError
+from rescore.files import read_kaldi_text
 from rescore.formats import read_nbest
 
 pytest.importorskip("lhotse")
@@ -77,6 +78,9 @@ def test_decode_writes_lists_of_written_text(folder: Path, tmp_path: Path) -> No
     assert any(text != basic(text) for nbest in lists.values() for text in (" ".join(h.words) for h in nbest.hyps))
     recogs = (tmp_path / f"recogs-{STEM}.txt").read_text()
     assert "a-1:\tref=['a', 'b']" in recogs and "," not in recogs.split("hyp=")[1].split("]")[0].replace("', '", "")
+    single = read_kaldi_text(tmp_path / f"single-{STEM}.txt")
+    assert sorted(single) == sorted(TEXTS) and single["c-3"] == ()
+    assert all(single[utt_id] in [hyp.words for hyp in nbest.hyps] for utt_id, nbest in lists.items())
     cut_off = (tmp_path / f"cut-off-{STEM}.txt").read_text().split()
     assert (f"{len(cut_off)} utterances cut off" in result.stderr) == bool(cut_off)
     assert not list(tmp_path.glob("*.part.jsonl"))
