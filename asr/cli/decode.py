@@ -113,7 +113,7 @@ def command(context: click.Context, **values: Any) -> None:
     --beam-size is the number of hypotheses that differ in their words, and --normalise says when they do [basic]; `am`
     is the log of the summed probability of all ways to write one, `ilm` that of the decoder alone, its internal LM.
     It needs --out, and goes on where it was killed. WERs are of normalised texts, lists hold them as written.
-    Beside icefall's files, single-SET-SUFFIX.txt has the text of the most probable token sequence of each utterance, and
+    Beside icefall's files, single-SET-SUFFIX.txt has the text of the most probable tokens of each utterance, and
     cut-off-SET-SUFFIX.txt names the utterances whose best hypothesis the limit of the length has ended.
 
     \b

@@ -118,7 +118,7 @@ def check_plan(plan: DecodeRun, options: DecodeOptions) -> None:
 def entries(decoder: WrittenDecoder, cuts: Iterable[Cut], journal: Journal) -> Iterator[tuple[Cut, dict[str, Any]]]:
     """What is found for each cut, from the journal as far as it goes.
 
-    An entry has `id`, and either `hyps` (text and scores), `single` and `cut` (see `WrittenList`), or `lost`, the reason.
+    An entry has `id`, and either `hyps` (text, scores), `single` and `cut` (see `WrittenList`), or `lost`, the reason.
 
     Raises:
       DataError: the journal is of other cuts.
