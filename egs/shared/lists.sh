@@ -3,25 +3,29 @@
 tuned=()   # names of the scores of LMs
 models=()  # options that name the LMs
 fixed=()   # options for scores that are not used: --fix NAME=0
+parts=(dev test)  # folders of OUT; scales come from dev, and are applied to the others
+normalising=()    # options of rescore tune, such as --normalise NAME
 for lm in $lms; do
   tuned+=("$(basename "$lm")")
   models+=(--lm "$lm")
 done
 if [ -n "${max_unknown:-}" ]; then models+=(--max-unknown "$max_unknown"); fi
 
-score_lists() {  # of OUT/{dev,test}/nbest.jsonl.gz, in OUT/{dev,test}/scores
+score_lists() {  # of OUT/PART/nbest.jsonl.gz, in OUT/PART/scores
   local set
-  for set in dev test; do
+  for set in "${parts[@]}"; do
     rescore nbest --nbest "$out/$set/nbest.jsonl.gz" "${models[@]}" --out "$out/$set/scores"
   done
 }
 
-tune_lists() {  # tune_lists NAME SCORE...: scales of these scores of LMs and no others, in OUT/NAME.json; OUT/test/NAME
-  local name=$1 off=("${fixed[@]}") score
+tune_lists() {  # tune_lists NAME SCORE...: scales of these scores of LMs and no others, in OUT/NAME.json; OUT/PART/NAME
+  local name=$1 off=("${fixed[@]}") score set
   shift
   for score in "${tuned[@]}"; do
     [[ " $* " == *" $score "* ]] || off+=(--fix "$score=0")
   done
-  rescore tune --scores "$out/dev/scores" --ref "$dev_ref" --out "$out/$name.json" "${off[@]}"
-  rescore combine --scores "$out/test/scores" --weights "$out/$name.json" --out "$out/test/$name"
+  rescore tune --scores "$out/dev/scores" --ref "$dev_ref" --out "$out/$name.json" "${normalising[@]}" "${off[@]}"
+  for set in "${parts[@]:1}"; do
+    rescore combine --scores "$out/$set/scores" --weights "$out/$name.json" --out "$out/$set/$name"
+  done
 }

@@ -1,0 +1,55 @@
+# Recognisers of written text from sets of cuts to tables, clean and under noise; sourced after recipe.sh and lists.sh.
+# A recipe has the options exp, model, noise, beam, noisy_beam, normalise and lms, sets parts (lists.sh) and sources, the set of
+# cuts of each part (data/librispeech_cuts_SET.jsonl.gz), and others, sets that are decoded only.
+normalising=(--normalise "$normalise")
+names=("${tuned[@]}")
+
+of_each() {  # of_each FUNCTION: clean, then with each noise: what its sets have behind their names, the beam, where results go
+  local kind
+  for kind in clean $noise; do
+    behind=-${kind/:/-}dB size=$noisy_beam out=$exp/${kind/:/-}dB
+    if [ "$kind" = clean ]; then behind='' size=$beam out=$exp/clean; fi
+    files=$(basename "$model")-modified_beam_search-beam-size-$size
+    "$1"
+  done
+}
+
+recognise() {
+  local set
+  for set in "${sources[@]}" $others; do
+    once "$exp/.$set$behind.$size.done" asr decode --model "$model" --decoding-method modified_beam_search \
+      --beam-size "$size" --normalise "$normalise" --out "$exp/decoded" "data/librispeech_cuts_$set$behind.jsonl.gz"
+  done
+}
+
+table() {  # table PART NAME SYSTEM...
+  rescore compare --ref "data/librispeech_text_${sources[$1]}" "${normalising[@]}" --markdown --json "$out/$1/$2.json" "${@:3}" |
+    tee "$out/$1/$2.md"
+}
+
+own_rows() {  # the text of the most probable tokens; the words with the largest sum over the ways to write them
+  local part stem
+  for part in "${parts[@]}"; do
+    mkdir -p "$out/$part"
+    stem=${sources[$part]}$behind-$files
+    ln -sfn "$(realpath "$exp/decoded/nbest-$stem.jsonl.gz")" "$out/$part/nbest.jsonl.gz"
+    log "$out/$part: $(wc -l < "$exp/decoded/cut-off-$stem.txt") utterances cut off"
+    table "$part" recogniser "single=$exp/decoded/single-$stem.txt" "summed=$out/$part/nbest.jsonl.gz"
+  done
+}
+
+tune() {
+  local name
+  tune_lists none
+  for name in "${names[@]}"; do tune_lists "$name" "$name"; done
+  tune_lists all "${names[@]}"
+}
+
+lm_rows() {
+  local part name systems
+  for part in test seen; do
+    systems=("summed=$out/$part/nbest.jsonl.gz" "+ words=$out/$part/none")
+    for name in "${names[@]}" all; do systems+=("+ $name=$out/$part/$name"); done
+    table "$part" lms --against "+ words" "${systems[@]}"
+  done
+}
