@@ -1,7 +1,7 @@
 # make venv   the environment .venv (CPython 3.10, torch 1.13.1, k2 1.23.4)
 # make quick  the tests for the hand at work: all but those that are slow
 # make test   all tests;  make test311  those that need no k2 on CPython 3.11;  make lint  ruff and mypy
-# make demo   from speech to a WER table; fewer utterances: make demo DEMO_UTTS=40; also DEMO_RECOGNISER=pocketsphinx
+# make demo   from speech to a WER table; fewer utterances: make demo DEMO_UTTS=40; also DEMO_RECOGNISER=pocketsphinx or moonshine
 # make clean  removes the demo's work and caches, not the environments
 
 VENV := .venv

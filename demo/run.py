@@ -39,19 +39,21 @@ class Recogniser:
     Attributes:
       program: its command, with places for the cuts and for the folder of results.
       speech: options of `asr synthesise`.
-      lattices: format and place of its lattices, for a folder of results.
+      lattices: format and place of its lattices, for a folder of results; None: it writes lists, those of `first`.
       first: place of its own 1-best.
       held: scores that are left out.
       scales: of the n-gram pass; those of the pass of the neural LM over lattices.
+      compared: options by which its words and the references are brought into one form.
     """
 
     program: str
     speech: list[str]
-    lattices: str
     first: str
-    scales: dict[str, float]
-    lattice_scales: dict[str, float]
-    beams: list[str]
+    lattices: str | None = None
+    scales: dict[str, float] = field(default_factory=dict)
+    lattice_scales: dict[str, float] = field(default_factory=dict)
+    beams: list[str] = field(default_factory=list)
+    compared: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
     normalise: list[str] = field(default_factory=list)
 
@@ -79,6 +81,14 @@ RECOGNISERS = {
         held=["posterior"],
         normalise=["--case", "upper", "--delete", ".", "--split", "-"],
     ),
+    "moonshine": Recogniser(  # Moonshine tiny: written text, lists of hypotheses that differ in their words
+        program="asr decode --model moonshine --decoding-method modified_beam_search --beam-size 16 "
+        "--normalise librispeech --out {1} {0}",
+        speech=["--held-out"],
+        first="{}/nbest-cuts-moonshine-modified_beam_search-beam-size-16.jsonl.gz",
+        compared=["--normalise", "librispeech"],
+        held=["ilm"],
+    ),
 }
 
 
@@ -91,7 +101,9 @@ class Demo:
 
     def __init__(self, name: str, utterances: int) -> None:
         self.work, self.by, self.utterances = WORK / name, RECOGNISERS[name], utterances
-        self.steps, self.book = Steps(self.work / "done", 3 + 11 + 2 * (2 + len(LMS)) + 2), WORK / "alice.txt"
+        of_lattices = 6 if self.by.lattices else 0
+        self.steps = Steps(self.work / "done", 1 + 2 * 4 + 2 * (2 + len(LMS)) + of_lattices)
+        self.book = WORK / "alice.txt"
         zoo = ROOT / "lm_zoo" / "pretrained"
         self.models = [path for path in (zoo / name for name in (*LMS, NGRAM)) if path.exists()]
 
@@ -123,21 +135,36 @@ class Demo:
         made_from = [folder / "speech", HERE / "recognise.py", ROOT / "asr" / "pretrained"]
         self.steps.run(f"recognise-{name}", f"Recognising it ({name})", made_from, folder / "decoded", words)
 
-    def lattices(self, name: str) -> str:
-        return self.by.lattices.format(self.work / name / "decoded")
+    def decoded(self, place: str, name: str) -> str:
+        return place.format(self.work / name / "decoded")
 
     def score(self, name: str) -> None:
-        """Writes `name/nbest.jsonl.gz`, `name/scores/` and `name/rescored/`."""
-        folder, made_from = self.work / name, [self.work / name / "decoded", *self.models]
-        nbest = folder / "nbest.jsonl.gz"
-        words = ["rescore", "convert", self.lattices(name), str(nbest), "--ngram", NGRAM, "-n", "100"]
+        """Writes `name/scores/`, and of lattices `name/nbest.jsonl.gz` and `name/rescored/`."""
+        scores = self.work / name / "scores"
+        nbest = Path(self.decoded(self.by.first, name))
+        words = [word for lm in LMS for word in ("--lm", lm)]
+        if self.by.lattices is None:
+            words += ["--ngram", NGRAM]
+        else:
+            nbest = self.list_paths(name, self.decoded(self.by.lattices, name))
+        words = ["rescore", "nbest", "--nbest", str(nbest), "--out", str(scores), *words]
+        made_from = [nbest, *self.models]
+        self.steps.run(f"score-{name}", f"Scoring with the LMs ({name})", made_from, scores / "scores.jsonl.gz", words)
+        if self.by.lattices is not None:
+            self.rescore_lattices(name, self.decoded(self.by.lattices, name))
+
+    def list_paths(self, name: str, lattices: str) -> Path:
+        """Writes `name/nbest.jsonl.gz`."""
+        nbest, made_from = self.work / name / "nbest.jsonl.gz", [self.work / name / "decoded", *self.models]
+        words = ["rescore", "convert", lattices, str(nbest), "--ngram", NGRAM, "-n", "100"]
         words += [*options(self.by.scales), *self.by.normalise]
         self.steps.run(f"nbest-{name}", f"100-best lists of the lattices ({name})", made_from, nbest, words)
-        words = ["rescore", "nbest", "--nbest", str(nbest), "--out", f"{folder}/scores"]
-        words += [word for lm in LMS for word in ("--lm", lm)]
-        scores = folder / "scores" / "scores.jsonl.gz"
-        self.steps.run(f"score-{name}", f"Scoring with the neural LMs ({name})", [nbest, *self.models], scores, words)
-        words = ["rescore", "lattice", "rescore", self.lattices(name), f"slf:{folder}/rescored", "--ngram", NGRAM]
+        return nbest
+
+    def rescore_lattices(self, name: str, lattices: str) -> None:
+        """Writes `name/rescored/`."""
+        folder, made_from = self.work / name, [self.work / name / "decoded", *self.models]
+        words = ["rescore", "lattice", "rescore", lattices, f"slf:{folder}/rescored", "--ngram", NGRAM]
         words += ["--lm", BEST, *options(self.by.lattice_scales), *self.by.beams, *self.by.normalise]
         title = f"The best of them over whole lattices ({name})"
         self.steps.run(f"lattices-{name}", title, made_from, folder / "rescored", words)
@@ -148,7 +175,12 @@ class Demo:
         weights, out = self.work / "dev" / f"{system}.json", self.work / "test" / system
         made_from = [self.work / "dev" / "scores" / "scores.jsonl.gz", self.work / "dev" / "ref.txt"]
         words = ["rescore", "tune", "--scores", f"{self.work}/dev/scores", "--ref", f"{self.work}/dev/ref.txt"]
-        words += ["--out", str(weights), *(word for score in held for word in ("--fix", f"{score}=0"))]
+        words += [
+            "--out",
+            str(weights),
+            *self.by.compared,
+            *(word for score in held for word in ("--fix", f"{score}=0")),
+        ]
         self.steps.run(f"tune-{system}", f"Tuning on dev: {system}", made_from, weights, words)
         made_from = [self.work / "test" / "scores" / "scores.jsonl.gz", weights]
         words = ["rescore", "combine", "--scores", f"{self.work}/test/scores", "--weights", str(weights)]
@@ -186,9 +218,10 @@ class Demo:
         results = {"n-gram": self.tune(NGRAM, [NGRAM])}
         results |= {lm: self.tune(lm, [NGRAM, lm]) for lm in LMS}
         results["all"] = self.tune("all", [NGRAM, *LMS])
-        results[f"{BEST}, lattice"] = self.tune_lattices()
-        first = self.by.first.format(self.work / "test" / "decoded")
-        words = ["rescore", "compare", "--ref", f"{self.work}/test/ref.txt", f"recogniser={first}"]
+        if self.by.lattices is not None:
+            results[f"{BEST}, lattice"] = self.tune_lattices()
+        first = self.decoded(self.by.first, "test")
+        words = ["rescore", "compare", "--ref", f"{self.work}/test/ref.txt", f"recogniser={first}", *self.by.compared]
         words += [f"+ {system}={out}" for system, out in results.items()]
         command([*words, "--against", "recogniser", "--against", "+ n-gram", "--json", "demo/results.json"])
 

@@ -5,9 +5,14 @@ tokens.  A plain beam fills with them.  Here the beam holds prefixes that differ
 several ways, and the probability of a hypothesis is the sum over its variants that were found.  A step:
 
   - of all prefixes and their `branch` best tokens, the best `4 * rows` are taken;
-  - those that end are finished hypotheses, the others fall into groups of like words;
+  - those that end are finished hypotheses, if the end is at most `end_margin` less probable than the best other token;
+    the others fall into groups of like words;
   - the best `beam` groups stay (by their sums), but none below the `beam` best of what has finished: of each the best
     variant, and of their other variants the best, until there are `rows` prefixes.
+
+The margin is a guard against texts that are cut off: in noise a recogniser gives some probability to an end after a few
+words, and one such step costs less than all the steps of a long text (Hannun et al., "Sequence-to-Sequence Speech
+Recognition with Time-Depth Separable Convolutions", Interspeech 2019, has the same rule).
 
 An utterance is done when no group stays, or when its length limit is reached: what is alive then must end there, and
 pays the log-probability of that.  Such hypotheses are marked as cut off.
@@ -37,6 +42,7 @@ class SearchOptions:
       beam:   prefixes that differ in their words.
       rows:   prefixes in all; the rest are other ways to write the best of them.
       branch: tokens that each may go on with.
+      end_margin: nats that the end may be below the best other token.
       tokens_per_second: limit of the length.
       spare:    tokens more than that.
     """
@@ -44,6 +50,7 @@ class SearchOptions:
     beam: int = 8
     rows: int = 12
     branch: int = 16
+    end_margin: float = 1.0
     tokens_per_second: float = 6.5
     spare: int = 4
 
@@ -125,11 +132,17 @@ class _Beam:
             parent, column = divmod(place, totals.shape[1])
             token, score, before = int(chosen[parent, column]), float(flat[place]), self.alive[parent]
             if token == self.tokens.end:
-                self._finish(before, score, cut=False)
+                if self._may_end(values[parent], column):
+                    self._finish(before, score, cut=False)
             elif self.tokens.allowed[token]:
                 key = (before.key + self.keys[token]).replace("  ", " ")
                 found.append((parent, _Beginning((*before.tokens, token), score, key)))
         return found
+
+    def _may_end(self, values: np.ndarray, column: int) -> bool:
+        """Whether the end, at a place of a prefix's best tokens, which come best first, is probable enough."""
+        other = 1 if column == 0 else 0
+        return other >= len(values) or bool(values[column] >= values[other] - self.options.end_margin)
 
     def _finish(self, prefix: _Beginning, score: float, cut: bool) -> None:
         self.finished.append(Ended(prefix.tokens, score, cut))

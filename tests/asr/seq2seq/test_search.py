@@ -60,7 +60,10 @@ def slow_search(tiny: Recogniser, encoded: EncodedSpeech, options: SearchOptions
             for token in np.argsort(-after[tokens])[: options.branch]
         ]
         grown = sorted(grown, key=lambda item: -item[0])[: 4 * options.rows]
-        finished += [Ended(tokens, score, False) for score, tokens, token in grown if token == tiny.tokens.end]
+        for score, tokens, token in grown:
+            others = np.delete(after[tokens], tiny.tokens.end)
+            if token == tiny.tokens.end and after[tokens][token] >= others.max() - options.end_margin:
+                finished.append(Ended(tokens, score, False))
         groups: dict[str, list[tuple[float, tuple[int, ...]]]] = {}
         for score, tokens, token in grown:
             if tiny.tokens.allowed[token]:
@@ -83,13 +86,28 @@ def assert_same(found: list[Ended], expected: list[Ended]) -> None:
     assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-4)
 
 
+@pytest.mark.parametrize("end_margin", [math.inf, 1.0])
 @pytest.mark.parametrize(("beam", "rows", "branch"), [(1, 1, 4), (4, 6, 5), (8, 12, 12), (6, 6, 3)])
-def test_the_beam_search_is_the_slow_one(tiny: Recogniser, beam: int, rows: int, branch: int) -> None:
-    options = SearchOptions(beam, rows, branch, tokens_per_second=50.0, spare=2)
+def test_the_beam_search_is_the_slow_one(
+    tiny: Recogniser, beam: int, rows: int, branch: int, end_margin: float
+) -> None:
+    options = SearchOptions(beam, rows, branch, end_margin, tokens_per_second=50.0, spare=2)
     for seed, frames in enumerate((7, 12, 20)):
         encoded = tiny.model.encode(tiny.tokens.features([speech(frames, seed)]))
         found = beam_search(tiny.model, tiny.tokens, encoded, [frames / 100], WordKeys(tiny.tokens), options)
         assert_same(found[0], slow_search(tiny, encoded, options, options.limit(frames / 100)))
+
+
+def test_no_text_ends_where_another_token_is_far_more_probable(tiny: Recogniser) -> None:
+    encoded, keys = tiny.model.encode(tiny.tokens.features([speech(20)])), WordKeys(tiny.tokens)
+    short = dict[float, int]()
+    for margin in (math.inf, 0.5):
+        options = SearchOptions(8, 12, 12, end_margin=margin, tokens_per_second=40.0)
+        found = beam_search(tiny.model, tiny.tokens, encoded, [0.2], keys, options)[0]
+        after = {one.tokens: next_log_probs(tiny, encoded, one.tokens) for one in found if not one.cut}
+        margins = [values[tiny.tokens.end] - np.delete(values, tiny.tokens.end).max() for values in after.values()]
+        short[margin] = sum(value < -0.5 for value in margins)
+    assert short[math.inf] > 0 == short[0.5]
 
 
 def test_several_utterances_are_searched_at_once(tiny: Recogniser) -> None:
@@ -135,7 +153,7 @@ def test_am_is_the_probability_of_all_ways_to_write_the_words(tmp_path: Path) ->
             sums.setdefault(BASIC(text_of(tiny.tokens, tokens)), []).append(score + after[tiny.tokens.end])
             grown |= {(*tokens, token): score + after[token] for token in vocabulary}
         before = grown
-    options = SearchOptions(beam=10**4, rows=10**4, branch=12, tokens_per_second=0.0, spare=3)
+    options = SearchOptions(beam=10**4, rows=10**4, branch=12, end_margin=math.inf, tokens_per_second=0.0, spare=3)
     found = beam_search(tiny.model, tiny.tokens, encoded, [1.0], WordKeys(tiny.tokens), options)[0]
     hyps = distinct(found, lambda ids: text_of(tiny.tokens, ids), BASIC, 50)
     expected = sorted((log_sum(scores) for scores in sums.values()), reverse=True)[:50]
