@@ -21,7 +21,10 @@ from rescore.cli.outputs import OutputPath
 @click.option(
     "--audio", type=click.Path(path_type=Path), help="Lines 'utt-id FILE': the page plays these files where they lie."
 )
-def command(folder: Path, out: Path, hyps: int, word_scores: bool, audio: Path | None) -> None:
+@click.option(
+    "--networks", type=click.Path(path_type=Path), help="Confusion networks to show, of: rescore lattice mbr --network."
+)
+def command(folder: Path, out: Path, hyps: int, word_scores: bool, audio: Path | None, networks: Path | None) -> None:
     """Write a page for a browser on what a run of `rescore run` changed, and whether to trust it.
 
     One file without network: the systems with intervals and p-values, and what these mean; WER against each scale on
@@ -33,4 +36,4 @@ def command(folder: Path, out: Path, hyps: int, word_scores: bool, audio: Path |
     """
     from rescore.workflows.report.write import write_report
 
-    write_report(folder, out, hyps, word_scores, audio)
+    write_report(folder, out, hyps, word_scores, audio, networks)

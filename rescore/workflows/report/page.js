@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const PAGE = 50, CHUNK = data.chunk, NONE = "\u2013";
+  const PAGE = 50, WIDTH = 88, CHUNK = data.chunk, NONE = "\u2013";
   const by = (id) => document.getElementById(id);
   const chunks = new Map();
   let rows = [], page = 0;
@@ -70,7 +70,7 @@
     const more = element("div");
     open.addEventListener("click", () => toggle(open, more, place));
     const scroll = element("div", null, "scroll");
-    scroll.append(aligned(utt));
+    scroll.append(...aligned(utt));
     made.append(open, scroll, more);
     return made;
   }
@@ -101,14 +101,46 @@
       const wrong = parts.map((part) => part.right[place][1] !== "");
       parts.forEach((part, row) => lines[row + 1].push([part.right[place][0], part.right[place][1] || (row === 1 && wrong[0] ? "fixed" : "")]));
     }
-    const table = element("table", null, "align");
-    ["reference", ...systems.map((system) => data.systems[system])].forEach((name, row) => {
-      const line = element("tr"), head = element("th", name);
-      head.scope = "row";
-      line.append(head, ...lines[row].map(([text, kind]) => element("td", text, kind)));
-      table.append(line);
+    const names = ["reference", ...systems.map((system) => data.systems[system])];
+    return breaks(lines).map(([begin, end]) => {
+      const table = element("table", null, "align");
+      names.forEach((name, row) => {
+        const line = element("tr"), head = element("th", name);
+        head.scope = "row";
+        line.append(head, ...lines[row].slice(begin, end).map(([text, kind]) => element("td", text, kind)));
+        table.append(line);
+      });
+      return table;
     });
-    return table;
+  }
+
+  function breaks(lines) {
+    // Where long utterances go on in another table, so that they need not be scrolled.
+    const found = [];
+    let begin = 0, width = 0;
+    lines[0].forEach((_, place) => {
+      const wide = Math.max(...lines.map((line) => line[place][0].length)) + 1;
+      if (width + wide > WIDTH && place > begin) { found.push([begin, place]); begin = place; width = 0; }
+      width += wide;
+    });
+    return [...found, [begin, lines[0].length]];
+  }
+
+  function network(found) {
+    if (!found.c) return [];
+    const scroll = element("div", null, "scroll"), table = element("table", null, "hyps network");
+    table.append(element("caption", "confusion network: what may stand at each place, with its posterior"));
+    for (let rank = 0; rank < Math.max(...found.c.map((place) => place.length)); rank++) {
+      const line = element("tr");
+      for (const place of found.c) {
+        const cell = element("td");
+        if (rank < place.length) cell.append(element("span", place[rank][0] || NONE), " ", element("small", place[rank][1].toFixed(2), "soft"));
+        line.append(cell);
+      }
+      table.append(line);
+    }
+    scroll.append(table);
+    return [scroll];
   }
 
   async function toggle(open, more, place) {
@@ -125,7 +157,7 @@
     }
     try {
       const found = (await chunk(Math.floor(place / CHUNK)))[place % CHUNK];
-      more.append(hypotheses(found, utt), ...wordScores(found, utt));
+      more.append(hypotheses(found, utt), ...wordScores(found, utt), ...network(found));
     } catch (error) {
       more.append(element("p", `This browser cannot unpack the lists (${error.message}).`));
     }

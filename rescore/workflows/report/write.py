@@ -7,14 +7,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from lm_zoo.reading import parse_json
 from rescore.console import progress, remark
-from rescore.errors import UsageError
-from rescore.files import atomic_text
+from rescore.errors import FormatError, UsageError
+from rescore.files import atomic_text, read_lines
 from rescore.workflows.report.gather import Gathered, gather, shown_lists
 from rescore.workflows.report.page import audio_links, page
 
+WORDS = 5  # shown at a place of a confusion network
 
-def write_report(folder: Path, out: Path, hyps: int, word_scores: bool, audio: Path | None) -> None:
+
+def write_report(
+    folder: Path, out: Path, hyps: int, word_scores: bool, audio: Path | None, networks: Path | None = None
+) -> None:
     """Writes the page of a run; see `rescore report`.
 
     Raises:
@@ -22,14 +27,42 @@ def write_report(folder: Path, out: Path, hyps: int, word_scores: bool, audio: P
     """
     run = gather(folder)
     links = audio_links(audio, out.parent) if audio else {}
-    if audio and not links.keys() & {each.utt_id for each in run.found}:
-        raise UsageError(f"{audio}: no utterance of the test set is in it")
+    places = read_networks(networks) if networks else {}
+    for path, found in ((audio, links), (networks, places)):
+        if path and not found.keys() & {each.utt_id for each in run.found}:
+            raise UsageError(f"{path}: no utterance of the test set is in it")
     lists: Iterator[dict[str, Any]] = shown_lists(run, hyps)
     if word_scores:
         lists = _with_word_scores(run, lists)
+    if networks:
+        lists = _with_networks(run, lists, places)
     with atomic_text(out) as stream:
         stream.write(page(run, lists, links))
     remark(f"{len(run.found)} utterances, {len(run.systems)} systems; written to {out}")
+
+
+def read_networks(path: Path) -> dict[str, list[Any]]:
+    """Utterance id -> for each place the words that may stand there, most probable first, with their posteriors.
+
+    Raises:
+      FormatError: not what `rescore lattice mbr --network` writes.
+    """
+    found = {}
+    for number, line in read_lines(path):
+        try:
+            entry = parse_json(line)
+            words = [place["words"][:WORDS] for place in entry["places"]]
+            found[entry["utt_id"]] = [[[str(word), float(share)] for word, share in place] for place in words]
+        except (ValueError, KeyError, TypeError):
+            raise FormatError(path, "expected a line of rescore lattice mbr --network", number) from None
+    return found
+
+
+def _with_networks(
+    run: Gathered, lists: Iterator[dict[str, Any]], places: dict[str, list[Any]]
+) -> Iterator[dict[str, Any]]:
+    for each, shown in zip(run.found, lists, strict=True):
+        yield {**shown, "c": places[each.utt_id]} if each.utt_id in places else shown
 
 
 def _with_word_scores(run: Gathered, lists: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:

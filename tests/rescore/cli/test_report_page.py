@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,14 +26,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         pytest.skip("no Chromium on this machine")
     folder = tmp_path_factory.mktemp("run")
     write_inputs(folder, dev=12, test=120)
+    places = [{"words": [["HE", 0.75], ["", 0.25]]}, {"words": [["<b>", 1.0]]}]
+    (folder / "mbr.jsonl").write_text(json.dumps({"utt_id": "test-000", "risk": 0.25, "places": places}) + "\n")
     (folder / "wav.scp").write_text("test-000 audio/a b.wav\n")
     before = Path.cwd()
     os.chdir(folder)
     try:
-        for line in (
-            ["run", "--dev", "dev.jsonl.gz", "--test", "test.jsonl.gz", "--ref", "text", "--lm", LM, "--out", "out"],
-            ["report", "out", "--out", "page.html", "--hyps", "2", "--word-scores", "--audio", "wav.scp"],
-        ):
+        inputs = ["--dev", "dev.jsonl.gz", "--test", "test.jsonl.gz", "--ref", "text", "--lm", LM]
+        more = ["--hyps", "2", "--word-scores", "--audio", "wav.scp", "--networks", "mbr.jsonl"]
+        for line in (["run", *inputs, "--out", "out"], ["report", "out", "--out", "page.html", *more]):
             result = CliRunner().invoke(cli, line)
             assert result.exit_code == 0, result.output
     finally:
@@ -103,6 +105,8 @@ def test_an_utterance_opens(page: Page) -> None:
     assert page.ask("document.querySelectorAll('.hyps tbody')[0].rows.length") == 2
     caption = page.ask("document.querySelector('.hyps caption').textContent")
     assert caption == "natural log-probability of each word under toy"
+    network = page.ask("[...document.querySelectorAll('.network td')].map(each => each.textContent)")
+    assert network == ["HE 0.75", "<b> 1.00", "\u2013 0.25", ""]
     assert page.ask("document.querySelector('audio').getAttribute('src')") == "audio/a%20b.wav"
     page.ask("document.querySelector('.open').click()")
     assert page.ask("document.querySelectorAll('.hyps').length") == 0
