@@ -87,7 +87,12 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
 @click.option(
     "--lm-scale", "lm_scales", multiple=True, type=float, help=f"Its scale, one for each --lm; {LM_SCALE} each."
 )
-@setting(DecodeRun, "ilme-scale", help="How much of the internal LM is subtracted.")
+@setting(
+    DecodeRun,
+    "ilme-scale",
+    type=float,
+    help="How much of the internal LM is subtracted; 0: N-best lists have its score, `ilm`, and nothing is subtracted.",
+)
 @click.option("--lodr", type=str, metavar="ARPA", help="A token n-gram of low order that is subtracted.")
 @setting(DecodeRun, "lodr-scale", help="How much of it.")
 @setting(DecodeRun, "word-reward", help="Added for each word, as LMs make words die.")

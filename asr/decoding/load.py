@@ -56,7 +56,7 @@ def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
             raise UsageError(f"two LMs are called '{name}'; name them: --lm NAME=LM")
         loaded[name] = (load(rest), scale)
         text += f"-{name}-lm-scale-{scale}"
-    text += f"-ilme-scale-{plan.ilme_scale}" if plan.ilme_scale else ""
+    text += f"-ilme-scale-{plan.ilme_scale}" if plan.ilme_scale is not None else ""
     text += f"-lodr-scale-{plan.lodr_scale}" if plan.lodr else ""
     text += f"-word-reward-{plan.word_reward}" if plan.word_reward else ""
     lodr = (load_ngram(plan.lodr), plan.lodr_scale) if plan.lodr else None

@@ -73,6 +73,7 @@ class DecodeRun:
       folder:  model folder; or `exp_dir` with `epoch` or `iteration`, `avg` and `use_averaged_model` (see `average`).
       out:     folder of the results; None: METHOD in `exp_dir` or `folder`.
       lms:     `[NAME=]LM`; lm_scales: one for each, or none.
+      ilme_scale: of the internal LM, which is subtracted and scored (0: scored alone); None: neither.
       lodr:    a token n-gram that is subtracted.
       lang_dir: folder with LG.pt and words.txt.
       max_duration, max_seconds: of a batch, of a cut.
@@ -91,7 +92,7 @@ class DecodeRun:
     out: Path | None = None
     lms: tuple[str, ...] = ()
     lm_scales: tuple[float, ...] = ()
-    ilme_scale: float = 0.0
+    ilme_scale: float | None = None
     lodr: str | None = None
     lodr_scale: float = 0.1
     word_reward: float = 0.0

@@ -353,7 +353,7 @@ def lm_scorer(lm: LanguageModel, pieces: Pieces) -> FusionScorer:
 def make_fusion(
     pieces: Pieces,
     lms: dict[str, tuple[LanguageModel, float]],
-    ilme_scale: float = 0.0,
+    ilme_scale: float | None = None,
     lodr: tuple[base.WordLM, float] | None = None,
     word_reward: float = 0.0,
 ) -> Fusion | None:
@@ -361,7 +361,8 @@ def make_fusion(
 
     Args:
       lms: name -> (LM, scale).
-      ilme_scale, lodr: how much of the internal LM, or of a token n-gram, is subtracted (scales are positive).
+      ilme_scale, lodr: how much of the internal LM, or of a token n-gram, is subtracted (scales are positive); 0: it is
+        scored alone.
       word_reward: what every word adds.
     Raises:
       ConfigError: a name that is taken, a negative scale of what is subtracted, an LM that cannot take part.
@@ -369,12 +370,12 @@ def make_fusion(
     taken = sorted({"am", ALIGNMENTS, WORDS, ILM, LODR} & set(lms))
     if taken:
         raise ConfigError(f"'{taken[0]}' is the name of another score; name the LM: --lm NAME=LM")
-    if ilme_scale < 0 or (lodr is not None and lodr[1] < 0):
+    if (ilme_scale is not None and ilme_scale < 0) or (lodr is not None and lodr[1] < 0):
         raise ConfigError("the scale of an LM that is subtracted is given as a positive number")
     scorers: dict[str, tuple[FusionScorer, float]] = {
         name: (lm_scorer(lm, pieces), scale) for name, (lm, scale) in lms.items()
     }
-    if ilme_scale:
+    if ilme_scale is not None:
         scorers[ILM] = (TransducerInternalLM(), -ilme_scale)
     if lodr is not None:
         scorers[LODR] = (TokenNgram(lodr[0], pieces), -lodr[1])

@@ -61,13 +61,13 @@ def command(
     """Find the scales of all scores, and of the number of words, that minimise WER on a development set.
 
     --objective errors: exact line searches (Och 2003) from several starting points; of equally good scales, those in
-    the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, that of
-    `words` may be negative.  Tune on dev, never on test.
+    the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, those of
+    `words` and of an internal LM, `ilm`, may be negative.  Tune on dev, never on test.
 
     --objective risk: the fewest expected errors under the softmax of the totals, held near the acoustic score alone.
     How near, and which columns are used at all, is chosen by cross-validation (folds of whole speakers or recordings
     where the ids tell them); where nothing beats the first hypotheses by more than chance, the weights say so and keep
-    them.  A column `ilm` may have a negative scale.
+    them.
 
     With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008), whose words must be
     those of the references already (rescore lattice convert --case ...); pruned lattices take less time.  Expected

@@ -23,7 +23,7 @@ from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import oracle
 from rescore.tuning.line_search import PaddedLists, Steps, merge_steps
 from rescore.types import Lattice, Words
-from rescore.weights import WORDS_COLUMN
+from rescore.weights import SIGNED, WORDS_COLUMN
 
 ROUNDING = 1e-11  # relative; a path that is better by less is not
 PATHS = 20  # of each lattice, best at random scales; they tell the units of the columns
@@ -202,11 +202,13 @@ def _words_of(lattice: Lattice) -> Words:
 
 
 def random_scales(names: list[str]) -> np.ndarray:
-    """1 for `am` (or the first score), 0.1 to 100 for others, -10 to 10 for `words`; `(PATHS, columns)`."""
+    """1 for `am` (or the first score), 0.1 to 100 for others, -10 to 10 for those of SIGNED; `(PATHS, columns)`."""
     rng = np.random.default_rng(0)
     points = 10.0 ** rng.uniform(-1.0, 2.0, size=(PATHS, len(names)))
     points[:, names.index("am") if "am" in names else 0] = 1.0
-    points[:, names.index(WORDS_COLUMN)] = rng.uniform(-10.0, 10.0, size=PATHS)
+    for name in SIGNED:
+        if name in names:
+            points[:, names.index(name)] = rng.uniform(-10.0, 10.0, size=PATHS)
     return points
 
 

@@ -11,9 +11,8 @@ from rescore.tuning.descent import LIMIT
 from rescore.tuning.quasi_newton import minimise
 from rescore.tuning.risk import SoftLists
 from rescore.tuning.score_table import ScoreTable
-from rescore.weights import WORDS_COLUMN
+from rescore.weights import SIGNED
 
-SIGNED = (WORDS_COLUMN, "ilm")  # an internal LM is taken out of a recogniser's score by a negative scale
 DRAWN = 64  # random points that are looked at
 STARTS = 4  # of these, from which the search descends
 SHARPEST = 30.0  # largest inverse temperature of a start, in units

@@ -16,7 +16,7 @@ from rescore.tuning.descent import LIMIT, Point, Problem, axis, point_at, rounde
 from rescore.tuning.line_search import PaddedLists
 from rescore.tuning.score_table import ScoreTable
 from rescore.types import Weights
-from rescore.weights import MAP, WORDS_COLUMN
+from rescore.weights import MAP, SIGNED
 
 if TYPE_CHECKING:
     from rescore.tuning.lattice_line_search import LatticeTable
@@ -114,7 +114,7 @@ def make_problem(table: Table, fixed: Mapping[str, float]) -> Problem:
     free = np.array([k for k, name in enumerate(table.names) if name not in fixed and varies[k]], dtype=np.int64)
     unit = np.zeros(len(start))
     unit[free] = reference / spread[free]
-    signed = np.array([name == WORDS_COLUMN for name in table.names])
+    signed = np.array([name in SIGNED for name in table.names])
     return Problem(searched(table), free, start, unit, low=np.where(signed, -LIMIT * unit, 0.0), high=LIMIT * unit)
 
 

@@ -25,9 +25,10 @@ def weights_for(source: str, column: str, weights: Weights | None) -> tuple[Weig
     """
     if weights is None:
         names = [name for name in next(read_nbest(source)).hyps[0].scores if name != column]
-        what = f"{', '.join(names)} and {column} count with scale 1"
+        equal = equal_weights(names)
+        what = f"{', '.join(equal.scales)} and {column} count with scale 1"
         remark(f"no --weights: {what}; find better scales with: rescore tune")
-        return equal_weights(names), 1.0
+        return equal, 1.0
     inverse = decision_of(weights)[1]
     scales = {name: inverse * scale for name, scale in weights.scales.items()}
     if not scales.get(column):

@@ -109,6 +109,18 @@ def test_the_internal_lm_is_the_joiner_without_speech_and_blank(decoder: str) ->
         assert hyp.scores["ilm"] == pytest.approx(truth, abs=1e-4)
 
 
+def test_the_internal_lm_is_scored_without_being_subtracted() -> None:
+    plain, scored = decode(None), decode(make_fusion(pieces(SIZE), {}, ilme_scale=0.0))
+    subtracted = {h.tokens: h for hyps in decode(make_fusion(pieces(SIZE), {}, ilme_scale=0.4)) for h in hyps}
+    for one, other in zip(plain, scored, strict=True):
+        assert [hyp.tokens for hyp in one] == [hyp.tokens for hyp in other]
+        for hyp, again in zip(one, other, strict=True):
+            assert {**hyp.scores, "ilm": again.scores["ilm"]} == pytest.approx(again.scores, abs=1e-5)
+            if hyp.tokens in subtracted:
+                assert again.scores["ilm"] == pytest.approx(subtracted[hyp.tokens].scores["ilm"], abs=1e-5)
+    assert make_fusion(pieces(SIZE), {}) is None
+
+
 def test_a_token_bigram_is_taken_out(tmp_path: Path) -> None:
     names = pieces(SIZE).names
     text = [[names[token] for word in TEXT.split() for token in vocabulary(SIZE).encode_word(word)], names[3:]]

@@ -48,9 +48,9 @@ def test_weights_have_a_temperature(tmp_path: Path) -> None:
 
 def test_without_weights_every_score_counts_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write_lists(tmp_path / "in.jsonl", some_lists(1))
-    assert weights_for(str(source), "lm", None)[0].scales == {"am": 1.0, "ilm": 1.0}
+    assert weights_for(str(source), "lm", None)[0].scales == {"am": 1.0}
     assert weights_for(str(source), "ilm", None)[0].scales == {"am": 1.0}
-    assert "no --weights: am, ilm and lm count with scale 1" in capsys.readouterr().err
+    assert "no --weights: am and lm count with scale 1" in capsys.readouterr().err
 
 
 def test_a_normaliser_of_the_weights_counts_errors(tmp_path: Path) -> None:
