@@ -49,7 +49,7 @@ class WrittenDecoder:
         self.recogniser, self.method, self.normalise = recogniser, method, normalise
         rate = recogniser.tokens_per_second
         self.options = SearchOptions(beam=beam, rows=beam + beam // 2, tokens_per_second=rate)
-        self._keys = WordKeys(recogniser.tokens)
+        self._keys = WordKeys(recogniser.tokens, normalise)
         self._internal = InternalLM(recogniser.model, recogniser.tokens)
 
     def __call__(self, samples: np.ndarray) -> list[WrittenText]:

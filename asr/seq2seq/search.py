@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from asr.seq2seq.session import EncodedSpeech, OnnxModel
-from asr.seq2seq.tokens import Tokens
+from asr.seq2seq.tokens import Tokens, text_of
 
 BLOCK = 128  # logits whose largest is looked at first: the best tokens lie in the blocks of the largest
 
@@ -76,10 +76,19 @@ class _Beginning:
 
 
 class WordKeys:
-    """For each token what it adds to the words of a text: lower case, no punctuation but apostrophes."""
+    """What makes texts the same: of prefixes, letters and apostrophes whatever their case; of whole ones, a normaliser.
 
-    def __init__(self, tokens: Tokens) -> None:
+    Attributes:
+      pieces: for each token what it adds to the key of a prefix.
+    """
+
+    def __init__(self, tokens: Tokens, normalise: Callable[[str], str]) -> None:
         self.pieces = [_key(piece) for piece in tokens.spelled]
+        self._tokens, self._normalise = tokens, normalise
+
+    def whole(self, ids: Sequence[int]) -> str:
+        """The key of a text that has ended."""
+        return self._normalise(text_of(self._tokens, ids))
 
 
 def _key(piece: bytes) -> str:
@@ -91,7 +100,7 @@ def _key(piece: bytes) -> str:
 class _Beam:
     """The search of one utterance."""
 
-    def __init__(self, keys: list[str], tokens: Tokens, options: SearchOptions, limit: int) -> None:
+    def __init__(self, keys: WordKeys, tokens: Tokens, options: SearchOptions, limit: int) -> None:
         self.keys, self.tokens, self.options, self.limit = keys, tokens, options, limit
         self.alive = [_Beginning((), 0.0, "")]
         self.finished: list[Ended] = []
@@ -135,7 +144,7 @@ class _Beam:
                 if self._may_end(values[parent], column):
                     self._finish(before, score, cut=False)
             elif self.tokens.allowed[token]:
-                key = (before.key + self.keys[token]).replace("  ", " ")
+                key = (before.key + self.keys.pieces[token]).replace("  ", " ")
                 found.append((parent, _Beginning((*before.tokens, token), score, key)))
         return found
 
@@ -146,7 +155,7 @@ class _Beam:
 
     def _finish(self, prefix: _Beginning, score: float, cut: bool) -> None:
         self.finished.append(Ended(prefix.tokens, score, cut))
-        key = prefix.key.strip()
+        key = self.keys.whole(prefix.tokens)
         self.sums[key] = log_sum([self.sums.get(key, -math.inf), score])
 
     def _lowest(self) -> float:
@@ -173,7 +182,7 @@ def beam_search(
     Args:
       encoded: of the utterances, which last `seconds`.
     """
-    beams = [_Beam(keys.pieces, tokens, options, options.limit(length)) for length in seconds]
+    beams = [_Beam(keys, tokens, options, options.limit(length)) for length in seconds]
     rows, logits = model.start(encoded, np.array([tokens.prompt] * len(encoded), dtype=np.int64))
     active = beams
     while active:

@@ -44,7 +44,7 @@ def _words(keys: list[str], tokens: tuple[int, ...]) -> str:
 
 def slow_search(tiny: Recogniser, encoded: EncodedSpeech, options: SearchOptions, limit: int) -> list[Ended]:
     """The search that `asr.seq2seq.search` states, one utterance, each prefix anew at each step."""
-    keys = WordKeys(tiny.tokens).pieces
+    keys = WordKeys(tiny.tokens, BASIC).pieces
     alive: dict[tuple[int, ...], float] = {(): 0.0}
     finished: list[Ended] = []
     for length in itertools.count(1):
@@ -70,7 +70,7 @@ def slow_search(tiny: Recogniser, encoded: EncodedSpeech, options: SearchOptions
                 groups.setdefault(_words(keys, (*tokens, token)), []).append((score, (*tokens, token)))
         sums: dict[str, list[float]] = {}
         for one in finished:
-            sums.setdefault(_words(keys, one.tokens).strip(), []).append(one.score)
+            sums.setdefault(BASIC(text_of(tiny.tokens, one.tokens)), []).append(one.score)
         best = sorted((log_sum(scores) for scores in sums.values()), reverse=True)
         lowest = best[options.beam - 1] if len(best) >= options.beam else -math.inf
         ranked = sorted(groups.values(), key=lambda group: -log_sum([score for score, _ in group]))
@@ -94,12 +94,12 @@ def test_the_beam_search_is_the_slow_one(
     options = SearchOptions(beam, rows, branch, end_margin, tokens_per_second=50.0, spare=2)
     for seed, frames in enumerate((7, 12, 20)):
         encoded = tiny.model.encode(tiny.tokens.features([speech(frames, seed)]))
-        found = beam_search(tiny.model, tiny.tokens, encoded, [frames / 100], WordKeys(tiny.tokens), options)
+        found = beam_search(tiny.model, tiny.tokens, encoded, [frames / 100], WordKeys(tiny.tokens, BASIC), options)
         assert_same(found[0], slow_search(tiny, encoded, options, options.limit(frames / 100)))
 
 
 def test_no_text_ends_where_another_token_is_far_more_probable(tiny: Recogniser) -> None:
-    encoded, keys = tiny.model.encode(tiny.tokens.features([speech(20)])), WordKeys(tiny.tokens)
+    encoded, keys = tiny.model.encode(tiny.tokens.features([speech(20)])), WordKeys(tiny.tokens, BASIC)
     short = dict[float, int]()
     for margin in (math.inf, 0.5):
         options = SearchOptions(8, 12, 12, end_margin=margin, tokens_per_second=40.0)
@@ -114,7 +114,7 @@ def test_several_utterances_are_searched_at_once(tiny: Recogniser) -> None:
     options, lengths = SearchOptions(5, 8, 6, tokens_per_second=40.0), (20, 7, 12)
     audio = [speech(frames, seed) for seed, frames in enumerate(lengths)]
     encoded, seconds = tiny.model.encode(tiny.tokens.features(audio)), [frames / 100 for frames in lengths]
-    keys = WordKeys(tiny.tokens)
+    keys = WordKeys(tiny.tokens, BASIC)
     together = beam_search(tiny.model, tiny.tokens, encoded, seconds, keys, options)
     greedy = greedy_search(tiny.model, tiny.tokens, encoded, seconds, options)
     for number, samples in enumerate(audio):
@@ -154,7 +154,7 @@ def test_am_is_the_probability_of_all_ways_to_write_the_words(tmp_path: Path) ->
             grown |= {(*tokens, token): score + after[token] for token in vocabulary}
         before = grown
     options = SearchOptions(beam=10**4, rows=10**4, branch=12, end_margin=math.inf, tokens_per_second=0.0, spare=3)
-    found = beam_search(tiny.model, tiny.tokens, encoded, [1.0], WordKeys(tiny.tokens), options)[0]
+    found = beam_search(tiny.model, tiny.tokens, encoded, [1.0], WordKeys(tiny.tokens, BASIC), options)[0]
     hyps = distinct(found, lambda ids: text_of(tiny.tokens, ids), BASIC, 50)
     expected = sorted((log_sum(scores) for scores in sums.values()), reverse=True)[:50]
     assert [hyp.am for hyp in hyps] == pytest.approx(expected, abs=1e-4)
@@ -168,7 +168,7 @@ def test_am_is_the_probability_of_all_ways_to_write_the_words(tmp_path: Path) ->
 def test_a_list_has_as_many_different_texts_as_asked_for(tiny: Recogniser) -> None:
     options = SearchOptions(beam=10, rows=15, branch=12, tokens_per_second=40.0)
     encoded = tiny.model.encode(tiny.tokens.features([speech(20)]))
-    found = beam_search(tiny.model, tiny.tokens, encoded, [0.2], WordKeys(tiny.tokens), options)[0]
+    found = beam_search(tiny.model, tiny.tokens, encoded, [0.2], WordKeys(tiny.tokens, BASIC), options)[0]
     hyps = distinct(found, lambda ids: text_of(tiny.tokens, ids), BASIC, 10)
     assert len({BASIC(hyp.text) for hyp in hyps}) == 10
     assert [hyp.am for hyp in hyps] == sorted((hyp.am for hyp in hyps), reverse=True)
@@ -184,4 +184,4 @@ def test_best_tokens_by_blocks_are_those_of_all() -> None:
 
 
 def test_words_of_pieces(tiny: Recogniser) -> None:
-    assert WordKeys(tiny.tokens).pieces[3:11] == [" a", " a", " b", "", "c", "'s", " ", ""]
+    assert WordKeys(tiny.tokens, BASIC).pieces[3:11] == [" a", " a", " b", "", "c", "'s", " ", ""]
