@@ -1,5 +1,7 @@
 """Errors of the LM zoo that a user can act on; the command line prints their message and exits with code 2."""
 
+from collections.abc import Iterable
+
 MOST = 1500  # characters of a message
 
 
@@ -7,6 +9,14 @@ def printable(message: object) -> str:
     """A message as any terminal takes it: of bounded length, without characters that UTF-8 cannot write."""
     text = str(message).encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= MOST else f"{text[: MOST * 2 // 3]} ... {text[-MOST // 3 :]}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """` (did you mean 'X'?)` for the known name that is most like a wrong one; nothing if none is."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, known, n=1)
+    return f" (did you mean '{found[0]}'?)" if found else ""
 
 
 class LMError(Exception):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.errors import ModelError, VocabError, nearest
 from lm_zoo.model_folder import CONFIG, WEIGHTS, Allowance, check_shapes, read_object, read_tensors, write_model
 from lm_zoo.plugins import PlugIn, installed, plug_in
 from lm_zoo.text.view import form_of
@@ -52,7 +52,8 @@ def model_class(kind: str) -> type[Any]:
       ModelError: an unknown kind; the message lists the known ones.
     """
     if not isinstance(kind, str) or kind not in KINDS:
-        raise ModelError(f"no kind of LM is called '{kind}'; there are: {', '.join(sorted(KINDS))}")
+        like = nearest(str(kind), KINDS)
+        raise ModelError(f"no kind of LM is called '{kind}'{like}; there are: {', '.join(sorted(KINDS))}")
     module, name, _ = KINDS[kind]
     return getattr(importlib.import_module(module), name)
 
@@ -117,10 +118,11 @@ def find(name: str) -> Path:
         )
     if path.is_file():
         raise ModelError(f"{name}: not an n-gram file; expected a name that ends in {', '.join(NGRAM_FILES)}")
+    like = nearest(name, [*shipped, *installed()])
     others = f"installed packages bring: {', '.join(installed())}; " if installed() else ""
     raise ModelError(
-        f"no LM is called '{name}' and there is no such folder or file; shipped are: {', '.join(shipped) or 'none'}; "
-        f"{others}a model folder or an n-gram file (.arpa, .arpa.gz, .bin) can be given by its path"
+        f"no LM is called '{name}' and there is no such folder or file{like}; shipped are: "
+        f"{', '.join(shipped) or 'none'}; {others}a model folder or an n-gram file (.arpa, .arpa.gz, .bin) can be given by its path"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
@@ -10,6 +11,7 @@ import click
 
 T = TypeVar("T")
 QUIET = "RESCORE_QUIET"  # a variable of the environment, which processes inherit
+SECONDS = 30.0  # between two lines of progress
 NAMED = 5  # utterances named in a message; the others are counted
 
 
@@ -31,17 +33,45 @@ def remark(message: str) -> None:
 
 
 def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
-    """Yields `items` with a rich progress bar on standard error (on a terminal only)."""
+    """Yields `items` with a progress bar on standard error; where that is no terminal, with a line now and then."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
-    if is_quiet() or not console.is_terminal:
+    if is_quiet():
         yield from items
-        return
-    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as bar:
-        yield from bar.track(items, total=total, description=label)
+    elif not console.is_terminal:
+        yield from _with_lines(items, label, total)
+    else:
+        times = (TimeElapsedColumn(),) if total is None else (TimeElapsedColumn(), TimeRemainingColumn())
+        columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), *times)
+        with Progress(*columns, console=console) as bar:
+            yield from bar.track(items, total=total, description=label)
+
+
+def _with_lines(items: Iterable[T], label: str, total: int | None) -> Iterator[T]:
+    """Yields `items`; every so many seconds a remark on how many there were, and on the time left."""
+    begin = said = time.monotonic()
+    for number, item in enumerate(items, start=1):
+        yield item
+        now = time.monotonic()
+        if now - said >= SECONDS:
+            said, of = now, "" if total is None else f" of {total}"
+            left = "" if total is None else f", {_clock((now - begin) / number * (total - number))} left"
+            remark(f"{label}: {number}{of} after {_clock(now - begin)}{left}")
+
+
+def _clock(seconds: float) -> str:
+    """`h:mm:ss`."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
 def some_names(utt_ids: list[str]) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from lm_zoo.errors import nearest
+
 
 class LazyGroup(click.Group):
     """The command NAME is the object `command` of the module `package.NAME`, with `-` in names as `_`."""
@@ -26,7 +28,8 @@ class LazyGroup(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]):  # type: ignore[no-untyped-def]
         if args and args[0] not in self.table and not args[0].startswith("-"):
-            raise click.UsageError(f"no command '{args[0]}'; there are: {', '.join(self.table)}")
+            like = nearest(args[0], self.table)
+            raise click.UsageError(f"no command '{args[0]}'{like}; there are: {', '.join(self.table)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

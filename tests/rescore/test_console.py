@@ -1,0 +1,37 @@
+"""Progress off a terminal, and names that are nearly right."""
+
+from __future__ import annotations
+
+import pytest
+
+from lm_zoo import registry
+from lm_zoo.errors import ModelError, nearest
+from rescore import console
+from rescore.cli.main import main
+from tests.commands import run_line
+
+
+def test_progress_is_told_in_lines_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert list(console.progress(range(3), "reading")) == [0, 1, 2]
+    assert capsys.readouterr().err == ""  # quick work says nothing
+    monkeypatch.setattr(console, "SECONDS", 0.0)
+    assert list(console.progress(range(2), "reading", 2)) == [0, 1]
+    assert list(console.progress(range(1), "counting")) == [0]
+    assert capsys.readouterr().err.splitlines() == [
+        "reading: 1 of 2 after 0:00:00, 0:00:00 left",
+        "reading: 2 of 2 after 0:00:00, 0:00:00 left",
+        "counting: 1 after 0:00:00",
+    ]
+    monkeypatch.setenv(console.QUIET, "1")
+    assert list(console.progress(range(2), "reading")) == [0, 1] and capsys.readouterr().err == ""
+
+
+def test_the_nearest_name_is_suggested() -> None:
+    assert nearest("lstn", ["lstm", "bayesian"]) == " (did you mean 'lstm'?)" and nearest("x", ["lstm"]) == ""
+    with pytest.raises(ModelError, match=r"no such folder or file \(did you mean 'transfornn'\?\); shipped are"):
+        registry.load("transforn")
+    with pytest.raises(ModelError, match=r"'bayes' \(did you mean 'bayesian'\?\); there are"):
+        registry.model_class("bayes")
+    assert "no command 'tun' (did you mean 'tune'?); there are: " in run_line("rescore", main, "tun")[1]
