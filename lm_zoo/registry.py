@@ -122,7 +122,8 @@ def find(name: str) -> Path:
     others = f"installed packages bring: {', '.join(installed())}; " if installed() else ""
     raise ModelError(
         f"no LM is called '{name}' and there is no such folder or file{like}; shipped are: "
-        f"{', '.join(shipped) or 'none'}; {others}a model folder or an n-gram file (.arpa, .arpa.gz, .bin) can be given by its path"
+        f"{', '.join(shipped) or 'none'}; {others}a model folder or an n-gram file (.arpa, .arpa.gz, .bin) can "
+        "be given by its path"
     )
 
 
