@@ -67,7 +67,7 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
 @click.option(
     "--decoding-method", "method", type=click.Choice(METHODS), default=DecodeOptions.method, show_default=True
 )
-@setting(DecodeOptions, "beam-size", type=COUNT, help="Of modified_beam_search.")
+@setting(DecodeOptions, "beam-size", type=COUNT, help="Of modified_beam_search and label_sync_beam_search.")
 @setting(
     DecodeOptions,
     "length-norm",
@@ -109,8 +109,12 @@ def command(context: click.Context, **values: Any) -> None:
     The files are recogs-SET-SUFFIX.txt and so on, SET after the manifest's name. Without k2, or with an LSTM decoder,
     fast_beam_search is our own search with the same pruning.
 
+    label_sync_beam_search compares hypotheses of as many tokens, by the probability that the transcript begins so. It
+    sums over the alignments of the training's loss, those with several tokens at a frame too, which no other search
+    has: without LMs its totals are minus that loss. It takes longer, and needs whole utterances.
+
     N-best lists keep every score apart: `am` of the best alignment, `alignments`, what all others add to it in searches
-    that sum (modified_beam_search, fast_beam_search_nbest), and that of every LM; the search's own total has am and
+    that sum (the beam searches and fast_beam_search_nbest), and that of every LM; the search's own total has am and
     alignments at scale 1. Lattices have `am` of the best alignment alone, and no LM: greedy_search and
     modified_beam_search write those of a fast_beam_search, with the 1-best as a path where it was not in them.
 

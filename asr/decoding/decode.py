@@ -13,9 +13,18 @@ from torch import Tensor
 from asr.decoding import k2_beam_search as k2_search
 from asr.decoding.beam_search import modified_beam_search
 from asr.decoding.greedy_search import greedy
+from asr.decoding.label_sync_search import label_sync_search
 from asr.decoding.lattice_path import with_path
 from asr.decoding.lattice_search import AM, lattice_search, word_lattice
-from asr.decoding.options import BEAM, FAST_NBEST, GREEDY, LATTICE_METHODS, METHODS, PREFIX_METHODS, DecodeOptions
+from asr.decoding.options import (
+    BEAM_METHODS,
+    FAST_NBEST,
+    GREEDY,
+    LABEL_SYNC,
+    LATTICE_METHODS,
+    METHODS,
+    DecodeOptions,
+)
 from asr.decoding.prefixes import Pieces, SearchHypothesis
 from asr.decoding.shallow_fusion import Fusion
 from asr.errors import ConfigError
@@ -61,8 +70,14 @@ class Decoder:
         pieces.check(model)
         if options.method not in METHODS:
             raise ConfigError(f"decoding method '{options.method}'; there are {', '.join(METHODS)}")
-        if fusion is not None and options.method != BEAM:
-            raise ConfigError(f"LMs take part in {BEAM} only, found {options.method}; rescore its lattices instead")
+        if fusion is not None and options.method not in BEAM_METHODS:
+            they = " and ".join(BEAM_METHODS)
+            raise ConfigError(f"LMs take part in {they} only, found {options.method}; rescore its lattices instead")
+        if options.lattices and options.method == LABEL_SYNC:
+            raise ConfigError(
+                f"{LABEL_SYNC} gives lists alone, as a frame of its alignments may have several tokens, and one of a "
+                "lattice has one; leave out --lattices, or take another method"
+            )
         self.in_k2 = options.method in LATTICE_METHODS and _k2_is_there(model, graph)
         if graph is not None and not self.in_k2:
             raise ConfigError(f"an LG is for {' and '.join(LATTICE_METHODS)} in k2")
@@ -88,7 +103,7 @@ class Decoder:
     def search(self, encoded: Tensor, lengths: Tensor, utt_ids: list[str]) -> list[Decoded]:
         """Encoded frames float `(batch, frames, dim)` at 25 Hz, lengths int64 `(batch,)`."""
         options = self.options
-        if options.method in PREFIX_METHODS:
+        if options.method not in LATTICE_METHODS:
             hypotheses = self._hypotheses(encoded, lengths)
             lists = [nbest_list(utt_id, hyps, self.pieces) for utt_id, hyps in zip(utt_ids, hypotheses, strict=True)]
             if not options.lattices:
@@ -100,6 +115,8 @@ class Decoder:
     def _hypotheses(self, encoded: Tensor, lengths: Tensor) -> list[list[SearchHypothesis]]:
         if self.options.method == GREEDY:
             return greedy(self.model, encoded, lengths)
+        if self.options.method == LABEL_SYNC:
+            return label_sync_search(self.model, encoded, lengths, self.options.beam_size, self.fusion)
         return modified_beam_search(
             self.model, encoded, lengths, self.options.beam_size, self.fusion, self.options.length_norm
         )

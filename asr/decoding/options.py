@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GREEDY, BEAM, FAST, FAST_NBEST = "greedy_search", "modified_beam_search", "fast_beam_search", "fast_beam_search_nbest"
+LABEL_SYNC = "label_sync_beam_search"
 PREFIX_METHODS = (GREEDY, BEAM)  # searches over prefixes: of sets, single files and streams
+BEAM_METHODS = (BEAM, LABEL_SYNC)  # with a number of hypotheses, and with LMs
 LATTICE_METHODS = (FAST, FAST_NBEST)  # searches that make lattices and take their lists from them
-METHODS = (*PREFIX_METHODS, *LATTICE_METHODS)
+METHODS = (*PREFIX_METHODS, LABEL_SYNC, *LATTICE_METHODS)
 LATTICE_FORMATS = ("slf", "k2", "kaldi-lat")
 BEAM_SIZE = 4
 LM_SCALE = 0.3  # of each LM where no scale is given
@@ -20,8 +22,8 @@ class DecodeOptions:
 
     Attributes:
       method:     one of METHODS.
-      beam_size:  hypotheses of the modified beam search.
-      length_norm: its best hypothesis has the largest total for each token.
+      beam_size:  hypotheses of BEAM_METHODS.
+      length_norm: the modified beam search's best hypothesis has the largest total for each token.
       beam, max_contexts, max_states: pruning of the searches that make lattices (natural logs; a frame each).
       num_paths:  hypotheses taken from lattices.
       nbest_scale: see `fast_beam_search.nbest_of_lattice`.
@@ -44,7 +46,7 @@ class DecodeOptions:
     @property
     def setting(self) -> str:
         """icefall's key of the results, for the summary."""
-        if self.method == BEAM:
+        if self.method in BEAM_METHODS:
             return f"beam_size_{self.beam_size}"
         return self.method if self.method == GREEDY else f"beam_{self.beam}_{self._limits('_')}"
 
@@ -53,7 +55,7 @@ class DecodeOptions:
         """icefall's end of the names of files."""
         if self.method == GREEDY:
             return self.method
-        if self.method == BEAM:
+        if self.method in BEAM_METHODS:
             return f"{self.method}-beam-size-{self.beam_size}"
         return f"{self.method}-beam-{self.beam}-{self._limits('-')}"
 

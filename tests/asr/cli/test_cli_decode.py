@@ -117,6 +117,21 @@ def test_beam_search_keeps_every_score(folder: Path, tmp_path: Path) -> None:
             assert in_lattice >= nbest.hyps[0].scores["am"] - 1e-3
 
 
+def test_label_synchronous_search_with_an_lm(folder: Path, tmp_path: Path) -> None:
+    lm = ("--lm", f"mine={folder / 'mylm'}", "--lm-scale", 0.3)
+    run(folder, "--decoding-method", "label_sync_beam_search", "--beam-size", 3, *lm, "--out", tmp_path)
+    stem = "test-stateless-label_sync_beam_search-beam-size-3-mine-lm-scale-0.3"
+    assert (
+        (tmp_path / f"wer-summary-{stem}.txt").read_text().startswith("settings\tWER\nbeam_size_3_mine_lm_scale_0.3\t")
+    )
+    found = nbests(tmp_path / f"nbest-{stem}.jsonl.gz")
+    assert list(found) == sorted(TEXTS)
+    for nbest in found.values():
+        assert set(nbest.hyps[0].scores) == {"am", "alignments", "mine", "words"} and len(nbest.hyps) <= 3
+        totals = [total(hyp.scores, {"am": 1.0, "alignments": 1.0, "mine": 0.3}) for hyp in nbest.hyps]
+        assert totals == sorted(totals, reverse=True)
+
+
 def total(scores: dict[str, float], scales: dict[str, float]) -> float:
     return sum(scale * scores[name] for name, scale in scales.items())
 
@@ -269,8 +284,10 @@ def test_options_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
         run(folder, "--lm", folder / "mylm", "--lm-scale", 0.1, "--lm-scale", 0.2)
     with pytest.raises(UsageError, match="two LMs are called 'mylm'"):
         run(folder, "--lm", folder / "mylm", "--lm", folder / "mylm")
-    with pytest.raises(ConfigError, match="LMs take part in modified_beam_search only"):
+    with pytest.raises(ConfigError, match="LMs take part in modified_beam_search and label_sync_beam_search only"):
         run(folder, "--lm", folder / "mylm", "--decoding-method", "fast_beam_search")
+    with pytest.raises(ConfigError, match="label_sync_beam_search gives lists alone"):
+        run(folder, "--decoding-method", "label_sync_beam_search", "--lattices", "slf")
     with pytest.raises(ConfigError, match="an LG is for fast_beam_search"):
         Decoder(Tiny(18), pieces(), DecodeOptions(), graph=(None, Path("words.txt")))
     with pytest.raises(DataError, match="the model has 4 tokens"):
