@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class _Prefix:
+class _LabelSyncPrefix:
     """A prefix of a hypothesis.
 
     Attributes:
@@ -41,7 +41,7 @@ class _Prefix:
     """
 
     node: int
-    parent: _Prefix | None
+    parent: _LabelSyncPrefix | None
     total: float
     entered: Tensor
     best: Tensor
@@ -65,10 +65,10 @@ def label_sync_search(
     if beam < 1:
         raise ValueError(f"beam = {beam}, expected at least 1")
     limits = check_encoded(encoded, lengths)
-    return [_Search(model, encoded[row, :limit], beam, fusion).run() for row, limit in enumerate(limits)]
+    return [_LabelSyncSearch(model, encoded[row, :limit], beam, fusion).run() for row, limit in enumerate(limits)]
 
 
-class _Search:
+class _LabelSyncSearch:
     """The search of one utterance, encoded float `(frames, dim)`."""
 
     def __init__(self, model: Transducer, encoded: Tensor, beam: int, fusion: Fusion | None) -> None:
@@ -83,11 +83,11 @@ class _Search:
     def run(self) -> list[SearchHypothesis]:
         frames = len(self.projected)
         if not frames:
-            self._end(_Prefix(0, None, 0.0, *self.projected.new_zeros(2, 0)), 0.0, 0.0)
+            self._end(_LabelSyncPrefix(0, None, 0.0, *self.projected.new_zeros(2, 0)), 0.0, 0.0)
         else:
             entered = torch.full((frames,), -torch.inf, dtype=torch.float64, device=self.projected.device)
             entered[0] = 0.0
-            active, predicted = [_Prefix(0, None, 0.0, entered, entered)], self.predictor.start()
+            active, predicted = [_LabelSyncPrefix(0, None, 0.0, entered, entered)], self.predictor.start()
             for count in range(frames + 1):
                 active, predicted = self._step(active, predicted, last=count == frames)
                 if not active or (len(self.ended) == self.beam and active[0].total <= self.ended[-1][0]):
@@ -96,7 +96,9 @@ class _Search:
                     self.fusion.keep([prefix.node for prefix in active])
         return [hyp for _, hyp in self.ended]
 
-    def _step(self, active: list[_Prefix], predicted: Predicted, last: bool) -> tuple[list[_Prefix], Predicted]:
+    def _step(
+        self, active: list[_LabelSyncPrefix], predicted: Predicted, last: bool
+    ) -> tuple[list[_LabelSyncPrefix], Predicted]:
         """Ends all hypotheses and, unless these are the last, gives the best that have a token more, best first."""
         log_probs = self.predictor.log_probs(self.projected.unsqueeze(0), predicted.output.unsqueeze(1)).double()
         blanks = log_probs[..., BLANK]
@@ -120,7 +122,7 @@ class _Search:
         grown = []
         for place, (row, token) in enumerate(zip(rows.tolist(), tokens.tolist(), strict=True)):
             node = self.prefixes.child(active[row].node, token)
-            grown.append(_Prefix(node, active[row], values[place], entered[place], most[place]))
+            grown.append(_LabelSyncPrefix(node, active[row], values[place], entered[place], most[place]))
         return grown, self.predictor.advance(predicted, rows, tokens)
 
     def _best(self, totals: Tensor) -> tuple[list[float], Tensor, Tensor]:
@@ -130,7 +132,7 @@ class _Search:
         chosen, vocab = chosen[values.isfinite()], totals.shape[1]
         return values[: len(chosen)].tolist(), torch.div(chosen, vocab, rounding_mode="floor"), chosen % vocab
 
-    def _end(self, prefix: _Prefix, total: float, alignment: float) -> None:
+    def _end(self, prefix: _LabelSyncPrefix, total: float, alignment: float) -> None:
         """Takes the prefix up into the list, as a whole hypothesis, if it is one of the best.
 
         Args:
@@ -150,7 +152,7 @@ class _Search:
         del self.ended[self.beam :]
 
 
-def _best_alignment(prefix: _Prefix, frames: int, am: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
+def _best_alignment(prefix: _LabelSyncPrefix, frames: int, am: float) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """The frame of each token, and `am` after each, and of all."""
     frame, places, am_after = frames - 1, list[int](), [am]
     while prefix.parent is not None and prefix.came is not None:
