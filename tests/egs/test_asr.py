@@ -153,3 +153,35 @@ def test_librispeech_from_the_download(recipes: Recipes, tmp_path: Path) -> None
     small(here / "conf" / "train.yaml", max_steps=None, **plan)
     recipes.run("librispeech/ASR/run.sh", "--stage", 2, "--stop-stage", 2, "--world-size", 1)
     assert (here / "exp" / "paper-com" / "epoch-1.pt").exists()
+
+
+DECODE = """#!/bin/sh
+echo "$*" >> decode.log
+case "$*" in *--lm-scale*) ;; *) exit 0 ;; esac
+mkdir -p exp/paper-com/decoded
+for set in dev-clean dev-other; do
+  case "$*" in
+    *"lm-scale 0.1 "*"$set"*) echo "beam_size_8_lm_lm_scale_0.1 20" ;;
+    *"lm-scale 0.15 "*"$set"*) echo "beam_size_8_lm_lm_scale_0.15 $([ $set = dev-other ] && echo 10 || echo 30)" ;;
+    *) continue ;;
+  esac > "exp/paper-com/decoded/wer-summary-$set-lm-lm-scale-$(echo "$*" | sed 's/.*lm-scale \\([0-9.]*\\).*/\\1/').txt"
+done
+"""
+
+
+@pytest.mark.parametrize("other", [True, False])
+def test_librispeech_decodes_the_other_parts_where_they_are_there(recipes: Recipes, other: bool) -> None:
+    """Their scales are those of dev-other."""
+    here = recipes.folder / "librispeech" / "ASR"
+    (here / "data").mkdir()
+    for part in ("dev-clean", "test-clean", "dev-other", *(["test-other"] if other else [])):
+        (here / "data" / f"librispeech_cuts_{part}.jsonl.gz").touch()
+    (here / "decode.py").write_text(DECODE)
+    recipes.run("librispeech/ASR/run.sh", "--stage", 3, "--stop-stage", 3, "--fusion-lm", "lm")
+    lines = (here / "decode.log").read_text().splitlines()
+    scales = {part: [line for line in lines if "--lm-scale" in line and line.endswith(f"_{part}.jsonl.gz")]
+              for part in ("test-clean", "test-other")}  # fmt: skip
+    assert len(lines) == (12 if other else 6)
+    assert [" --lm-scale 0.1 " in line for line in scales["test-clean"]] == [True]
+    assert [" --lm-scale 0.15 " in line for line in scales["test-other"]] == [True] * other
+    assert sum("librispeech_cuts_dev-other" in line for line in lines) == (5 if other else 0)

@@ -36,20 +36,33 @@ train() {
   fi
 }
 
-decode() {
+each_pair() {  # each_pair FUNCTION: for dev and test, then for dev-other and test-other where both are there
+  local suffix=
+  "$1"
+  if ! "$mini" && [ -e data/librispeech_cuts_dev-other.jsonl.gz ] && [ -e data/librispeech_cuts_test-other.jsonl.gz ]; then
+    local dev=dev-other test=test-other suffix=-other
+    "$1"
+  fi
+}
+
+decode_pair() {
   local fused="modified_beam_search --lm $fusion_lm --word-reward $word_reward --lm-scale" scale
   decode_sets "$dev $test" greedy_search modified_beam_search "fast_beam_search --lattices k2"
   for scale in $fusion_scales; do decode_sets "$dev" "$fused $scale"; done
   decode_sets "$test" "$fused $(best_lm_scale "$dev" "$fusion_lm")"
 }
 
-tables() {
-  rescore_lattices "$exp/rescored" --ngram-scale 0.5 --words-scale 2.5 --ngram-alone-scale 0.5 --ngram-lattice-scale 0.35 \
-    --lm-scale 0.2 --ngram-beam 4 --beam 3 --mbr ""
+tables_of_pair() {
+  rescore_lattices "$exp/rescored$suffix" --ngram-scale 0.5 --words-scale 2.5 --ngram-alone-scale 0.5 \
+    --ngram-lattice-scale 0.35 --lm-scale 0.2 --ngram-beam 4 --beam 3 --mbr ""
 }
+
+decode() { each_pair decode_pair; }
+
+tables() { each_pair tables_of_pair; }
 
 run_stage 0 "data" prepare
 run_stage 1 "mini: encoders with conv, dir, com, rep (3 hours on two cores)" encoders
 run_stage 2 "training (mini: an hour on a core)" train
 run_stage 3 "decoding: greedy, beams, lattices, shallow fusion" decode
-run_stage 4 "language models, over lists and lattices: tables in $exp/rescored" tables
+run_stage 4 "language models, over lists and lattices: tables in $exp/rescored (and -other)" tables
