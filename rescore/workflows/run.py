@@ -117,7 +117,10 @@ def execute(run: Run, do: Callable[[list[str]], None]) -> str:
     for part, each in checked.items():
         write_kaldi_text(run.out / "ref" / f"{part}.txt", each.refs)
     manifest = _manifest(run, checked, new)
-    for step in plan(run, new):
+    steps = plan(run, new)
+    names = [*(step.name for step in steps), REPORT_STEP]
+    manifest.steps = {name: manifest.steps[name] for name in names if name in manifest.steps}
+    for step in steps:
         _do(step, manifest, do)
     chosen, line = decide(run, list(systems(run, new)))
     manifest.write(chosen=chosen)

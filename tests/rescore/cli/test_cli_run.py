@@ -127,3 +127,26 @@ def test_references_of_no_utterance_are_counted(folder: Path) -> None:
         stream.write("more-1 A\n")
     result = start()
     assert "1 references have no utterance in --dev or --test and are not used: more-1" in result.stderr
+
+
+def test_normalised_text_is_so_in_every_step(folder: Path) -> None:
+    lines = Path("text").read_text().splitlines()
+    Path("text").write_text("".join(f"{line.split(' ', 1)[0]} {line.split(' ', 1)[1].lower()}\n" for line in lines))
+    result = start("--normalise", "basic")
+    assert result.exit_code == 0, result.output
+    table = json.loads(Path("out/table.json").read_text())
+    assert table["how"]["normalise"] == "basic" and "|norm:basic|" in table["how"]["signature"]
+    assert table["rows"][2]["errors"] < table["rows"][1]["errors"]
+    page = Path("out/report.html").read_text()
+    assert "normalised by basic" in page and '"he said so"' in page
+
+
+def test_another_set_of_lms_leaves_nothing_behind(folder: Path) -> None:
+    start("--lm", "b=tests.toy_lm:Toy?likes=UH")
+    result = start()
+    assert result.exit_code == 0, result.output
+    assert [line.split()[0] for line in steps(result)][:3] == ["nbest", "nbest", "tune"]
+    rows = json.loads(Path("out/table.json").read_text())["rows"]
+    assert [row["name"] for row in rows] == ["first-pass", "tuned", "toy"]
+    made = json.loads(Path("out/run.json").read_text())
+    assert made["systems"] == ["tuned", "toy"] and "scales of b" not in made["steps"]
