@@ -14,7 +14,8 @@ import numpy as np
 from rescore.evaluation.wer import edit_distance
 from rescore.tuning.risk import SoftLists
 from rescore.tuning.score_table import ScoreTable
-from rescore.weights import FIRST, MBR
+from rescore.types import Weights
+from rescore.weights import FIRST, MBR, decision_of
 
 if TYPE_CHECKING:
     from rescore.tuning.lattice_line_search import LatticeTable
@@ -68,6 +69,11 @@ class Decider:
         if self.decision == MBR:
             return [mbr_decode(lattice, scales).words for lattice in lattices]
         return [best_path(lattice, scales).words for lattice in lattices]
+
+
+def decider_of(weights: Weights) -> Decider:
+    """Of weights whose scales are in the order of the columns.  Raises WeightsError as `decision_of`."""
+    return Decider(np.array(list(weights.scales.values())), *decision_of(weights))
 
 
 @dataclass
