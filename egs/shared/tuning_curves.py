@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,12 @@ import numpy as np
 from rescore.console import remark
 from rescore.errors import UsageError
 from rescore.files import read_kaldi_text
-from rescore.tuning.decisions import decider_of
+from rescore.tuning.decisions import Decider, decider_of
+from rescore.tuning.risk_tune import tune_risk
 from rescore.tuning.score_table import ScoreTable, build_table
 from rescore.tuning.selection import compared
-from rescore.tuning.settings import DECIDED, OBJECTIVES, Settings, tune
+from rescore.tuning.settings import DECIDED, OBJECTIVES, RISK, Settings, tune
+from rescore.tuning.tune import choose_fixed, percent
 from rescore.weights import parse_scales
 from rescore.workflows.combine import read_scores
 from rescore.workflows.normalising import Normaliser
@@ -43,6 +45,7 @@ class Experiment:
     test: ScoreTable | None
     fixed: dict[str, float]
     folds: int
+    validated: int
 
     def draw(self, size: int, number: int) -> tuple[ScoreTable, ScoreTable]:
         """The utterances of a draw, and those that it is tested on."""
@@ -56,24 +59,38 @@ class Experiment:
         first = test.errors[test.offsets[:-1]]
         rows = []
         for objective, decision in SYSTEMS:
-            weights, _ = tune(drawn, Settings(self.fixed, objective, decision, seed=number, folds=self.folds))
-            errors = decider_of(weights).errors(test)
+            found, rates = self.tuned(drawn, objective, decision, number)
+            errors = found.errors(test)
             more, error = compared(errors, first)
             rows.append(
                 {
                     "size": size,
                     "draw": number,
                     "system": f"{objective}, {decision.upper()}",
-                    "dev": weights.info["wer"],
-                    "cv": weights.info["cv_wer"],
+                    **rates,
                     "test": round(100 * int(errors.sum()) / test.total_words, 3),
                     "first": round(100 * int(first.sum()) / test.total_words, 3),
                     "above_first": more / error if error else 0.0,
-                    "kept_first": weights.info.get("decision") == "first",
-                    "scales": weights.scales,
+                    "kept_first": found.decision == "first",
+                    "scales": dict(zip(test.names, found.scales.tolist(), strict=True)),
                 }
             )
         return rows
+
+    def tuned(
+        self, drawn: ScoreTable, objective: str, decision: str, number: int
+    ) -> tuple[Decider, dict[str, float | None]]:
+        """As `rescore tune`; the first `validated` draws with the cross-validated rate, which takes longest."""
+        settings = Settings(self.fixed, objective, decision, seed=number, folds=self.folds)
+        if number < self.validated:
+            weights, _ = tune(drawn, settings)
+            return decider_of(weights), {"dev": weights.info["wer"], "cv": weights.info["cv_wer"]}
+        found: Decider
+        if objective == RISK:
+            found = tune_risk(drawn, choose_fixed(drawn.names, self.fixed), decision, self.folds, number)
+        else:
+            found = decider_of(tune(drawn, replace(settings, folds=0))[0])
+        return found, {"dev": percent(int(found.errors(drawn).sum()), drawn.total_words), "cv": None}
 
 
 def results(experiment: Experiment, sizes: Sequence[int], draws: int, log: Path) -> list[dict[str, Any]]:
@@ -96,7 +113,8 @@ def results(experiment: Experiment, sizes: Sequence[int], draws: int, log: Path)
 def means(rows: list[dict[str, Any]], size: int, system: str) -> dict[str, float]:
     """Means over the draws; how many were significantly above the first pass, and how many kept it."""
     some = [row for row in rows if (row["size"], row["system"]) == (size, system)]
-    mean = {key: float(np.mean([math.nan if row[key] is None else row[key] for row in some])) for key in COLUMNS}
+    known = {key: [row[key] for row in some if row[key] is not None] for key in COLUMNS}
+    mean = {key: float(np.mean(values)) if values else math.nan for key, values in known.items()}
     spread = float(np.std([row["test"] for row in some], ddof=1)) if len(some) > 1 else 0.0
     return {
         **mean,
@@ -118,7 +136,9 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     for size in sorted({row["size"] for row in rows}):
         for system in dict.fromkeys(row["system"] for row in rows):
             m = means(rows, size, system)
-            rates = " | ".join(f"{m[key]:.2f}" for key in ("dev", "cv", "test", "spread", "first"))
+            rates = " | ".join(
+                "" if math.isnan(m[key]) else f"{m[key]:.2f}" for key in ("dev", "cv", "test", "spread", "first")
+            )
             yield f"| {size} | {system} | {m['draws']} | {rates} | {m['above']} | {m['kept']} |"
 
 
@@ -156,6 +176,7 @@ def read_table(scores: str, ref: str, normaliser: Normaliser) -> ScoreTable:
 @click.option("--sizes", default="25,50,100,200,400,800", show_default=True, help="Utterances to tune on.")
 @click.option("--draws", default=10, show_default=True)
 @click.option("--folds", default=5, show_default=True, help="As of rescore tune.")
+@click.option("--validated", default=2, show_default=True, help="Draws with a cross-validated rate; it takes long.")
 @click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="As of rescore tune.")
 @click.option("--normalise", default="none", show_default=True, help="As of rescore tune.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to write.")
@@ -165,6 +186,7 @@ def main(
     sizes: str,
     draws: int,
     folds: int,
+    validated: int,
     fixed: tuple[str, ...],
     normalise: str,
     out: Path,
@@ -177,7 +199,9 @@ def main(
     if not wanted:
         raise click.ClickException(f"{dev[0]} has {len(pool.utt_ids)} utterances, fewer than any of --sizes {sizes}")
     try:
-        rows = results(Experiment(pool, other, parse_scales(fixed), folds), wanted, draws, out / "curves.jsonl")
+        rows = results(
+            Experiment(pool, other, parse_scales(fixed), folds, validated), wanted, draws, out / "curves.jsonl"
+        )
     except UsageError as error:
         raise click.ClickException(str(error)) from None
     text = "\n".join(table(rows)) + "\n"

@@ -10,7 +10,6 @@ from rescore.api.lists import Lists
 from rescore.api.texts import Texts, references
 from rescore.api.weights import AnyWeights, TunedWeights, weights_of
 from rescore.errors import UsageError
-from rescore.weights import MBR
 
 if TYPE_CHECKING:
     from rescore.tuning.tune import Table
@@ -49,13 +48,14 @@ def tune(
             f"objective {objective!r}, decision {decision!r}; expected one of {', '.join(OBJECTIVES)} and one of "
             f"{', '.join(DECIDED)}"
         )
+    settings = Settings(fix or {}, objective, decision, seed, restarts, folds)
     normaliser = Normaliser(normalise)
     refs = normaliser.texts(references(ref if ref is not None else _lists(dev)))
     table: Table
     if isinstance(dev, Lists):
         from rescore.tuning.score_table import build_table
 
-        table = build_table(normaliser.lists(dev), refs, distances=decision == MBR)
+        table = build_table(normaliser.lists(dev), refs, settings.needs_distances)
         normaliser.say()
     elif normalise != "none":
         raise UsageError("normalise is for N-best lists; make them of the lattices first")
@@ -63,7 +63,7 @@ def tune(
         from rescore.tuning.lattice_line_search import lattice_table
 
         table = lattice_table(dev, refs)
-    weights, _ = tuned_table(table, Settings(fix or {}, objective, decision, seed, restarts, folds))
+    weights, _ = tuned_table(table, settings)
     return TunedWeights(weights.scales, {KEY: normalise, **weights.info})
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Tune for the highest total, or for minimum Bayes risk; rescore combine repeats it.",
 )
+@click.option("--select", is_flag=True, help="With risk: leave out columns that do not help by more than chance.")
 @click.option(
     "--cross-fit",
     type=OutputPath(folder=True),
@@ -55,6 +56,7 @@ def command(
     folds: int,
     objective: str,
     decision: str,
+    select: bool,
     cross_fit: Path | None,
     normalise: str | None,
 ) -> None:
@@ -65,9 +67,11 @@ def command(
     `words` and of an internal LM, `ilm`, may be negative.  Tune on dev, never on test.
 
     --objective risk: the fewest expected errors under the softmax of the totals, held near the acoustic score alone.
-    How near, and which columns are used at all, is chosen by cross-validation (folds of whole speakers or recordings
-    where the ids tell them); where nothing beats the first hypotheses by more than chance, the weights say so and keep
-    them.
+    How near is chosen by cross-validation (folds of whole speakers or recordings where the ids tell them).  Where they
+    do not beat the acoustic score alone by one standard error on utterances that they were not tuned on, or the first
+    hypotheses beat them so, the weights say that there is nothing to rescore, and keep the first hypotheses.  --select
+    takes columns one after another, and leaves out those that do not help by one standard error: fewer LMs, at a small
+    price in errors.
 
     With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008), whose words must be
     those of the references already (rescore lattice convert --case ...); pruned lattices take less time.  Expected
@@ -101,7 +105,7 @@ def command(
         raise UsageError("--cross-fit needs two folds at least: --folds 2 or more")
     if lattices and normalise:
         raise UsageError("--normalise is for N-best lists; make them of the lattices first: rescore lattice nbest")
-    settings = Settings(parse_scales(fixed), objective, decision, seed, restarts, folds)
+    settings = Settings(parse_scales(fixed), objective, decision, seed, restarts, folds, select)
     rest = f"--ref {ref.name} --out {out.name} {_repeated(fixed, settings, normalise)}"
     if scores:
         said = f"rescore tune --scores {scores.name} {rest}"
@@ -129,5 +133,6 @@ def _repeated(fixed: tuple[str, ...], settings: Settings, normalise: str | None)
     options.append(f"--seed {settings.seed} --restarts {settings.restarts} --folds {settings.folds}")
     options += [f"--objective {settings.objective}"] if settings.objective != "errors" else []
     options += [f"--decision {settings.decision}"] if settings.decision != "map" else []
+    options += ["--select"] if settings.select else []
     options += [f"--normalise {normalise}"] if normalise else []
     return " ".join(options)

@@ -5,7 +5,6 @@ Over lattices: the best path, or minimum Bayes risk decoding (`rescore.lattices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     Table = ScoreTable | LatticeTable
 
 SHARPNESS = 2.0 ** np.arange(-1.0, 7.5, 0.5)  # inverse temperatures times the standard deviation of the totals in lists
+MIDDLE = 8  # of these: 8, where nothing else is known; next to it, one is as good as the other
 
 
 @dataclass
@@ -135,12 +135,4 @@ def sharpness_errors(table: ScoreTable, scales: np.ndarray) -> np.ndarray:
 
 def inverses(totals: np.ndarray, table: ScoreTable) -> np.ndarray:
     """The inverse temperatures of `SHARPNESS` for some totals `(hyps,)`."""
-    lists = SoftLists.of(table)
-    spread = float(SoftLists(totals[:, None], lists.errors, lists.offsets).spread()[0])
-    return SHARPNESS / (spread or 1.0)
-
-
-def best_sharpness(errors: Sequence[int] | np.ndarray) -> int:
-    """Which of `SHARPNESS` has the fewest errors `(points,)`; its neighbours count by half: one may be luck."""
-    padded = np.pad(np.asarray(errors, dtype=np.float64), 1, mode="edge")
-    return int((0.25 * padded[:-2] + 0.5 * padded[1:-1] + 0.25 * padded[2:]).argmin())
+    return SHARPNESS / (SoftLists.of(table).spread_of(totals) or 1.0)

@@ -45,7 +45,7 @@ class LatticeLists:
 
 
 def tune_lattice_risk(
-    lattices: LatticeTable, fixed: Mapping[str, float], decision: str, folds: int, seed: int
+    lattices: LatticeTable, fixed: Mapping[str, float], decision: str, folds: int, seed: int, select: bool = False
 ) -> tuple[RiskTuned, CrossFit]:
     """As `tune_risk` and `cross_validated` over N-best lists, which grow by the best of the scales found.
 
@@ -57,8 +57,8 @@ def tune_lattice_risk(
         lists.add_best(scales, FEW)
     for _ in range(ROUNDS):
         table, before = lists.table(distances=True), len(lists)
-        tuned = tune_risk(table, fixed, decision, folds, seed)
+        tuned = tune_risk(table, fixed, decision, folds, seed, select)
         lists.add_best(tuned.scales)
         if len(lists) - before <= NEW * before:
             break
-    return tuned, cross_validated(table, fixed, decision, folds, seed)
+    return tuned, cross_validated(table, fixed, decision, folds, seed, select)

@@ -11,10 +11,13 @@ from rescore.tuning.descent import LIMIT
 from rescore.tuning.quasi_newton import minimise
 from rescore.tuning.risk import SoftLists
 from rescore.tuning.score_table import ScoreTable
-from rescore.weights import SIGNED
+from rescore.weights import SIGNED, WORDS_COLUMN
 
 DRAWN = 64  # random points that are looked at
 STARTS = 4  # of these, from which the search descends
+LEAST_PROBABLE = -1.0  # log-probability a word of all hypotheses of a list, below which it is no probability of words
+ROUNDING = 1e-3  # that the sum of the probabilities of a list may be above 1, in logs
+LEAST = 1e-6  # inverse temperature, in units
 SHARPEST = 30.0  # largest inverse temperature of a start, in units
 
 
@@ -26,6 +29,7 @@ class RiskProblem:
       lists: the fixed scores, summed under their scales, first; then the columns that move.
       columns: which columns of the table move.
       unit: what a parameter is multiplied by to be the scale of its column, `(1 + moving,)`.
+      rewards: word reward that comes with a scale of 1, `(1 + moving,)`; see `length_neutral`.
       low: bounds of the parameters, `(1 + moving,)`.
       words: reference words.
     """
@@ -33,6 +37,7 @@ class RiskProblem:
     lists: SoftLists
     columns: list[int]
     unit: np.ndarray
+    rewards: np.ndarray
     low: np.ndarray
     words: int
 
@@ -43,12 +48,14 @@ class RiskProblem:
         columns = [k for k, name in enumerate(table.names) if name not in fixed and varies[k]]
         start = np.array([fixed.get(name, 0.0) for name in table.names])
         scores = np.concatenate([(table.matrix @ start)[:, None], table.matrix[:, columns]], axis=1)
+        rewards = length_neutral(table, scores, columns)
+        scores += rewards * table.matrix[:, [table.names.index(WORDS_COLUMN)]] if rewards.any() else 0.0
         lists = SoftLists(scores, table.errors, table.offsets)
         spread = lists.spread()
         unit = 1.0 / np.where(spread > 0, spread, 1.0)
         lists.scores *= unit
         low = np.array([0.0, *(-np.inf if table.names[k] in SIGNED else 0.0 for k in columns)])
-        return cls(lists, columns, unit, low, max(1, table.total_words))
+        return cls(lists, columns, unit, rewards, low, max(1, table.total_words))
 
     def part(self, utterances: np.ndarray, table: ScoreTable) -> RiskProblem:
         """The problem of some utterances in the same units."""
@@ -59,19 +66,23 @@ class RiskProblem:
         kept = [0, *(1 + place for place in chosen)]
         lists = replace(self.lists, scores=np.ascontiguousarray(self.lists.scores[:, kept]))
         columns = [self.columns[place] for place in chosen]
-        return replace(self, lists=lists, columns=columns, unit=self.unit[kept], low=self.low[kept])
+        return replace(
+            self, lists=lists, columns=columns, unit=self.unit[kept], rewards=self.rewards[kept], low=self.low[kept]
+        )
 
     def objective(self, point: np.ndarray, strength: float) -> tuple[float, np.ndarray]:
-        """Expected errors a word plus `strength / 2` times the squares of all parameters but the first; gradient."""
+        """Expected errors plus `strength / 2` times the squares of all parameters but the first, a word; gradient."""
         expected, slope = self.lists.expected_errors(point)
         moved = np.concatenate([[0.0], point[1:]])
-        value = float(expected.sum()) / self.words + 0.5 * strength * float(moved @ moved)
-        return value, slope / self.words + strength * moved
+        value = float(expected.sum()) + 0.5 * strength * float(moved @ moved)
+        return value / self.words, (slope + strength * moved) / self.words
 
     def fit(self, strength: float, starts: Iterable[np.ndarray]) -> np.ndarray:
-        """The best of the local minima below some points `(1 + moving,)`."""
+        """The best of the local minima below some points `(1 + moving,)`; no scale of it is larger than is searched."""
         found = [minimise(lambda point: self.objective(point, strength), start, self.low) for start in starts]
-        return min(found, key=lambda result: result[1])[0]
+        point = min(found, key=lambda result: result[1])[0].copy()
+        point[0] = max(point[0], np.abs(point[1:]).max(initial=0.0) / LIMIT, LEAST)
+        return point
 
     def starts(self, rng: np.random.Generator) -> list[np.ndarray]:
         """The fixed scales alone, and the best of random points."""
@@ -84,8 +95,37 @@ class RiskProblem:
         alone[0] = 1.0
         return [alone, *drawn[np.argsort(values, kind="stable")[:STARTS]]]
 
-    def scales(self, point: np.ndarray) -> tuple[np.ndarray, float]:
-        """The scales of the columns that move, `(moving,)`, where the fixed ones are as given; inverse temperature."""
-        sharp = max(float(point[0]), float(np.abs(point[1:]).max(initial=0.0)) / LIMIT, 1e-6)
-        inverse = sharp * self.unit[0]
-        return point[1:] * self.unit[1:] / inverse, inverse
+    def scales(self, point: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, float]:
+        """The scales of all columns of the table, 0 for the fixed ones, `(columns,)`; inverse temperature."""
+        inverse = float(point[0] * self.unit[0])
+        scales = np.zeros(len(names))
+        moving = point[1:] * self.unit[1:] / inverse
+        scales[self.columns] = moving
+        if self.rewards.any():
+            scales[names.index(WORDS_COLUMN)] += moving @ self.rewards[1:]
+        return scales, inverse
+
+
+def length_neutral(table: ScoreTable, scores: np.ndarray, columns: Sequence[int]) -> np.ndarray:
+    """The word rewards that make up for the lengths that LMs prefer, `(1 + moving,)`; all 0 where that is not wanted.
+
+    A recogniser that gives the probability of the words themselves knows how long the utterance is; an LM beside it
+    would, without a reward, prefer hypotheses that were cut off, which a small set may have none of.  So the scale of
+    a score comes with the reward of its mean a word, and 0 is held to be the reward beyond that.  A likelihood of the
+    sound, as of a hybrid system, needs the lengths that the LM prefers: there nothing is made up for.
+
+    Args:
+      scores: the fixed scores first, then the columns that move, `(hyps, 1 + moving)`.
+    """
+    none = np.zeros(1 + len(columns))
+    if WORDS_COLUMN not in (table.names[k] for k in columns):
+        return none
+    words = table.matrix[:, table.names.index(WORDS_COLUMN)]
+    first = table.offsets[:-1]
+    highest = np.maximum.reduceat(scores[:, 0], first)
+    mass = highest + np.log(np.add.reduceat(np.exp(scores[:, 0] - np.repeat(highest, np.diff(table.offsets))), first))
+    known = words[first] > 0
+    if mass.max() > ROUNDING or not known.any() or np.median(mass[known] / words[first][known]) < LEAST_PROBABLE:
+        return none
+    moving = [0.0 if table.names[k] == WORDS_COLUMN else float(table.matrix[:, k].sum()) for k in columns]
+    return np.array([0.0, *(-each / words.sum() for each in moving)])

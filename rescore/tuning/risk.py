@@ -63,6 +63,10 @@ class SoftLists:
         means = np.add.reduceat(self.scores, self.offsets[:-1], axis=0) / np.diff(self.offsets)[:, None]
         return np.sqrt(((self.scores - means[self.rows]) ** 2).mean(axis=0))
 
+    def spread_of(self, values: np.ndarray) -> float:
+        """The same of other values `(hyps,)`."""
+        return float(SoftLists(values[:, None], self.errors, self.offsets).spread()[0])
+
     def part(self, utterances: np.ndarray) -> SoftLists:
         """The lists of some utterances, given by their indices."""
         lengths = np.diff(self.offsets)[utterances]

@@ -9,31 +9,58 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rescore.console import progress
-from rescore.tuning.decisions import SHARPNESS, CrossFit, Decider, best_sharpness, inverses, sharpness_errors, totals
-from rescore.tuning.folds import Folds, make_folds
+from rescore.tuning.decisions import MIDDLE, CrossFit, Decider, inverses, totals
+from rescore.tuning.folds import make_folds
 from rescore.tuning.minimum_risk import RiskProblem
 from rescore.tuning.score_table import ScoreTable
-from rescore.tuning.selection import Candidate, Selection, compared
-from rescore.weights import FIRST, MBR
+from rescore.tuning.selection import STRENGTHS, USUAL, Candidate, Selection, best_sharpness, compared
+from rescore.weights import FIRST, MAP, MBR
 
-CHANCE = 0.16  # one-sided, one standard error; what is less sure to beat the first pass is not used
-UNCHECKED = 1e-5  # strength where there are no folds to choose it by
+INNER = 10  # folds by which strength, columns and sharpness are chosen
+CHANCE = 0.16  # one-sided p-value of one standard error; a difference that is less sure may be chance
 LARGE = 200_000  # hypotheses; strength and columns of larger sets are chosen on a random sample
 
 
 @dataclass
-class FirstPass:
-    """What the first hypotheses of the lists make of errors, and rescoring of utterances that it was not tuned on.
+class HeldOut:
+    """Errors without rescoring, and of rescoring on utterances that it was not tuned on; the same utterances.
 
     Attributes:
-      errors, rescored: on the same utterances, of `words` words.
-      p_value: of as large a gain by chance, one-sided, by the differences of the utterances.
+      first: errors of the first hypotheses of the lists.
+      alone: of the highest totals of the fixed scales alone.
+      rescored: of the tuned scales.
+      words: of the references.
+      p_first, p_alone: p-values, one-sided, of as large gains over the two by chance.
     """
 
-    errors: int
+    first: int
+    alone: int
     rescored: int
     words: int
-    p_value: float
+    p_first: float
+    p_alone: float
+
+    @classmethod
+    def of(cls, first: np.ndarray, alone: np.ndarray, rescored: np.ndarray, words: int) -> HeldOut:
+        """From the errors of each utterance, `(utterances,)` each."""
+        sums = [int(errors.sum()) for errors in (first, alone, rescored)]
+        return cls(sums[0], sums[1], sums[2], words, _by_chance(rescored, first), _by_chance(rescored, alone))
+
+    @property
+    def helps(self) -> bool:
+        """Whether rescoring is better than the fixed scales alone, and not worse than the first hypotheses.
+
+        Both by more than chance: the order of lists may be that of other scores, or of scales tuned elsewhere.
+        """
+        return self.p_alone < CHANCE and self.p_first < 1.0 - CHANCE
+
+
+def _by_chance(errors: np.ndarray, others: np.ndarray) -> float:
+    """p-value, one-sided, of as many errors fewer than the others' on the same utterances, by their differences."""
+    more, error = compared(errors, others)
+    if not error:
+        return 0.0 if more < 0 else 1.0 if more > 0 else 0.5
+    return 0.5 * math.erfc(-more / (math.sqrt(2.0) * error))
 
 
 @dataclass
@@ -44,35 +71,45 @@ class RiskTuned(Decider):
       strength: of the L2 penalty.
       chosen: columns used besides the fixed ones.
       in_folds: scales tuned without one fold, in turn, `(folds, columns)`; None without folds.
-      first_pass: None without folds.
+      held_out: None without folds.
     """
 
     strength: float = 0.0
     chosen: list[int] = field(default_factory=list)
     in_folds: np.ndarray | None = None
-    first_pass: FirstPass | None = None
+    held_out: HeldOut | None = None
 
 
-def tune_risk(table: ScoreTable, fixed: Mapping[str, float], decision: str, folds: int, seed: int) -> RiskTuned:
-    """Chooses strength and columns by cross-validation, tunes on everything, and checks that the first pass is beaten.
+def tune_risk(
+    table: ScoreTable, fixed: Mapping[str, float], decision: str, folds: int, seed: int, select: bool = False
+) -> RiskTuned:
+    """Chooses the strength by cross-validation, tunes on everything, and checks that the first pass is beaten.
 
     Args:
+      table: with distances.
       fixed: scales that stay, one of them other than 0.
-      folds: without them (0 or 1) every column is used, at a strength of `UNCHECKED`.
+      folds: without them (0 or 1) nothing is chosen: every column is used, at the usual strength.
+      select: leave columns out that do not help by more than chance.
     """
     problem = RiskProblem.of(table, fixed)
-    parts = make_folds(table.utt_ids, table.ref_words, folds, seed)
     rng = np.random.default_rng(seed)
-    if len(parts) < 2 or not problem.columns:
-        everything = tuple(range(len(problem.columns)))
-        candidate = Candidate(everything, UNCHECKED, [], np.zeros(0))
-        return _fitted(problem, table, fixed, candidate, decision, rng)
+    if folds < 2 or len(table.utt_ids) < 2 or not problem.columns:
+        everything, none = tuple(range(len(problem.columns))), np.zeros(0)
+        tuned = _fitted(problem, table, fixed, Candidate(everything, STRENGTHS[USUAL], [], none, none), decision, rng)
+        return _sharpened(tuned, table, MIDDLE)
     sample = _sample(table, rng)
-    if sample is not table:
-        parts = make_folds(sample.utt_ids, sample.ref_words, folds, seed)
-    candidate = Selection(RiskProblem.of(sample, fixed), sample, parts, seed).run()
+    parts = make_folds(sample.utt_ids, sample.ref_words, INNER, seed)
+    candidate = Selection(RiskProblem.of(sample, fixed), sample, parts, seed).run(select)
     tuned = _fitted(problem, table, fixed, candidate, decision, rng)
-    return _checked(tuned, problem, sample, fixed, candidate, parts)
+    return _checked(tuned, problem, sample, fixed, candidate)
+
+
+def _sharpened(tuned: RiskTuned, table: ScoreTable, sharpness: int) -> RiskTuned:
+    """With the inverse temperature of one of `SHARPNESS`, if minimum Bayes risk needs it."""
+    if tuned.decision != MBR:
+        return tuned
+    inverse = inverses(totals(table, tuned.scales), table)[sharpness]
+    return replace(tuned, inverse=float(f"{inverse:.4g}"))
 
 
 def _sample(table: ScoreTable, rng: np.random.Generator) -> ScoreTable:
@@ -102,9 +139,8 @@ def _scales(
     problem: RiskProblem, point: np.ndarray, table: ScoreTable, fixed: Mapping[str, float]
 ) -> tuple[np.ndarray, float]:
     """The scales of all columns of the table, `(columns,)`, and the inverse temperature."""
-    scales = np.array([fixed.get(name, 0.0) for name in table.names])
-    scales[problem.columns], inverse = problem.scales(point)
-    return scales, inverse
+    scales, inverse = problem.scales(point, table.names)
+    return scales + [fixed.get(name, 0.0) for name in table.names], inverse
 
 
 def _checked(
@@ -113,42 +149,34 @@ def _checked(
     table: ScoreTable,
     fixed: Mapping[str, float],
     candidate: Candidate,
-    folds: Folds,
 ) -> RiskTuned:
-    """With the sharpness that is best for minimum Bayes risk, and kept only if the first pass is beaten."""
+    """With the sharpness that is best for minimum Bayes risk, and kept only if it helps."""
     kept = problem.subset(candidate.places)
     in_folds = np.stack([_scales(kept, point, table, fixed)[0] for point in candidate.points])
     tuned = replace(tuned, in_folds=in_folds)
-    errors = candidate.errors
-    if tuned.decision == MBR:
-        by_sharpness = np.empty((len(SHARPNESS), len(table.utt_ids)), dtype=np.int64)
-        for scales, part in zip(in_folds, folds.parts, strict=True):
-            by_sharpness[:, part] = sharpness_errors(table.select(part), scales)
-        best = best_sharpness(by_sharpness.sum(axis=1))
-        errors = by_sharpness[best]
-        inverse = inverses(totals(table, tuned.scales), table)[best]
-        tuned = replace(tuned, inverse=float(f"{inverse:.4g}"))
-    first = table.errors[table.offsets[:-1]]
-    more, error = compared(errors, first)
-    p_value = 0.5 * math.erfc(-more / (math.sqrt(2.0) * error)) if error else float(more >= 0)
-    tuned = replace(tuned, first_pass=FirstPass(int(first.sum()), int(errors.sum()), table.total_words, p_value))
-    if p_value < CHANCE:
-        return tuned
-    alone = np.array([fixed.get(name, 0.0) for name in table.names])
-    return replace(tuned, decision=FIRST, scales=alone, chosen=[])
+    sharpness = best_sharpness(candidate.by_risk)
+    tuned = _sharpened(tuned, table, sharpness)
+    errors = candidate.by_risk[sharpness] if tuned.decision == MBR else candidate.by_total
+    alone = Decider(np.array([fixed.get(name, 0.0) for name in table.names]), FIRST)
+    by_alone = replace(alone, decision=MAP).errors(table)
+    held_out = HeldOut.of(alone.errors(table), by_alone, errors, table.total_words)
+    tuned = replace(tuned, held_out=held_out)
+    return tuned if held_out.helps else replace(tuned, decision=FIRST, scales=alone.scales, chosen=[])
 
 
-def cross_validated(table: ScoreTable, fixed: Mapping[str, float], decision: str, folds: int, seed: int) -> CrossFit:
+def cross_validated(
+    table: ScoreTable, fixed: Mapping[str, float], decision: str, folds: int, seed: int, select: bool = False
+) -> CrossFit:
     """Everything done anew without one fold, in turn; none of it where there is one fold."""
     parts = make_folds(table.utt_ids, table.ref_words, folds, seed)
     if len(parts) < 2:
         return CrossFit("no cross-validation")
     tuned = [
-        tune_risk(table.select(parts.others(fold)), fixed, decision, folds, seed)
+        tune_risk(table.select(parts.others(fold)), fixed, decision, folds, seed, select)
         for fold in progress(range(len(parts)), "cross-validation")
     ]
     how = (
-        f"{parts.how}; each combined with scales for which strength, columns and decision were chosen and tuned on the "
-        f"other {len(parts) - 1} alone; errors of all folds summed"
+        f"{parts.how}; each combined with scales tuned on the other {len(parts) - 1}, with what was chosen by a "
+        f"{INNER}-fold cross-validation within these; errors of all folds summed"
     )
     return CrossFit(how, parts.parts, list(tuned))

@@ -1,8 +1,13 @@
 """How strongly to hold scales near the fixed ones, and which columns to use: by utterances that were not tuned on.
 
-Columns are taken one after another, each time the one that helps most (forward selection), and of all sets met the
-smallest counts that is not clearly worse than the best (the one-standard-error rule of L. Breiman, J. Friedman,
-R. Olshen and C. Stone, "Classification and Regression Trees", 1984, with the standard error of the difference).
+The usual strength and sharpness are kept unless others are better by more than a standard error: in a small set, the
+best may be luck.  Candidates are compared by their errors under minimum Bayes risk, whichever decision is wanted:
+these change less with the draw of the utterances than those of the highest totals.
+
+If columns are to be selected, they are taken one after another, each time the one that helps most (forward selection),
+and of all sets met the smallest counts that is not clearly worse than the best (the one-standard-error rule of
+L. Breiman, J. Friedman, R. Olshen and C. Stone, "Classification and Regression Trees", 1984, with the standard error of
+the difference).
 """
 
 from __future__ import annotations
@@ -12,11 +17,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rescore.tuning.decisions import MIDDLE, SHARPNESS, decide_mbr
 from rescore.tuning.folds import Folds
 from rescore.tuning.minimum_risk import RiskProblem
 from rescore.tuning.score_table import ScoreTable
 
-STRENGTHS = (1e-2, 1e-3, 1e-4, 3e-5, 1e-5, 1e-6)
+STRENGTHS = (60.0, 20.0, 6.0, 2.0, 0.6, 0.2, 0.06)  # at 2, a parameter of 1 costs as much as an error
+USUAL = 3  # of these, where nothing else is known
 PATIENCE = 2  # columns that may be taken without a gain
 NEW = 0.3  # parameter of a column just taken, where the search begins, as a share of the length of the others
 
@@ -28,33 +35,39 @@ class Candidate:
     Attributes:
       places: of the columns, in `RiskProblem.columns`.
       points: the parameters for each fold.
-      errors: of each utterance at the parameters of the other folds, int64 `(utterances,)`.
+      by_total: errors of each utterance at the parameters of the other folds, int64 `(utterances,)`.
+      by_risk: the same by minimum Bayes risk at each of `SHARPNESS`, `(sharpnesses, utterances)`.
     """
 
     places: tuple[int, ...]
     strength: float
     points: list[np.ndarray]
-    errors: np.ndarray
+    by_total: np.ndarray
+    by_risk: np.ndarray
+
+    @property
+    def errors(self) -> np.ndarray:
+        """By which candidates are compared, int64 `(utterances,)`."""
+        result: np.ndarray = self.by_risk[MIDDLE]
+        return result
 
     @property
     def total(self) -> int:
         return int(self.errors.sum())
 
 
-@dataclass
 class Selection:
-    """A problem with its table and folds, and the search for columns in it."""
+    """A problem with its table and folds, and the search for a strength and for columns in it."""
 
-    problem: RiskProblem
-    table: ScoreTable
-    folds: Folds
-    seed: int
+    def __init__(self, problem: RiskProblem, table: ScoreTable, folds: Folds, seed: int) -> None:
+        self.problem, self.table, self.folds, self.seed = problem, table, folds, seed
+        self.held_out = [table.select(part) for part in folds.parts]
 
-    def run(self) -> Candidate:
-        """The strength by all columns, then the columns at that strength."""
+    def run(self, select: bool) -> Candidate:
+        """The strength by all columns; with `select`, the columns at that strength."""
         everything = tuple(range(len(self.problem.columns)))
-        strength = fewest(list(self.strengths(everything))).strength
-        return smallest(list(self.forward(strength)))
+        best = usual(list(self.strengths(everything)))
+        return smallest(list(self.forward(best.strength))) if select else best
 
     def strengths(self, places: tuple[int, ...]) -> Iterator[Candidate]:
         """One candidate for each strength, from strong to weak; each goes on from the points of the one before."""
@@ -62,7 +75,7 @@ class Selection:
         for strength in STRENGTHS:
             found = self.candidate(places, strength, starts)
             yield found
-            starts = [[point, *some] for point, some in zip(found.points, drawn, strict=True)]
+            starts = [[point, *some[:2]] for point, some in zip(found.points, drawn, strict=True)]
 
     def forward(self, strength: float) -> Iterator[Candidate]:
         """The best set of one column, the best of those with one more, and so on, until more columns do not help."""
@@ -78,12 +91,17 @@ class Selection:
     def candidate(self, places: tuple[int, ...], strength: float, starts: list[list[np.ndarray]]) -> Candidate:
         """Tunes on all folds but one, in turn, from some points each, and counts the errors on that one."""
         problem = self.problem.subset(places)
-        points, errors = [], np.zeros(len(self.table.utt_ids), dtype=np.int64)
-        for fold, part in enumerate(self.folds.parts):
+        utterances = len(self.table.utt_ids)
+        points = []
+        by_total, by_risk = np.empty(utterances, dtype=np.int64), np.empty((len(SHARPNESS), utterances), dtype=np.int64)
+        for fold, (part, held_out) in enumerate(zip(self.folds.parts, self.held_out, strict=True)):
             others = self._part(problem, fold)
             points.append(others.fit(strength, starts[fold]))
-            errors[part] = problem.lists.part(part).chosen_errors(points[-1])
-        return Candidate(places, strength, points, errors)
+            totals = problem.lists.part(part).scores @ points[-1]
+            sharp = SHARPNESS / (others.lists.spread_of(others.lists.scores @ points[-1]) or 1.0)
+            by_total[part] = problem.lists.part(part).chosen_errors(points[-1])
+            by_risk[:, part] = held_out.errors[decide_mbr(held_out, totals, sharp)]
+        return Candidate(places, strength, points, by_total, by_risk)
 
     def _part(self, problem: RiskProblem, fold: int) -> RiskProblem:
         return problem.part(self.folds.others(fold), self.table)
@@ -117,6 +135,11 @@ def fewest(candidates: Sequence[Candidate]) -> Candidate:
     return min(candidates, key=lambda candidate: candidate.total)
 
 
+def usual(path: Sequence[Candidate]) -> Candidate:
+    """Of candidates at `STRENGTHS`, the one next to the usual that is hardly worse than the best."""
+    return path[_nearest([candidate.errors for candidate in path], USUAL)]
+
+
 def smallest(path: Sequence[Candidate]) -> Candidate:
     """The first of a path of growing sets that is no more than one standard error worse than the best."""
     best = fewest(path)
@@ -124,6 +147,25 @@ def smallest(path: Sequence[Candidate]) -> Candidate:
         more, error = compared(candidate.errors, best.errors)
         if more <= error:
             return candidate
+    return best
+
+
+def best_sharpness(errors: np.ndarray) -> int:
+    """The one of `SHARPNESS` next to the middle that is no more than one standard error worse than the best.
+
+    Args:
+      errors: `(sharpnesses, utterances)`.
+    """
+    return _nearest(list(errors), MIDDLE)
+
+
+def _nearest(errors: Sequence[np.ndarray], usual: int) -> int:
+    """The place next to the usual one whose errors `(utterances,)` are hardly worse than the best ones."""
+    best = int(np.argmin([each.sum() for each in errors]))
+    for place in sorted(range(len(errors)), key=lambda place: abs(place - usual)):
+        more, error = compared(errors[place], errors[best])
+        if more <= error:
+            return place
     return best
 
 

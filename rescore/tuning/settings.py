@@ -33,6 +33,7 @@ class Settings:
       decision: `map` or `mbr`, by which the scales will be used.
       restarts: of `errors`.
       folds: of the cross-validation; 0 or 1 for none.
+      select: of `risk`, leave columns out that do not help by more than chance.
     """
 
     fixed: Mapping[str, float]
@@ -41,13 +42,19 @@ class Settings:
     seed: int = 0
     restarts: int = 10
     folds: int = 5
+    select: bool = False
+
+    @property
+    def needs_distances(self) -> bool:
+        """Whether errors between the hypotheses of a list are asked for."""
+        return (self.objective, self.decision) != (ERRORS, MAP)
 
 
 def tune(table: Table, settings: Settings) -> tuple[Weights, CrossFit]:
     """The scales, and those of the folds of the cross-validation (see `tune_errors` and `tune_risk`).
 
     Args:
-      table: lists need their distances for `mbr`.
+      table: lists need their distances, but for `errors` with `map`.
 
     Raises:
       UsageError: numbers out of range.  WeightsError: `fixed` names a score that is not there.
@@ -62,12 +69,12 @@ def tune(table: Table, settings: Settings) -> tuple[Weights, CrossFit]:
         raise ReferencesError("all references are empty: there is no word to count errors by; check --ref")
     fixed = choose_fixed(table.names, s.fixed)
     if isinstance(table, ScoreTable):
-        tuned = tune_risk(table, fixed, s.decision, s.folds, s.seed)
-        fits = cross_validated(table, fixed, s.decision, s.folds, s.seed)
+        tuned = tune_risk(table, fixed, s.decision, s.folds, s.seed, s.select)
+        fits = cross_validated(table, fixed, s.decision, s.folds, s.seed, s.select)
     else:
         from rescore.tuning.lattice_lists import tune_lattice_risk
 
-        tuned, fits = tune_lattice_risk(table, fixed, s.decision, s.folds, s.seed)
+        tuned, fits = tune_lattice_risk(table, fixed, s.decision, s.folds, s.seed, s.select)
     scales = {name: float(scale) for name, scale in zip(table.names, tuned.scales, strict=True)}
     return Weights(scales, _info(table, tuned, fits, fixed, s)), fits
 
@@ -80,7 +87,7 @@ def _info(
     constant = [name for name in names if name not in varies]
     if constant:
         remark(f"no list has different values of {', '.join(constant)}: scale 0")
-    chosen = [names[k] for k in tuned.chosen]
+    chosen = [names[k] for k in tuned.chosen if tuned.scales[k] != 0.0]
     info: dict[str, Any] = {
         "objective": settings.objective,
         "decision": tuned.decision,
@@ -94,14 +101,17 @@ def _info(
         "fold_scales": _intervals(names, tuned),
         "seed": settings.seed,
         "folds": settings.folds,
+        "select": settings.select,
         "version": __version__,
     }
-    if tuned.first_pass:
-        first = tuned.first_pass
-        info["first_pass"] = {
-            "wer": percent(first.errors, first.words),
-            "held_out_wer": percent(first.rescored, first.words),
-            "p_value": float(f"{first.p_value:.3g}"),
+    if tuned.held_out:
+        held_out = tuned.held_out
+        info["held_out"] = {
+            "first_wer": percent(held_out.first, held_out.words),
+            "alone_wer": percent(held_out.alone, held_out.words),
+            "rescored_wer": percent(held_out.rescored, held_out.words),
+            "p_first": float(f"{held_out.p_first:.3g}"),
+            "p_alone": float(f"{held_out.p_alone:.3g}"),
         }
     return info
 

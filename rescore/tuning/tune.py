@@ -11,10 +11,11 @@ import numpy as np
 from rescore import __version__
 from rescore.console import progress, remark
 from rescore.errors import ReferencesError, UsageError, WeightsError
-from rescore.tuning.decisions import CrossFit, Decider, best_sharpness, inverses, sharpness_errors, totals
+from rescore.tuning.decisions import CrossFit, Decider, inverses, sharpness_errors, totals
 from rescore.tuning.descent import LIMIT, Point, Problem, axis, point_at, rounded, search, steps_along, with_more
 from rescore.tuning.line_search import PaddedLists
 from rescore.tuning.score_table import ScoreTable
+from rescore.tuning.selection import best_sharpness
 from rescore.types import Weights
 from rescore.weights import MAP, SIGNED
 
@@ -137,11 +138,11 @@ def flat_regions(problem: Problem, found: Point, names: list[str], words: int) -
 
 
 def decided(table: Table, scales: np.ndarray, decision: str) -> Decider:
-    """With `mbr`, at the inverse temperature of the fewest errors."""
+    """With `mbr`, at an inverse temperature of the fewest errors, or nearly so."""
     if decision == MAP:
         return Decider(scales, decision)
     lists = as_lists(table, scales)
-    best = best_sharpness(sharpness_errors(lists, scales).sum(axis=1))
+    best = best_sharpness(sharpness_errors(lists, scales))
     return Decider(scales, decision, float(f"{inverses(totals(lists, scales), lists)[best]:.4g}"))
 
 

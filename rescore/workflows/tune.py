@@ -31,7 +31,7 @@ def tune_folder(
     """
     normaliser = Normaliser(normalise)
     lists = normaliser.lists(progress(read_scores(scores), "reading scores"))
-    table = build_table(lists, normaliser.texts(read_kaldi_text(ref)), distances=settings.decision == MBR)
+    table = build_table(lists, normaliser.texts(read_kaldi_text(ref)), distances=settings.needs_distances)
     normaliser.say()
     weights, fits = tune(table, settings)
     data = {
@@ -73,24 +73,26 @@ def summary(weights: Weights) -> list[str]:
     if info.get("decision") == MBR:
         lines.append(f"decision: minimum Bayes risk, inverse temperature {info['inverse_temperature']:g}")
     if info.get("objective") == RISK:
-        lines[1:1] = _first_pass(info)
+        lines[1:1] = _held_out(info)
         lines.append(f"objective: expected errors, L2 {info['strength']:g}, seed {info['seed']}")
         lines.append(info["cv_how"])
     return [*lines, *(f"{name} = {scale:g} ({_note(name, info)})" for name, scale in weights.scales.items())]
 
 
-def _first_pass(info: dict[str, Any]) -> list[str]:
+def _held_out(info: dict[str, Any]) -> list[str]:
     """What rescoring gains on utterances that it was not tuned on, or that it should not be done."""
-    if "first_pass" not in info:
+    if "held_out" not in info:
         return []
-    first = info["first_pass"]
+    held_out = info["held_out"]
+    fixed = ", ".join(f"{name}={scale:g}" for name, scale in info["fixed"].items())
     found = (
-        f"first pass {first['wer']:.2f} %, rescored with the scales of other folds {first['held_out_wer']:.2f} % "
-        f"(p = {first['p_value']:g})"
+        f"on utterances not tuned on: first hypotheses {held_out['first_wer']:.2f} %, {fixed} alone "
+        f"{held_out['alone_wer']:.2f} %, rescored {held_out['rescored_wer']:.2f} % "
+        f"(by chance: p = {held_out['p_first']:g} and {held_out['p_alone']:g})"
     )
     if info["decision"] != FIRST:
         return [found]
-    return [found, "do not rescore: no scales beat the first pass by more than chance; the weights keep its order"]
+    return [found, "do not rescore: what is gained may be chance; the weights keep the first hypotheses"]
 
 
 def _note(name: str, info: dict[str, Any]) -> str:

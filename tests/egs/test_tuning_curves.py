@@ -33,7 +33,20 @@ def test_a_table_and_a_picture_of_all_systems(script: ModuleType, tmp_path: Path
         write_nbest(f"jsonl:{tmp_path / name / 'scores.jsonl.gz'}", lists)
         write_kaldi_text(tmp_path / f"{name}.txt", refs)
     sets = [str(tmp_path / name) for name in ("dev", "dev.txt", "test", "test.txt")]
-    args = ["--dev", *sets[:2], "--test", *sets[2:], "--draws", "2", "--folds", "2", "--out", str(tmp_path / "out")]
+    args = [
+        "--dev",
+        *sets[:2],
+        "--test",
+        *sets[2:],
+        "--draws",
+        "2",
+        "--folds",
+        "2",
+        "--validated",
+        "1",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     result = CliRunner().invoke(script.main, [*args, "--sizes", "8,99"], catch_exceptions=False)
     rows = [line.split(" | ") for line in result.stdout.splitlines()[2:]]
     assert [row[1] for row in rows] == ["errors, MAP", "errors, MBR", "risk, MAP", "risk, MBR"]
@@ -48,6 +61,6 @@ def test_without_a_test_set_all_that_is_not_drawn_is_tested(script: ModuleType) 
     from tests.rescore.tuning.test_tune import make_table
 
     table = make_table(20, 0)
-    drawn, rest = script.Experiment(table, None, {}, 0).draw(5, 3)
+    drawn, rest = script.Experiment(table, None, {}, 0, 0).draw(5, 3)
     assert len(drawn.utt_ids) == 5 and sorted(drawn.utt_ids + rest.utt_ids) == sorted(table.utt_ids)
-    assert script.Experiment(table, None, {}, 0).draw(5, 3)[0].utt_ids == drawn.utt_ids
+    assert script.Experiment(table, None, {}, 0, 0).draw(5, 3)[0].utt_ids == drawn.utt_ids

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import settings as budget
 from hypothesis import strategies as st
 
+from rescore.tuning.descent import LIMIT
 from rescore.tuning.minimum_risk import RiskProblem
 from rescore.tuning.quasi_newton import minimise
 from rescore.tuning.risk import SoftLists
@@ -69,8 +70,8 @@ def test_the_penalty_is_part_of_value_and_gradient() -> None:
     point = np.array([2.0, 1.0, 0.5, 0.2, -1.0])
     plain, slope = problem.objective(point, 0.0)
     value, with_penalty = problem.objective(point, 0.1)
-    assert value - plain == pytest.approx(0.05 * (point[1:] ** 2).sum())
-    assert with_penalty - slope == pytest.approx([0.0, *(0.1 * point[1:])])
+    assert value - plain == pytest.approx(0.05 * (point[1:] ** 2).sum() / problem.words)
+    assert with_penalty - slope == pytest.approx([0.0, *(0.1 * point[1:] / problem.words)])
     for k in range(len(point)):
         step = 1e-6 * np.eye(len(point))[k]
         ends = [problem.objective(point + sign * step, 0.1)[0] for sign in (1.0, -1.0)]
@@ -86,8 +87,8 @@ def test_units_change_no_scale() -> None:
     scales = []
     for each in (table, again):
         problem = RiskProblem.of(each, {"am": 1.0})
-        scales.append(problem.scales(problem.fit(1e-4, problem.starts(np.random.default_rng(0))))[0])
-    assert scales[0] == pytest.approx(scales[1] * [7, 1, 1, 1], rel=1e-4)
+        scales.append(problem.scales(problem.fit(0.1, problem.starts(np.random.default_rng(0))), each.names)[0])
+    assert scales[0] == pytest.approx(scales[1] * [1, 7, 1, 1, 1], rel=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -125,18 +126,50 @@ def test_fits_end_below_every_start_and_random_points() -> None:
     problem = RiskProblem.of(make_table(40, 3), {"am": 1.0})
     rng = np.random.default_rng(0)
     starts = problem.starts(rng)
-    found = problem.objective(problem.fit(1e-3, starts), 1e-3)[0]
+    found = problem.objective(problem.fit(1.0, starts), 1.0)[0]
     others = [*starts, *np.abs(rng.standard_normal((200, len(problem.low))))]
-    assert found <= min(problem.objective(point, 1e-3)[0] for point in others)
+    assert found <= min(problem.objective(point, 1.0)[0] for point in others)
 
 
 def test_a_strong_penalty_leaves_the_fixed_scales_alone() -> None:
-    problem = RiskProblem.of(make_table(40, 4), {"am": 1.0})
-    scales, inverse = problem.scales(problem.fit(1e6, problem.starts(np.random.default_rng(0))))
-    assert np.abs(scales * problem.lists.spread()[1:]).max() < 1e-3 and inverse > 0
+    table = make_table(40, 4)
+    problem = RiskProblem.of(table, {"am": 1.0})
+    scales, inverse = problem.scales(problem.fit(1e9, problem.starts(np.random.default_rng(0))), table.names)
+    assert np.abs(scales * table.spread()).max() < 1e-3 * table.spread()[0] and inverse > 0
 
 
 def test_scales_stay_in_their_limits_where_the_fixed_score_is_of_no_use() -> None:
-    problem = RiskProblem.of(make_table(40, 5), {"noise": 1.0})
-    scales, inverse = problem.scales(np.array([0.0, 1.0, 0.0, 2.0, 0.0]))
-    assert np.isfinite(scales).all() and inverse > 0 and scales[2] > 0
+    table = make_table(40, 5)
+    problem = RiskProblem.of(table, {"noise": 1.0})
+    scales, inverse = problem.scales(problem.fit(1.0, problem.starts(np.random.default_rng(0))), table.names)
+    assert np.isfinite(scales).all() and inverse > 0
+    assert np.abs(scales[problem.columns] / problem.unit[1:]).max() <= 1.001 * LIMIT / problem.unit[0]
+
+
+def with_probabilities(table: ScoreTable, shift: float) -> ScoreTable:
+    """`am` as log-probabilities of a list's hypotheses that sum to 1 (`shift` 0), `lm1` of 5 nats a word."""
+    matrix = table.matrix.copy()
+    lists = SoftLists.of(table)
+    am, words = table.names.index("am"), table.names.index("words")
+    matrix[:, am] = np.log(lists.softmax(0.1 * matrix[:, am])) + shift
+    matrix[:, table.names.index("lm1")] -= 5.0 * matrix[:, words]
+    return ScoreTable(table.names, table.utt_ids, table.offsets, matrix, table.errors, table.ref_words)
+
+
+def test_beside_probabilities_of_words_an_lm_comes_with_a_word_reward() -> None:
+    table = with_probabilities(make_table(40, 6), 0.0)
+    problem = RiskProblem.of(table, {"am": 1.0})
+    lm, words = table.names.index("lm1"), table.names.index("words")
+    point = np.array([1.0, 1.0, 0.0, 0.0, 0.0])
+    scales, _ = problem.scales(point, table.names)
+    assert scales[words] == pytest.approx(-scales[lm] * table.matrix[:, lm].sum() / table.matrix[:, words].sum())
+    assert scales[words] > 4.0 * scales[lm] > 0
+    other, inverse = problem.scales(np.array([2.0, 1.0, 0.5, 0.2, -1.0]), table.names)
+    totals = inverse * table.matrix @ np.add(other, [1.0, 0.0, 0.0, 0.0, 0.0])
+    assert totals == pytest.approx(problem.lists.scores @ [2.0, 1.0, 0.5, 0.2, -1.0])
+
+
+@pytest.mark.parametrize("shift", [-1000.0, 10.0])
+def test_beside_other_scores_it_does_not(shift: float) -> None:
+    """Likelihoods of the sound are far below any probability of words, or above."""
+    assert not RiskProblem.of(with_probabilities(make_table(40, 6), shift), {"am": 1.0}).rewards.any()

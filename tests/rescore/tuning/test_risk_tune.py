@@ -10,10 +10,10 @@ import pytest
 
 from rescore.files import read_kaldi_text
 from rescore.formats import read_nbest
-from rescore.tuning.decisions import SHARPNESS, Decider, best_sharpness, decide_mbr, inverses, totals
-from rescore.tuning.risk_tune import cross_validated, tune_risk
+from rescore.tuning.decisions import MIDDLE, SHARPNESS, Decider, decide_mbr, inverses, totals
+from rescore.tuning.risk_tune import HeldOut, cross_validated, tune_risk
 from rescore.tuning.score_table import ScoreTable, build_table
-from rescore.tuning.selection import Candidate, compared, smallest
+from rescore.tuning.selection import Candidate, best_sharpness, compared, smallest
 from rescore.tuning.settings import Settings, tune
 from rescore.types import Weights
 from rescore.workflows.combine import combine_list, write_combined
@@ -42,11 +42,11 @@ def without(table: ScoreTable, *names: str) -> ScoreTable:
 @pytest.mark.parametrize("decision", ["map", "mbr"])
 def test_columns_that_help_are_used_and_noise_is_left_out(decision: str) -> None:
     table = best_first(100, 0)
+    selected = tune_risk(table, AM, decision, folds=3, seed=0, select=True)
+    chosen = [table.names[k] for k in selected.chosen]
+    assert chosen and "noise" not in chosen and selected.scales[table.names.index("noise")] == 0.0
     tuned = tune_risk(table, AM, decision, folds=3, seed=0)
-    chosen = [table.names[k] for k in tuned.chosen]
-    assert "lm1" in chosen and "noise" not in chosen
-    assert tuned.decision == decision and tuned.first_pass is not None and tuned.first_pass.p_value < 0.01
-    assert tuned.scales[table.names.index("noise")] == 0.0
+    assert tuned.decision == decision and tuned.held_out is not None and tuned.held_out.p_first < 0.01
     fresh = best_first(300, 1)
     assert tuned.errors(fresh).sum() < 0.95 * fresh.errors[fresh.offsets[:-1]].sum()
 
@@ -81,7 +81,7 @@ def test_each_fold_is_tuned_on_the_others_alone() -> None:
 def test_without_folds_every_column_is_used() -> None:
     table = best_first(30, 4)
     tuned = tune_risk(table, AM, "map", folds=0, seed=0)
-    assert len(tuned.chosen) == 4 and tuned.first_pass is None and tuned.in_folds is None
+    assert len(tuned.chosen) == 4 and tuned.held_out is None and tuned.in_folds is None
     assert cross_validated(table, AM, "map", 1, 0).parts == []
 
 
@@ -114,14 +114,18 @@ def test_sharp_posteriors_choose_the_highest_total() -> None:
     assert inverses(2.0 * totals(table, scales), table) == pytest.approx(0.5 * inverses(totals(table, scales), table))
 
 
-def test_of_sharpnesses_the_middle_of_the_good_ones_is_taken() -> None:
-    errors = np.full(len(SHARPNESS), 50)
-    errors[2], errors[7:10] = 40, 41
-    assert best_sharpness(errors) == 8
+def test_of_sharpnesses_that_are_hardly_worse_the_middle_one_is_taken() -> None:
+    rng = np.random.default_rng(0)
+    errors = np.tile(rng.integers(0, 9, 50), (len(SHARPNESS), 1))
+    errors[2, :3] += [-1, -1, 1]
+    assert best_sharpness(errors) == MIDDLE
+    errors[:5] += 1
+    errors[: MIDDLE + 2] += 1
+    assert best_sharpness(errors) == MIDDLE + 2
 
 
 def candidate(errors: list[int]) -> Candidate:
-    return Candidate((), 0.0, [], np.array(errors))
+    return Candidate((), 0.0, [], np.array(errors), np.tile(errors, (len(SHARPNESS), 1)))
 
 
 def test_of_sets_that_are_hardly_worse_the_smallest_is_taken() -> None:
@@ -142,7 +146,7 @@ def test_weights_say_how_they_were_found_and_combine_repeats_the_decision(tmp_pa
     assert set(info["fold_scales"]) == set(info["chosen"]) and "3 folds" in info["cv_how"]
     assert info["cv_wer"] == pytest.approx(100 * fits.errors(table) / table.total_words, abs=1e-3)
     lines = summary(weights)
-    assert any("minimum Bayes risk" in line for line in lines) and any("first pass" in line for line in lines)
+    assert any("minimum Bayes risk" in line for line in lines) and any("first hypotheses" in line for line in lines)
     write_combined(iter(lists), weights, tmp_path)
     hyps = read_kaldi_text(tmp_path / "1best.txt")
     rows = Decider(np.array(list(weights.scales.values())), "mbr", info["inverse_temperature"]).rows(table)
@@ -151,9 +155,21 @@ def test_weights_say_how_they_were_found_and_combine_repeats_the_decision(tmp_pa
     assert [nbest.hyps[0].words for nbest in read_nbest(f"jsonl:{tmp_path / 'nbest.jsonl.gz'}")] == list(hyps.values())
 
 
+def test_what_counts_as_help() -> None:
+    """Two errors fewer of 100 utterances, standard error sqrt(2): z = 1.4; or two more than the first hypotheses."""
+    none, fewer = np.ones(100, dtype=np.int64), np.ones(100, dtype=np.int64)
+    fewer[:2] = 0
+    assert HeldOut.of(none, none, fewer, 500).helps
+    assert HeldOut.of(none, none, fewer, 500).p_first == pytest.approx(0.0772, abs=1e-3)
+    assert not HeldOut.of(none, none, none, 500).helps
+    assert not HeldOut.of(none, fewer, none, 500).helps
+    assert not HeldOut.of(np.zeros(100, dtype=np.int64), none, fewer, 500).helps
+    assert HeldOut.of(fewer, 2 * none, fewer, 500).helps
+
+
 def test_large_sets_choose_on_a_sample_and_tune_on_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     table = best_first(120, 9, noise=2.0)
     monkeypatch.setattr("rescore.tuning.risk_tune.LARGE", len(table.matrix) // 2)
     tuned = tune_risk(table, AM, "map", folds=3, seed=0)
-    assert tuned.first_pass is not None and tuned.first_pass.words < table.total_words
+    assert tuned.held_out is not None and tuned.held_out.words < table.total_words
     assert tuned.errors(table).sum() < table.errors[table.offsets[:-1]].sum()
