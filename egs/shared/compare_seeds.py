@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A table of finished runs of librispeech/ASR/local/encoders.sh: WERs and validation losses, means over seeds with 95 % intervals.
+"""WERs and validation losses of runs of librispeech/ASR/local/encoders.sh: means over seeds with 95 % intervals.
 
-    ../../shared/compare_seeds.py --out exp/encoders.md exp/conv exp/conv-real-43 exp/conv-real-44 exp/com exp/com-lin-42 ...
+    ../../shared/compare_seeds.py --out exp/encoders.md exp/conv exp/conv-real-43 exp/com exp/com-lin-42 ...
 
 Runs of one component and one kind of S4 are a row.  An interval is Student's, of the seeds alone: it does not say how
 the result would differ on another test set.
