@@ -46,7 +46,7 @@ def check(group: click.Command, words: list[str]) -> None:
     Raises:
       click.ClickException: no such command or option, or a value that is none.
     """
-    context = click.Context(group)
+    context = click.Context(group, **group.context_settings)  # a command keeps the help option that it is first given
     while isinstance(group, click.Group) and words:
         name, command, words = group.resolve_command(context, words)
         assert command is not None, name
