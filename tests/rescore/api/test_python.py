@@ -44,8 +44,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_example_of_the_readme(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    section = (ROOT / "README.md").read_text().partition("## In Python")[2]
-    blocks = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    pages = [(ROOT / page).read_text() for page in ("README.md", "docs/python.md")]
+    in_readme, blocks = (re.findall(r"```python\n(.*?)```", page, re.DOTALL) for page in pages)
+    assert in_readme == blocks[:1]
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)
