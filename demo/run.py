@@ -174,7 +174,16 @@ class Demo:
         held = [score for score in (NGRAM, *LMS, *self.by.held) if score not in used]
         weights, out = self.work / "dev" / f"{system}.json", self.work / "test" / system
         made_from = [self.work / "dev" / "scores" / "scores.jsonl.gz", self.work / "dev" / "ref.txt"]
-        words = ["rescore", "tune", "--scores", f"{self.work}/dev/scores", "--ref", f"{self.work}/dev/ref.txt"]
+        words = [
+            "rescore",
+            "tune",
+            "--objective",
+            "errors",
+            "--scores",
+            f"{self.work}/dev/scores",
+            "--ref",
+            f"{self.work}/dev/ref.txt",
+        ]
         words += [
             "--out",
             str(weights),
@@ -191,7 +200,8 @@ class Demo:
     def tune_lattices(self) -> str:
         """As `tune`, over all paths of the lattices."""
         dev, test, weights = self.work / "dev", self.work / "test", self.work / "dev" / "lattice.json"
-        words = ["rescore", "tune", "--lattices", f"slf:{dev}/rescored", "--ref", f"{dev}/ref.txt", "--folds", "0"]
+        words = ["rescore", "tune", "--objective", "errors", "--lattices", f"slf:{dev}/rescored", "--folds", "0"]
+        words += ["--ref", f"{dev}/ref.txt"]
         words += ["--out", str(weights), *(word for score in self.by.held for word in ("--fix", f"{score}=0"))]
         made_from = [dev / "rescored", dev / "ref.txt"]
         self.steps.run("tune-lattice", "Tuning on dev, over lattices", made_from, weights, words)

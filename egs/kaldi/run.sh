@@ -44,8 +44,8 @@ scores() {
 }
 
 tune() {
-  rescore tune --lattices "slf:$out/dev" --ref "$dev_data/text" --out "$out/weights.json"
-  rescore tune --lattices "slf:$out/dev" --ref "$dev_data/text" --out "$out/first.json" --fix nn=0
+  rescore tune --objective errors --lattices "slf:$out/dev" --ref "$dev_data/text" --out "$out/weights.json"
+  rescore tune --objective errors --lattices "slf:$out/dev" --ref "$dev_data/text" --out "$out/first.json" --fix nn=0
   grep -m 1 '"graph"' "$out/weights.json" | sed 's/.*: *//; s/,.*//' > "$out/lmwt"  # the scale of am is 1
 }
 

@@ -24,7 +24,7 @@ tune_lists() {  # tune_lists NAME SCORE...: scales of these scores of LMs and no
   for score in "${tuned[@]}"; do
     [[ " $* " == *" $score "* ]] || off+=(--fix "$score=0")
   done
-  rescore tune --scores "$out/dev/scores" --ref "$dev_ref" --out "$out/$name.json" "${normalising[@]}" "${off[@]}"
+  rescore tune --objective errors --scores "$out/dev/scores" --ref "$dev_ref" --out "$out/$name.json" "${normalising[@]}" "${off[@]}"
   for set in "${parts[@]:1}"; do
     rescore combine --scores "$out/$set/scores" --weights "$out/$name.json" --out "$out/$set/$name"
   done

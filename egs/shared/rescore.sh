@@ -87,7 +87,7 @@ lattice_pass() {  # lattice_pass NAME LM: of the n-gram alone where LM is empty
     timed "$out/$set/lattices.$name.log" \
       rescore lattice rescore "${lattices[$set]}" "slf:$out/$set/lattices/$name" "${options[@]}" "${normalise[@]}"
   done
-  rescore tune --lattices "slf:$out/dev/lattices/$name" --ref "$dev_ref" --out "$out/lattices.$name.json" "${fixed[@]}"
+  rescore tune --objective errors --lattices "slf:$out/dev/lattices/$name" --ref "$dev_ref" --out "$out/lattices.$name.json" "${fixed[@]}"
   rescore lattice best-path "slf:$out/test/lattices/$name" --weights "$out/lattices.$name.json" \
     --out "$out/test/lattices.$name.txt"
   if [ -n "$mbr" ]; then

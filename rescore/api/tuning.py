@@ -23,8 +23,8 @@ def tune(
     seed: int = 0,
     restarts: int = 10,
     folds: int = 5,
-    objective: str = "errors",
-    decision: str = "map",
+    objective: str = "risk",
+    decision: str | None = None,
     normalise: str = "none",
 ) -> TunedWeights:
     """Finds the scales of all columns, and of the number of words, that minimise the WER of a development set.
@@ -39,10 +39,11 @@ def tune(
     Raises:
       RescoreError: lists and references do not suit each other; see `rescore tune`.
     """
-    from rescore.tuning.settings import DECIDED, OBJECTIVES, Settings
+    from rescore.tuning.settings import DECIDED, OBJECTIVES, Settings, usual_decision
     from rescore.tuning.settings import tune as tuned_table
     from rescore.workflows.normalising import KEY, Normaliser
 
+    decision = decision or usual_decision(objective)
     if objective not in OBJECTIVES or decision not in DECIDED:
         raise UsageError(
             f"objective {objective!r}, decision {decision!r}; expected one of {', '.join(OBJECTIVES)} and one of "

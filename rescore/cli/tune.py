@@ -26,16 +26,15 @@ if TYPE_CHECKING:
 @click.option(
     "--objective",
     type=click.Choice(["errors", "risk"]),
-    default="errors",
+    default="risk",
     show_default=True,
-    help="Errors of the set, exactly; or expected errors, held near the first pass: what generalises.",
+    help="Expected errors, held near the acoustic score alone: what generalises; or errors of the set, exactly.",
 )
 @click.option(
     "--decision",
     type=click.Choice(["map", "mbr"]),
-    default="map",
-    show_default=True,
-    help="Tune for the highest total, or for minimum Bayes risk; rescore combine repeats it.",
+    help="Tune for the highest total, or for minimum Bayes risk; rescore combine repeats it.  [default: mbr with risk, "
+    "map with errors]",
 )
 @click.option("--select", is_flag=True, help="With risk: leave out columns that do not help by more than chance.")
 @click.option(
@@ -55,16 +54,12 @@ def command(
     restarts: int,
     folds: int,
     objective: str,
-    decision: str,
+    decision: str | None,
     select: bool,
     cross_fit: Path | None,
     normalise: str | None,
 ) -> None:
     """Find the scales of all scores, and of the number of words, that minimise WER on a development set.
-
-    --objective errors: exact line searches (Och 2003) from several starting points; of equally good scales, those in
-    the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, those of
-    `words` and of an internal LM, `ilm`, may be negative.  Tune on dev, never on test.
 
     --objective risk: the fewest expected errors under the softmax of the totals, held near the acoustic score alone.
     How near is chosen by cross-validation (folds of whole speakers or recordings where the ids tell them).  Where they
@@ -72,6 +67,10 @@ def command(
     hypotheses beat them so, the weights say that there is nothing to rescore, and keep the first hypotheses.  --select
     takes columns one after another, and leaves out those that do not help by one standard error: fewer LMs, at a small
     price in errors.
+
+    --objective errors: exact line searches (Och 2003) from several starting points; of equally good scales, those in
+    the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, those of
+    `words` and of an internal LM, `ilm`, may be negative.  Tune on dev, never on test.
 
     With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008), whose words must be
     those of the references already (rescore lattice convert --case ...); pruned lattices take less time.  Expected
@@ -85,15 +84,15 @@ def command(
 
     \b
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json
-    Example: rescore tune --scores exp/dev --ref data/dev/text --objective risk --decision mbr --cross-fit exp/cross \\
-               --out exp/weights.json
+    Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json --cross-fit exp/dev/cross
+    Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json --objective errors
     Example: rescore tune --scores exp/dev --ref data/dev/text --normalise librispeech --out exp/weights.json
     Example: rescore tune --lattices kaldi:exp/dev?words=words.txt --ref data/dev/text --out exp/weights.json
     """
     from rescore.console import progress
     from rescore.errors import UsageError
     from rescore.formats import is_pipe, parse_spec, read_lattices, source_identity
-    from rescore.tuning.settings import Settings
+    from rescore.tuning.settings import Settings, usual_decision
     from rescore.weights import parse_scales, save_weights
     from rescore.workflows.combine import read_scores
     from rescore.workflows.cross_fit import cross_fit_lattices, cross_fit_lists, fold_weights
@@ -105,7 +104,9 @@ def command(
         raise UsageError("--cross-fit needs two folds at least: --folds 2 or more")
     if lattices and normalise:
         raise UsageError("--normalise is for N-best lists; make them of the lattices first: rescore lattice nbest")
-    settings = Settings(parse_scales(fixed), objective, decision, seed, restarts, folds, select)
+    settings = Settings(
+        parse_scales(fixed), objective, decision or usual_decision(objective), seed, restarts, folds, select
+    )
     rest = f"--ref {ref.name} --out {out.name} {_repeated(fixed, settings, normalise)}"
     if scores:
         said = f"rescore tune --scores {scores.name} {rest}"
@@ -131,8 +132,7 @@ def _repeated(fixed: tuple[str, ...], settings: Settings, normalise: str | None)
     """The options that give the same scales again."""
     options = [f"--fix {scale}" for scale in fixed]
     options.append(f"--seed {settings.seed} --restarts {settings.restarts} --folds {settings.folds}")
-    options += [f"--objective {settings.objective}"] if settings.objective != "errors" else []
-    options += [f"--decision {settings.decision}"] if settings.decision != "map" else []
+    options.append(f"--objective {settings.objective} --decision {settings.decision}")
     options += ["--select"] if settings.select else []
     options += [f"--normalise {normalise}"] if normalise else []
     return " ".join(options)

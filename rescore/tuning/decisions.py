@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     Table = ScoreTable | LatticeTable
 
-SHARPNESS = 2.0 ** np.arange(-1.0, 7.5, 0.5)  # inverse temperatures times the standard deviation of the totals in lists
-MIDDLE = 8  # of these: 8, where nothing else is known; next to it, one is as good as the other
+SHARPNESS = 2.0 ** np.arange(1.0, 7.5, 0.5)  # inverse temperatures times the standard deviation of the totals in lists
+MIDDLE = 4  # of these: 8, where nothing else is known; next to it, one is as good as the other
 
 
 @dataclass

@@ -22,8 +22,8 @@ from rescore.tuning.folds import Folds
 from rescore.tuning.minimum_risk import RiskProblem
 from rescore.tuning.score_table import ScoreTable
 
-STRENGTHS = (60.0, 20.0, 6.0, 2.0, 0.6, 0.2, 0.06)  # at 2, a parameter of 1 costs as much as an error
-USUAL = 3  # of these, where nothing else is known
+STRENGTHS = (6.0, 2.0, 0.6, 0.2, 0.06)  # at 2, a parameter of 1 costs as much as an error
+USUAL = 1  # of these, where nothing else is known
 PATIENCE = 2  # columns that may be taken without a gain
 NEW = 0.3  # parameter of a column just taken, where the search begins, as a share of the length of the others
 

@@ -23,6 +23,11 @@ ERRORS, RISK = OBJECTIVES = ("errors", "risk")
 DECIDED = (MAP, MBR)  # by which scales can be used; `first` is found
 
 
+def usual_decision(objective: str) -> str:
+    """Expected errors go with minimum Bayes risk; errors, which are those of the highest totals, with these."""
+    return MBR if objective == RISK else MAP
+
+
 @dataclass(frozen=True)
 class Settings:
     """How to tune; all but `fixed` are also said in the info of the weights.
@@ -30,7 +35,7 @@ class Settings:
     Attributes:
       fixed: scales that stay as they are.
       objective: `errors`, the exact line search, or `risk`, expected errors.
-      decision: `map` or `mbr`, by which the scales will be used.
+      decision: `map` or `mbr`, by which the scales will be used (see `usual_decision`).
       restarts: of `errors`.
       folds: of the cross-validation; 0 or 1 for none.
       select: of `risk`, leave columns out that do not help by more than chance.

@@ -68,6 +68,7 @@ def test_steps_are_done_once_for_their_input(folder: Path) -> None:
     assert [line.split()[0] for line in steps(start())] == ["tune"]  # the same weights: what follows is there
     lists = list(read_nbest("test.jsonl.gz"))
     lists[0].hyps[0].scores["am"] -= 100
+    lists[0].hyps.reverse()
     from rescore.formats import write_nbest
 
     write_nbest("test.jsonl.gz", lists)

@@ -39,12 +39,14 @@ def dev(tmp_path: Path) -> Path:
 
 def test_weights_that_combine_can_use(dev: Path) -> None:
     out = dev / "w.json"
-    result = run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", out, "--seed", 7, "--folds", 3)
+    options = ("--seed", 7, "--folds", 3, "--objective", "errors")
+    result = run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", out, *options)
     weights = load_weights(out)
     assert weights.scales["am"] == 1.0 and weights.scales["lm"] > 3.0 and weights.scales["words"] == 0.0
     assert weights.info["errors"] == 0 and weights.info["wer"] == 0.0 and weights.info["cv_wer"] == 0.0
     assert weights.info["command"] == (
-        "rescore tune --scores dev --ref ref --out w.json --seed 7 --restarts 10 --folds 3"
+        "rescore tune --scores dev --ref ref --out w.json --seed 7 --restarts 10 --folds 3 "
+        "--objective errors --decision map"
     )
     assert str(dev) not in out.read_text()
     assert "dev WER 0.00 % (0 errors), oracle 0.00 %\ncross-validated WER 0.00 %\nam = 1 (fixed)\n" in result.stdout
@@ -56,7 +58,7 @@ def test_weights_that_combine_can_use(dev: Path) -> None:
 
 def test_fixed_scales_and_no_folds(dev: Path) -> None:
     out = dev / "w.json"
-    args = ("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", out)
+    args = ("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", out, "--objective", "errors")
     result = run(*args, "--fix", "lm=0", "--folds", 0)
     weights = load_weights(out)
     assert weights.scales["lm"] == 0.0 and weights.info["cv_wer"] is None and weights.info["errors"] == 6
@@ -85,7 +87,8 @@ def test_lattices(dev: Path) -> None:
     for i in range(6):
         (dev / "lat" / f"u{i}.slf").write_text(text)
     out = dev / "w.json"
-    result = run("tune", "--lattices", dev / "lat", "--ref", dev / "ref", "--out", out, "--folds", 3)
+    args = ("--lattices", dev / "lat", "--ref", dev / "ref", "--out", out, "--folds", 3)
+    result = run("tune", *args, "--objective", "errors")
     weights = load_weights(out)
     assert weights.scales["am"] == 1.0 and weights.scales["lm"] > 3.0 and weights.scales["words"] == 0.0
     assert (weights.info["errors"], weights.info["oracle_wer"], weights.info["cv_wer"]) == (0, 0.0, 0.0)
@@ -143,7 +146,7 @@ def test_objectives_and_decisions(risky: Path, objective: str, decision: str) ->
     assert weights.info.get("decision", "map") == decision
     assert ("minimum Bayes risk, inverse temperature" in result.stdout) == (decision == "mbr")
     assert ("objective: expected errors" in result.stdout) == (objective == "risk")
-    assert (f"--decision {decision}" in weights.info["command"]) == (decision == "mbr")
+    assert f"--objective {objective} --decision {decision}" in weights.info["command"]
     run("combine", "--scores", risky / "dev", "--weights", out, "--out", risky / "best")
     assert run("wer", "--ref", risky / "ref", "--hyp", risky / "best" / "1best.txt").stdout.startswith("%WER 0.00")
     cross = load_weights(risky / "cross" / "weights.json").info["cross_fit"]
@@ -168,7 +171,7 @@ def test_nothing_to_rescore(dev: Path) -> None:
     ]
     write_nbest(f"jsonl:{dev / 'dev' / 'scores.jsonl.gz'}", lists)
     out = dev / "w.json"
-    result = run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", out, "--objective", "risk")
+    result = run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", out)
     assert "do not rescore" in result.stdout and "first hypotheses 0.00 %, am=1 alone" in result.stdout
     weights = load_weights(out)
     assert weights.scales == {"am": 1.0, "lm": 0.0, "words": 0.0} and weights.info["decision"] == "first"
