@@ -43,7 +43,7 @@ def tune(
     from rescore.tuning.settings import tune as tuned_table
     from rescore.workflows.normalising import KEY, Normaliser
 
-    decision = decision or usual_decision(objective)
+    decision = decision or usual_decision(objective, not isinstance(dev, Lists))
     if objective not in OBJECTIVES or decision not in DECIDED:
         raise UsageError(
             f"objective {objective!r}, decision {decision!r}; expected one of {', '.join(OBJECTIVES)} and one of "

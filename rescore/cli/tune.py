@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 @click.option(
     "--decision",
     type=click.Choice(["map", "mbr"]),
-    help="Tune for the highest total, or for minimum Bayes risk; rescore combine repeats it.  [default: mbr with risk, "
-    "map with errors]",
+    help="Tune for the highest total, or for minimum Bayes risk; rescore combine repeats it.  [default: mbr with risk "
+    "over lists, else map]",
 )
 @click.option("--select", is_flag=True, help="With risk: leave out columns that do not help by more than chance.")
 @click.option(
@@ -105,7 +105,13 @@ def command(
     if lattices and normalise:
         raise UsageError("--normalise is for N-best lists; make them of the lattices first: rescore lattice nbest")
     settings = Settings(
-        parse_scales(fixed), objective, decision or usual_decision(objective), seed, restarts, folds, select
+        parse_scales(fixed),
+        objective,
+        decision or usual_decision(objective, bool(lattices)),
+        seed,
+        restarts,
+        folds,
+        select,
     )
     rest = f"--ref {ref.name} --out {out.name} {_repeated(fixed, settings, normalise)}"
     if scores:

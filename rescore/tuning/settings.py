@@ -23,9 +23,9 @@ ERRORS, RISK = OBJECTIVES = ("errors", "risk")
 DECIDED = (MAP, MBR)  # by which scales can be used; `first` is found
 
 
-def usual_decision(objective: str) -> str:
-    """Expected errors go with minimum Bayes risk; errors, which are those of the highest totals, with these."""
-    return MBR if objective == RISK else MAP
+def usual_decision(objective: str, lattices: bool) -> str:
+    """Expected errors of lists go with minimum Bayes risk, errors and whole lattices with the highest totals."""
+    return MBR if objective == RISK and not lattices else MAP
 
 
 @dataclass(frozen=True)
