@@ -65,23 +65,32 @@ def normalized_lattices(
         yield lattice if normalizer.is_identity else normalize_words(lattice, normalizer)
 
 
+def usual_factor(weights_file: Path | None) -> float:
+    """The inverse temperature of weights that were tuned for minimum Bayes risk, or else POSTERIOR_SCALE."""
+    from rescore.weights import MBR, decision_of, load_weights
+
+    if weights_file is None:
+        return POSTERIOR_SCALE
+    decision, inverse = decision_of(load_weights(weights_file), weights_file)
+    return inverse if decision == MBR else POSTERIOR_SCALE
+
+
 def scaled_lattices(
     scales: tuple[str, ...], weights_file: Path | None, factor: float | None = 1.0, **source: Any
 ) -> Iterator[tuple[Lattice, dict[str, float]]]:
     """Each lattice with the scales of its scores times `factor`; `source`: arguments of `normalized_lattices`.
 
-    With None, the factor is the inverse temperature of weights that were tuned for minimum Bayes risk, or else 0.1.
+    With None, the factor is the `usual_factor`.
     """
     from rescore.errors import UsageError
     from rescore.types import Weights
-    from rescore.weights import MBR, decision_of, default_scales, load_weights, parse_scales
+    from rescore.weights import default_scales, load_weights, parse_scales
 
     if weights_file and scales:
         raise UsageError("give either --weights FILE or --scale NAME=VALUE (one or more), not both")
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
-    decision, inverse = decision_of(weights, weights_file)
     if factor is None:
-        factor = inverse if decision == MBR else POSTERIOR_SCALE
+        factor = usual_factor(weights_file)
     given = weights.scales
     for lattice in normalized_lattices(**source):
         used = given if weights_file else {**default_scales(lattice.scores), **given}

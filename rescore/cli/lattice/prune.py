@@ -26,7 +26,7 @@ def command(
     target: str,
     beam: float | None,
     posterior: float | None,
-    factor: float,
+    factor: float | None,
     arcs_per_second: float | None,
     arcs_per_word: float | None,
     **given: Any,
@@ -39,7 +39,7 @@ def command(
     Example: rescore lattice prune kaldi:exp/tri1/decode kaldi:small/lat.1.gz --words words.txt --beam 80
     Example: rescore lattice prune kaldi:exp/tri1/decode kaldi:small/lat.1.gz --scale graph=12 --arcs-per-second 300
     """
-    from rescore.cli.lattice.options import scaled_lattices
+    from rescore.cli.lattice.options import scaled_lattices, usual_factor
     from rescore.console import remark
     from rescore.errors import UsageError
     from rescore.formats import has_option, with_option, write_lattices
@@ -47,6 +47,7 @@ def command(
 
     if beam is posterior is arcs_per_second is arcs_per_word is None:
         raise UsageError("give a limit: --beam, --posterior, --arcs-per-second or --arcs-per-word")
+    factor = usual_factor(given["weights_file"]) if factor is None else factor
     limits = Limits(beam, posterior, factor, arcs_per_second, arcs_per_word)
     if has_option(target, "words"):
         target = with_option(target, "words", given["words"])

@@ -88,7 +88,9 @@ class Words(LanguageModel):
     def __init__(self, probs: dict[str, float]) -> None:
         self.probs = probs
 
-    def score_words(self, sentences: list[list[str]], max_unknown: float | None = 0.5) -> list[list[float]]:
+    def score_words(
+        self, sentences: list[list[str]], max_unknown: float | None = 0.5, contexts: object = None
+    ) -> list[list[float]]:
         return [[math.log(self.probs.get(word, 0.01)) for word in (*words, "</s>")] for words in sentences]
 
     score_hypotheses = score_words

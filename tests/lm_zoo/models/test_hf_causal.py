@@ -17,6 +17,7 @@ from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.inference.precision import ready
 from lm_zoo.models.hf_causal import HFCausalLM
 from lm_zoo.registry import find, load, load_ngram
+from lm_zoo.testing.test_lm import padded, random_sequences, step_scores
 from rescore.cli.main import cli
 from rescore.errors import UsageError
 from rescore.formats import write_nbest
@@ -25,7 +26,6 @@ from rescore.workflows.combine import read_scores
 from rescore.workflows.nbest import rescore_nbest
 from rescore.workflows.scoring import open_scorers
 from tests.lm_zoo import hugging_face
-from tests.lm_zoo.test_zoo import padded, random_sequences, step_scores
 
 SENTENCES = [
     ("the", "cat", "sat"),
