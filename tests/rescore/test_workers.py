@@ -44,7 +44,7 @@ def test_workers_end_with_their_parent(tmp_path: Path, code: str, number: signal
     assert parent.stdout is not None
     assert [parent.stdout.readline(), parent.stdout.readline()] == ["ready\n", "ready\n"]
     parent.send_signal(number)
-    parent.communicate(timeout=20)  # until all that hold its standard output have ended
+    parent.communicate(timeout=60)  # until all that hold its standard output have ended
     assert parent.returncode == -number
 
 
