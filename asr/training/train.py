@@ -133,7 +133,7 @@ class TransducerRun(TrainingRun):
         self.progress = TransducerProgress()
         self.options = loss_options(config)
         check_dtype(config.dtype, ranks.device)
-        if not config.ctc_scale and hasattr(model, "ctc"):
+        if not config.ctc_scale:
             model.ctc.requires_grad_(False)  # DDP wants a gradient for the others
         self.optimizers = make_optimizers(model, config)
         self.scaler = grad_scaler(config.dtype == "float16")

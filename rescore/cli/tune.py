@@ -12,6 +12,7 @@ from rescore.cli.outputs import OutputPath
 
 if TYPE_CHECKING:
     from rescore.tuning.settings import Settings
+    from rescore.types import Weights
 
 
 @click.command()
@@ -89,14 +90,10 @@ def command(
     Example: rescore tune --scores exp/dev --ref data/dev/text --normalise librispeech --out exp/weights.json
     Example: rescore tune --lattices kaldi:exp/dev?words=words.txt --ref data/dev/text --out exp/weights.json
     """
-    from rescore.console import progress
     from rescore.errors import UsageError
-    from rescore.formats import is_pipe, parse_spec, read_lattices, source_identity
     from rescore.tuning.settings import Settings, usual_decision
     from rescore.weights import parse_scales, save_weights
-    from rescore.workflows.combine import read_scores
-    from rescore.workflows.cross_fit import cross_fit_lattices, cross_fit_lists, fold_weights
-    from rescore.workflows.tune import summary, tune_folder, tune_lattices
+    from rescore.workflows.tune import summary
 
     if bool(scores) == bool(lattices):
         raise UsageError("give either --scores DIR or --lattices [FORMAT:]PATH")
@@ -104,34 +101,46 @@ def command(
         raise UsageError("--cross-fit needs two folds at least: --folds 2 or more")
     if lattices and normalise:
         raise UsageError("--normalise is for N-best lists; make them of the lattices first: rescore lattice nbest")
-    settings = Settings(
-        parse_scales(fixed),
-        objective,
-        decision or usual_decision(objective, bool(lattices)),
-        seed,
-        restarts,
-        folds,
-        select,
-    )
-    rest = f"--ref {ref.name} --out {out.name} {_repeated(fixed, settings, normalise)}"
+    decision = decision or usual_decision(objective, bool(lattices))
+    settings = Settings(parse_scales(fixed), objective, decision, seed, restarts, folds, select)
+    said = f"--ref {ref.name} --out {out.name} {_repeated(fixed, settings, normalise)}"
     if scores:
-        said = f"rescore tune --scores {scores.name} {rest}"
-        weights, fits = tune_folder(scores, ref, settings, said, normalise or "none")
-        if cross_fit:
-            utt_ids = [nbest.utt_id for nbest in read_scores(scores)]
-            cross_fit_lists(read_scores(scores), weights, fold_weights(weights, utt_ids, fits), cross_fit)
+        weights = _of_lists(scores, ref, settings, said, normalise or "none", cross_fit)
     elif lattices:
-        name, path = parse_spec(lattices)
-        said = f"rescore tune --lattices {name}:{path.name} {rest}"
-        read = progress(read_lattices(lattices), "reading lattices")
-        weights, fits, table = tune_lattices(read, ref, settings, said)
-        if not is_pipe(lattices):
-            weights.info["data"]["content"] = source_identity(lattices)
-        if cross_fit:
-            cross_fit_lattices(table, weights, fits, fold_weights(weights, table.utt_ids, fits), cross_fit)
+        weights = _of_lattices(lattices, ref, settings, said, cross_fit)
     save_weights(out, weights)
     for line in summary(weights):
         click.echo(line)
+
+
+def _of_lists(
+    scores: Path, ref: Path, settings: Settings, said: str, normalise: str, cross_fit: Path | None
+) -> Weights:
+    from rescore.workflows.combine import read_scores
+    from rescore.workflows.cross_fit import cross_fit_lists, fold_weights
+    from rescore.workflows.tune import tune_folder
+
+    weights, fits = tune_folder(scores, ref, settings, f"rescore tune --scores {scores.name} {said}", normalise)
+    if cross_fit:
+        utt_ids = [nbest.utt_id for nbest in read_scores(scores)]
+        cross_fit_lists(read_scores(scores), weights, fold_weights(weights, utt_ids, fits), cross_fit)
+    return weights
+
+
+def _of_lattices(lattices: str, ref: Path, settings: Settings, said: str, cross_fit: Path | None) -> Weights:
+    from rescore.console import progress
+    from rescore.formats import is_pipe, parse_spec, read_lattices, source_identity
+    from rescore.workflows.cross_fit import cross_fit_lattices, fold_weights
+    from rescore.workflows.tune import tune_lattices
+
+    name, path = parse_spec(lattices)
+    read = progress(read_lattices(lattices), "reading lattices")
+    weights, fits, table = tune_lattices(read, ref, settings, f"rescore tune --lattices {name}:{path.name} {said}")
+    if not is_pipe(lattices):
+        weights.info["data"]["content"] = source_identity(lattices)
+    if cross_fit:
+        cross_fit_lattices(table, weights, fits, fold_weights(weights, table.utt_ids, fits), cross_fit)
+    return weights
 
 
 def _repeated(fixed: tuple[str, ...], settings: Settings, normalise: str | None) -> str:
