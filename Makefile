@@ -28,7 +28,7 @@ $(VENV311)/.ready: tools/requirements-py311.txt tools/make_venv.sh setup.py
 	@sh tools/make_venv.sh $(VENV311) tools/requirements-py311.txt $(PYTHON311)
 
 quick: venv
-	$(PYTHON) -m pytest -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 -m "not slow"  # two processes of two threads each would wait for one another
 
 test: venv
 	$(PYTHON) -m pytest

@@ -21,6 +21,8 @@ from lm_zoo.training.mwer import TrainingLists, expected_errors, list_batches, m
 from lm_zoo.training.run import TextRecipe
 from tests.lm_zoo import zoo
 
+pytestmark = pytest.mark.slow
+
 SCALE, POSTERIOR = 0.7, 0.5
 
 

@@ -18,6 +18,8 @@ from tests.lm_zoo.zoo import ARPA
 from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
 from tests.rescore.runs import LIKES, LM, write_inputs
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -14,6 +14,8 @@ from rescore.cli.main import cli
 from tests.browser import Page, find_browser
 from tests.rescore.runs import LM, write_inputs
 
+pytestmark = pytest.mark.slow
+
 LATER = "new Promise(done => setTimeout(done, 300))"
 IDS = "[...document.querySelectorAll('#list .id')].map(each => each.textContent)"
 CHANGES = "[...document.querySelectorAll('#list .open')].map(each => each.children[2].textContent)"

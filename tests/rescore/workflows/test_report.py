@@ -20,6 +20,8 @@ from rescore.workflows.report.gather import gather
 from rescore.workflows.report.write import write_report
 from tests.rescore.runs import LM, write_inputs
 
+pytestmark = pytest.mark.slow
+
 REFS: dict[str, Words] = {"a": ("A", "B", "C"), "b": ("A",), "c": ("D", "E")}
 BEFORE: dict[str, Words] = {"a": ("A", "X", "C"), "b": ("A",), "c": ("D", "E", "E")}
 AFTER: dict[str, Words] = {"a": ("A", "B", "C"), "b": (), "c": ("D", "E", "E")}
