@@ -18,6 +18,7 @@ _NAMES = {
     "load_lm": "rescore.api.language_models",
     "Lists": "rescore.api.lists",
     "read_nbest": "rescore.api.lists",
+    "from_generate": "rescore.api.generated",
     "score": "rescore.api.scoring",
     "combine": "rescore.api.tuning",
     "Lattice": "rescore.api.lattices",

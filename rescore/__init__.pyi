@@ -3,6 +3,7 @@
 from lm_zoo.errors import LMError as LMError
 from rescore.api.evaluation import compare as compare
 from rescore.api.evaluation import wer as wer
+from rescore.api.generated import from_generate as from_generate
 from rescore.api.language_models import load_lm as load_lm
 from rescore.api.lattices import Lattice as Lattice
 from rescore.api.lattices import Lattices as Lattices

@@ -15,10 +15,15 @@ Words = tuple[str, ...]
 
 @dataclass
 class Hypothesis:
-    """One word sequence with its scores by name."""
+    """One word sequence with its scores by name.
+
+    Attributes:
+      extra: what else its source says of it (tokens, times, ...), kept for whoever reads what is written.
+    """
 
     words: Words
     scores: dict[str, float] = field(default_factory=dict)
+    extra: dict[str, Any] | None = None
 
 
 @dataclass
@@ -27,12 +32,14 @@ class NbestList:
 
     Attributes:
       recording: what the utterance is a part of, where the source says so.
+      extra: as of a hypothesis.
     """
 
     utt_id: str
     hyps: list[Hypothesis]
     ref: Words | None = None
     recording: str | None = None
+    extra: dict[str, Any] | None = None
 
 
 @dataclass

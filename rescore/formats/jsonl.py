@@ -1,10 +1,12 @@
-"""Our own JSON lines, one utterance a line; also lists in the style of Hugging Face.
+"""Our own JSON lines, one utterance a line; also lists in the style of Hugging Face and Whisper.
 
     {"utt_id": "a", "ref": "HE SAID", "hyps": [{"words": "HE SAID", "scores": {"am": -7.1, "lm": -3.2}}, ...]}
 
 `ref` may be left out or null; `recording` names what the utterance is a part of.  Written is `words` as a string; read
-is a list of strings as well.  Also read are `nbest` for `hyps`, `text` for `words`, a single number `score`, and a bare
-string for a hypothesis without scores.
+is a list of strings as well.  Also read are `id` for `utt_id`, `nbest` for `hyps`, `text` for `words`, a single number
+`score` or `sequences_scores` (the column `score`), a bare string for a hypothesis without scores, and with bare strings
+a list `sequences_scores` beside them, a number a hypothesis.  Other keys (`tokens`, `start`, ...) are kept and written
+back.
 """
 
 from __future__ import annotations
@@ -24,38 +26,69 @@ from rescore.formats.common import SCORE, Place, UniqueIds, finite_score, join_w
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
 
+_ID_KEYS = ("utt_id", "id")
 _LIST_KEYS = ("hyps", "nbest")
-_LINE_KEYS = {"utt_id", "ref", "hyps", "recording"}
-_HYP_KEYS = {"words", "scores"}
+_GENERATED = "sequences_scores"  # of transformers' generate
+_SCORE_KEYS = ("scores", SCORE, _GENERATED)
 
 
 def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
-    """Reads JSON lines; keys that are not known are counted and remarked on."""
+    """Reads JSON lines; keys that are not known are kept, counted and remarked on."""
     unique = UniqueIds()
-    ignored: Counter[str] = Counter()
+    kept: Counter[str] = Counter()
     number = 0
     for number, line in read_lines(path):
         place = Place(path, number)
-        entry = _parse_line(line, place)
-        if "utt_id" not in entry:
-            raise place.format_error(f"no 'utt_id'; found: {', '.join(entry) or 'nothing'}")
-        utt_id = utterance_id(entry["utt_id"], place)
-        place = Place(path, number, utt_id)
-        unique.add(utt_id, place)
-        list_key = _list_key(entry, place)
-        hyps = [_hypothesis(hyp, rank, place, ignored) for rank, hyp in enumerate(entry[list_key], start=1)]
-        ref = entry.get("ref")
-        made = make_list(utt_id, hyps, None if ref is None else _words(ref, "ref", place), place)
-        if entry.get("recording") is not None:
-            made.recording = utterance_id(entry["recording"], place, "recording")
+        made = _list(_parse_line(line, place), place)
+        unique.add(made.utt_id, Place(path, number, made.utt_id))
+        for extra in (made.extra, *(hyp.extra for hyp in made.hyps)):
+            kept.update(extra or ())
         yield made
-        if not entry.keys() <= _LINE_KEYS:
-            ignored.update(entry.keys() - {*_LINE_KEYS, list_key})
     if number == 0:
         raise FormatError(path, "empty file, expected a JSON object a line")
-    if ignored:
-        found = ", ".join(f"{name} ({count} times)" for name, count in sorted(ignored.items()))
-        remark(f"{path}: keys that were not read: {found}")
+    if kept:
+        found = ", ".join(f"{name} ({count} times)" for name, count in sorted(kept.items()))
+        remark(f"{path}: keys that are kept for JSON lines, and not used: {found}")
+
+
+def _list(entry: dict[str, Any], place: Place) -> NbestList:
+    id_key = next((key for key in _ID_KEYS if key in entry), None)
+    if id_key is None:
+        raise place.format_error(f"no 'utt_id' (and no 'id'); found: {', '.join(entry) or 'nothing'}")
+    place = Place(place.path, place.line, utterance_id(entry[id_key], place))
+    list_key = _list_key(entry, place)
+    known = {id_key, list_key, "ref", "recording"}
+    found = entry[list_key]
+    if isinstance(entry.get(_GENERATED), list) and all(isinstance(hyp, str) for hyp in found):
+        known.add(_GENERATED)
+        found = _with_generated(found, entry[_GENERATED], place)
+    hyps = [_hypothesis(hyp, rank, place) for rank, hyp in enumerate(found, start=1)]
+    ref = entry.get("ref")
+    made = make_list(place.utt_id or "", hyps, None if ref is None else _words(ref, "ref", place), place)
+    if entry.get("recording") is not None:
+        made.recording = utterance_id(entry["recording"], place, "recording")
+    made.extra = _extra(entry, known, place)
+    return made
+
+
+def _with_generated(texts: list[str], scores: list[Any], place: Place) -> list[dict[str, Any]]:
+    """Bare hypotheses with the scores that stand beside them."""
+    if len(texts) != len(scores):
+        raise place.score_error(f"{len(scores)} '{_GENERATED}' for {len(texts)} hypotheses, expected one for each")
+    return [{"text": text, SCORE: score} for text, score in zip(texts, scores, strict=True)]
+
+
+def _extra(entry: dict[str, Any], known: Iterable[str], place: Place) -> dict[str, Any] | None:
+    """What is in `entry` beside the keys `known`; None for nothing."""
+    if entry.keys() <= (known := set(known)):
+        return None
+    extra = {name: value for name, value in entry.items() if name not in known}
+    try:
+        json.dumps(extra, allow_nan=False)
+    except ValueError:
+        names = ", ".join(f"'{name}'" for name in extra)
+        raise place.format_error(f"NaN or an infinite number in {names}, which is no JSON") from None
+    return extra
 
 
 def _parse_line(line: str, place: Place) -> dict[str, Any]:
@@ -79,7 +112,7 @@ def _list_key(entry: dict[str, Any], place: Place) -> str:
     raise place.format_error(f"no 'hyps' (and no 'nbest'); found: {', '.join(entry)}")
 
 
-def _hypothesis(hyp: object, rank: int, place: Place, ignored: Counter[str]) -> Hypothesis:
+def _hypothesis(hyp: object, rank: int, place: Place) -> Hypothesis:
     if isinstance(hyp, str):
         return Hypothesis(tuple(hyp.split()))
     if not isinstance(hyp, dict):
@@ -87,22 +120,19 @@ def _hypothesis(hyp: object, rank: int, place: Place, ignored: Counter[str]) -> 
     words_key = "words" if "words" in hyp else "text"
     if words_key not in hyp:
         raise place.format_error(f"hypothesis {rank} has no 'words' (and no 'text'); found: {', '.join(hyp)}")
-    if "scores" in hyp:
-        scores = hyp["scores"]
-        if not isinstance(scores, dict):
-            raise place.format_error(
-                f"hypothesis {rank} has scores {short(scores)}, expected an object of named numbers"
-            )
-        for name, value in scores.items():
-            if type(value) is not float or not isfinite(value):
-                scores[name] = finite_score(value, name, rank, place)
-    elif SCORE in hyp:
-        scores = {SCORE: finite_score(hyp[SCORE], SCORE, rank, place)}
-    else:
+    score_key = next((key for key in _SCORE_KEYS if key in hyp), None)
+    if score_key is None:
         raise place.score_error(f"hypothesis {rank} has no score: neither 'scores' nor 'score'")
-    if not hyp.keys() <= _HYP_KEYS:
-        ignored.update(hyp.keys() - _HYP_KEYS - {words_key} - ({SCORE} if "scores" not in hyp else set()))
-    return Hypothesis(_words(hyp[words_key], f"hypothesis {rank}", place), scores)
+    scores = hyp[score_key]
+    if score_key != "scores":
+        scores = {SCORE: finite_score(scores, score_key, rank, place)}
+    elif not isinstance(scores, dict):
+        raise place.format_error(f"hypothesis {rank} has scores {short(scores)}, expected an object of named numbers")
+    for name, value in scores.items():
+        if type(value) is not float or not isfinite(value):
+            scores[name] = finite_score(value, name, rank, place)
+    words = _words(hyp[words_key], f"hypothesis {rank}", place)
+    return Hypothesis(words, scores, None if len(hyp) == 2 else _extra(hyp, (words_key, score_key), place))
 
 
 def _words(value: object, what: str, place: Place) -> Words:
@@ -130,11 +160,12 @@ def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) ->
                 entry["recording"] = nbest.recording
             entry["hyps"] = [
                 {
+                    **(hyp.extra or {}),
                     "words": join_words(hyp.words, place),
                     "scores": {name: float(value) for name, value in hyp.scores.items()},
                 }
                 for hyp in nbest.hyps
             ]
-            stream.write(encode(entry) + "\n")
+            stream.write(encode({**(nbest.extra or {}), **entry}) + "\n")
             count += 1
     return count

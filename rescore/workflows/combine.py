@@ -12,7 +12,7 @@ from rescore.errors import FormatError, ScoreError, WeightsError
 from rescore.evaluation.distances import nbest_expected_errors
 from rescore.files import atomic_text, require_folder
 from rescore.formats import read_nbest, write_nbest
-from rescore.types import Hypothesis, NbestList, Weights
+from rescore.types import NbestList, Weights
 from rescore.weights import FIRST, MBR, checked_scales, decision_of, total, weights_json, with_words
 from rescore.workflows.normalising import Normaliser, normaliser_of
 
@@ -161,7 +161,7 @@ def decide(
     """A list as `write_combined` writes it, best first, and whether its first hypothesis is another one than before."""
     plain, written = normaliser.merge(nbest)
     order = ranking(plain, weights, mbr)
-    hyps = [Hypothesis(written[i], plain.hyps[i].scores) for i in order]
+    hyps = [replace(plain.hyps[i], words=written[i]) for i in order]
     return replace(nbest, hyps=hyps), plain.hyps[order[0]].words != plain.hyps[0].words
 
 

@@ -180,6 +180,6 @@ def normalize_nbest(nbest: NbestList, normalizer: TextNormalizer) -> tuple[Nbest
     for hyp in nbest.hyps:
         words = normalizer.words(hyp.words)
         again = {"words": float(len(words))} if "words" in hyp.scores else {}
-        kept.setdefault(words, Hypothesis(words, {**hyp.scores, **again}))
+        kept.setdefault(words, replace(hyp, words=words, scores={**hyp.scores, **again}))
     ref = None if nbest.ref is None else normalizer.words(nbest.ref)
     return replace(nbest, hyps=list(kept.values()), ref=ref), len(nbest.hyps) - len(kept)

@@ -50,7 +50,7 @@ class Normaliser:
         self._hyps += len(nbest.hyps)
         self._equal += len(nbest.hyps) - len(groups)
         chosen = {words: self._one(group) for words, group in groups.items()}
-        hyps = [Hypothesis(words, hyp.scores) for words, hyp in chosen.items()]
+        hyps = [replace(hyp, words=words) for words, hyp in chosen.items()]
         return replace(nbest, hyps=hyps), [hyp.words for hyp in chosen.values()]
 
     def lists(self, lists: Iterable[NbestList]) -> Iterator[NbestList]:
@@ -73,7 +73,7 @@ class Normaliser:
             self._unsummed += 1
             return group[0]
         best = max(group, key=lambda hyp: hyp.scores[ACOUSTICS])
-        return Hypothesis(best.words, {**best.scores, ACOUSTICS: log_sum([hyp.scores[ACOUSTICS] for hyp in group])})
+        return replace(best, scores={**best.scores, ACOUSTICS: log_sum([hyp.scores[ACOUSTICS] for hyp in group])})
 
 
 def log_sum(values: Sequence[float]) -> float:

@@ -276,7 +276,7 @@ def _with_columns(utt_id: str, hyp: Hypothesis, new: dict[str, list[float]], row
     for column, value in scores.items():
         if not math.isfinite(value):
             raise ScoreError(f"utterance {utt_id}: the LM '{column}' gave {value} to '{' '.join(hyp.words)}'")
-    return Hypothesis(hyp.words, {**hyp.scores, **scores})
+    return replace(hyp, scores={**hyp.scores, **scores})
 
 
 def _mixed(by_column: dict[str, list[list[float]]], mix: dict[str, float]) -> list[float]:

@@ -37,7 +37,7 @@ JSONL = [
     (line()[:-9] + "\n", FormatError, "a:1: not JSON ("),
     ("[" * 100000 + "\n", FormatError, "a:1: not JSON ("),
     ("[1]\n", FormatError, "a:1: a JSON list, expected an object with 'utt_id' and 'hyps'"),
-    ('{"hyps": []}\n', FormatError, "a:1: no 'utt_id'; found: hyps"),
+    ('{"hyps": []}\n', FormatError, "a:1: no 'utt_id' (and no 'id'); found: hyps"),
     ('{"utt_id": "b"}\n', FormatError, "a:1: utterance 'b': no 'hyps' (and no 'nbest'); found: utt_id"),
     (line(utt_id="b c"), FormatError, "a:1: utterance id 'b c', expected a string without white space"),
     ('{"utt_id": 3, "hyps": []}\n', FormatError, "a:1: utterance id 3, expected a string"),

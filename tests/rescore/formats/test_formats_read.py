@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 
 from rescore import console
+from rescore.errors import RescoreError
 from rescore.formats import mlm, read_nbest, write_nbest
-from rescore.types import Hypothesis, NbestList
+from rescore.types import Hypothesis, NbestList, Weights
+from rescore.workflows.combine import combine_list
+from rescore.workflows.normalising import Normaliser
+from rescore.workflows.scoring import LMColumn, score_batch
+from tests.toy_lm import Toy
 
 
 def read(spec: object) -> list[NbestList]:
@@ -70,7 +75,54 @@ def test_jsonl_in_the_style_of_hugging_face(tmp_path: Path, remarks: pytest.Capt
         ("a", [("he said", {"score": -7.5}), ("he", {"score": -9.0})]),
         ("b", [("he said", {}), ("", {})]),
     ]
-    assert "keys that were not read: audio (1 times), tokens (1 times)" in remarks.readouterr().err
+    said = remarks.readouterr().err
+    assert "keys that are kept for JSON lines, and not used: audio (1 times), tokens (1 times)" in said
+
+
+WHISPER = (
+    '{"id": "a", "start": 1.5, "nbest": [{"text": "he said", "sequences_scores": -0.5, "tokens": [1, 2]}, '
+    '{"text": "he", "sequences_scores": -1, "tokens": [1]}]}\n'
+    '{"id": "b", "start": 2.5, "nbest": ["so", "sow"], "sequences_scores": [-0.25, -2]}\n'
+)
+
+
+def test_jsonl_of_whisper(tmp_path: Path) -> None:
+    """`id` and `sequences_scores` are read; what else there is goes through scoring and combining."""
+    path, scored = tmp_path / "a.jsonl", tmp_path / "scores.jsonl"
+    path.write_text(WHISPER)
+    assert plain(read(path)) == [
+        ("a", [("he said", {"score": -0.5}), ("he", {"score": -1.0})]),
+        ("b", [("so", {"score": -0.25}), ("sow", {"score": -2.0})]),
+    ]
+    scorer = LMColumn("toy", Toy("he"))
+    lists = score_batch(read(path), [scorer])
+    write_nbest(str(scored), [combine_list(nbest, Weights({"toy": 1.0})) for nbest in lists])
+    found = [json.loads(line) for line in scored.read_text().splitlines()]
+    assert [line["start"] for line in found] == [1.5, 2.5]
+    tokens = {hyp["words"]: hyp["tokens"] for hyp in found[0]["hyps"]}
+    assert tokens == {"he said": [1, 2], "he": [1]}
+    assert [nbest.extra for nbest in read(scored)] == [{"start": 1.5}, {"start": 2.5}]
+
+
+def test_extra_keys_stay_with_their_hypothesis_under_a_normaliser(tmp_path: Path) -> None:
+    hyps = [Hypothesis((text,), {"am": am}, {"tokens": [am]}) for text, am in (("He.", -2.0), ("he", -1.0))]
+    merged, written = Normaliser("basic").merge(NbestList("a", hyps, extra={"start": 0}))
+    assert written == [("he",)] and merged.hyps[0].extra == {"tokens": [-1.0]} and merged.extra == {"start": 0}
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ('{"id": "b", "nbest": ["so", "sow"], "sequences_scores": [-0.25]}', "1 'sequences_scores' for 2 hypotheses"),
+        ('{"id": "b", "nbest": ["so"], "sequences_scores": ["x"]}', "score 'score' 'x', expected a finite number"),
+        ('{"id": "b", "nbest": ["so"], "start": 1e999}', "an infinite number in 'start', which is no JSON"),
+        ('{"nbest": ["so"]}', r"no 'utt_id' \(and no 'id'\); found: nbest"),
+    ],
+)
+def test_jsonl_of_whisper_that_is_wrong(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "a.jsonl").write_text(line + "\n")
+    with pytest.raises(RescoreError, match=message):
+        read(tmp_path / "a.jsonl")
 
 
 def test_jsonl_as_written(tmp_path: Path) -> None:
