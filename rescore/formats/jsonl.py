@@ -42,7 +42,7 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
         made = _list(_parse_line(line, place), place)
         unique.add(made.utt_id, Place(path, number, made.utt_id))
         for extra in (made.extra, *(hyp.extra for hyp in made.hyps)):
-            kept.update(extra or ())
+            kept.update([*(extra or ())])
         yield made
     if number == 0:
         raise FormatError(path, "empty file, expected a JSON object a line")
