@@ -11,7 +11,7 @@ from asr.dataset.features import SAMPLE_RATE
 from asr.decoding.options import GREEDY, PREFIX_METHODS
 from asr.errors import ConfigError, DataError
 from asr.seq2seq.internal_lm import InternalLM
-from asr.seq2seq.lists import WrittenText, distinct
+from asr.seq2seq.lists import WrittenText, distinct, without_fragments
 from asr.seq2seq.models import Recogniser
 from asr.seq2seq.search import Ended, SearchOptions, WordKeys, beam_search, greedy_search
 from asr.seq2seq.tokens import text_of
@@ -53,7 +53,7 @@ class WrittenDecoder:
         self._internal = InternalLM(recogniser.model, recogniser.tokens)
 
     def __call__(self, samples: np.ndarray) -> list[WrittenText]:
-        """Hypotheses of samples float32 `(N,)` at 16 kHz, best first.
+        """Hypotheses of samples float32 `(N,)` at 16 kHz, best first, no fragments among them.
 
         Raises:
           DataError: no sample, or one that is not finite, or longer than the model takes.
@@ -63,7 +63,8 @@ class WrittenDecoder:
             raise DataError("no sample, or one that is NaN or infinite")
         if seconds > longest:
             raise DataError(f"{seconds:.1f} s of audio, {self.recogniser.name} takes {longest:.0f} s at most; split it")
-        return distinct(self._search(samples, seconds), self._spell, self.normalise, self.options.beam)
+        found = distinct(self._search(samples, seconds), self._spell, self.normalise)
+        return without_fragments(found)[: self.options.beam]
 
     def _spell(self, ids: Sequence[int]) -> str:
         return text_of(self.recogniser.tokens, ids)

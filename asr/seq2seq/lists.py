@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from asr.seq2seq.search import Ended, log_sum
 
+FRAGMENT = 0.5  # of the letters of the most probable text: a text with fewer is a fragment
+
 
 @dataclass(frozen=True)
 class WrittenText:
@@ -28,9 +30,9 @@ class WrittenText:
 
 
 def distinct(
-    found: Sequence[Ended], spell: Callable[[Sequence[int]], str], normalise: Callable[[str], str], count: int
+    found: Sequence[Ended], spell: Callable[[Sequence[int]], str], normalise: Callable[[str], str]
 ) -> list[WrittenText]:
-    """The best `count` hypotheses whose normalised texts differ, best first."""
+    """The hypotheses whose normalised texts differ, best first."""
     groups: dict[str, list[tuple[float, str, Ended]]] = {}
     for one in found:
         text = spell(one.tokens)
@@ -39,4 +41,13 @@ def distinct(
     for group in groups.values():
         _, text, best = max(group, key=lambda item: item[0])
         made.append(WrittenText(text, best.tokens, best.score, log_sum([score for score, _, _ in group]), best.cut))
-    return sorted(made, key=lambda hyp: -hyp.am)[:count]
+    return sorted(made, key=lambda hyp: -hyp.am)
+
+
+def without_fragments(hyps: Sequence[WrittenText], share: float = FRAGMENT) -> list[WrittenText]:
+    """Those that have at least `share` of the letters of the first, the most probable one, in the same order.
+
+    An encoder-decoder gives some probability to a text that stops after the first words of a long utterance.  Few such
+    texts are in lists, but an LM prefers them by a hundred nats, and no scale that is of use makes up for that.
+    """
+    return [hyp for hyp in hyps if len(hyp.text) >= share * len(hyps[0].text)]

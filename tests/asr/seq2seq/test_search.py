@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asr.seq2seq.lists import distinct
+from asr.seq2seq.lists import WrittenText, distinct, without_fragments
 from asr.seq2seq.models import Recogniser
 from asr.seq2seq.search import Ended, SearchOptions, WordKeys, beam_search, best_tokens, greedy_search, log_sum
 from asr.seq2seq.session import EncodedSpeech
@@ -155,7 +155,7 @@ def test_am_is_the_probability_of_all_ways_to_write_the_words(tmp_path: Path) ->
         before = grown
     options = SearchOptions(beam=10**4, rows=10**4, branch=12, end_margin=math.inf, tokens_per_second=0.0, spare=3)
     found = beam_search(tiny.model, tiny.tokens, encoded, [1.0], WordKeys(tiny.tokens, BASIC), options)[0]
-    hyps = distinct(found, lambda ids: text_of(tiny.tokens, ids), BASIC, 50)
+    hyps = distinct(found, lambda ids: text_of(tiny.tokens, ids), BASIC)[:50]
     expected = sorted((log_sum(scores) for scores in sums.values()), reverse=True)[:50]
     assert [hyp.am for hyp in hyps] == pytest.approx(expected, abs=1e-4)
     assert len({BASIC(hyp.text) for hyp in hyps}) == 50
@@ -169,9 +169,18 @@ def test_a_list_has_as_many_different_texts_as_asked_for(tiny: Recogniser) -> No
     options = SearchOptions(beam=10, rows=15, branch=12, tokens_per_second=40.0)
     encoded = tiny.model.encode(tiny.tokens.features([speech(20)]))
     found = beam_search(tiny.model, tiny.tokens, encoded, [0.2], WordKeys(tiny.tokens, BASIC), options)[0]
-    hyps = distinct(found, lambda ids: text_of(tiny.tokens, ids), BASIC, 10)
+    hyps = distinct(found, lambda ids: text_of(tiny.tokens, ids), BASIC)[:10]
     assert len({BASIC(hyp.text) for hyp in hyps}) == 10
     assert [hyp.am for hyp in hyps] == sorted((hyp.am for hyp in hyps), reverse=True)
+
+
+def test_fragments_are_no_hypotheses() -> None:
+    texts = ["the law of the land is old.", "the law of land is old.", "the law.", "the law of the", "the law of th"]
+    hyps = [WrittenText(text, (), -float(rank), -float(rank), False) for rank, text in enumerate(texts)]
+    kept = [hyp.text for hyp in without_fragments(hyps)]
+    assert kept == [texts[0], texts[1], texts[3]], "14 of 27 letters are enough"
+    assert without_fragments(hyps[2:]) == hyps[2:], "the first alone says how long a text is"
+    assert without_fragments([]) == []
 
 
 def test_best_tokens_by_blocks_are_those_of_all() -> None:
