@@ -1,8 +1,8 @@
 """How strongly to hold scales near the fixed ones, and which columns to use: by utterances that were not tuned on.
 
-The usual strength and sharpness are kept unless others are better by more than a standard error: in a small set, the
-best may be luck.  Candidates are compared by their errors under minimum Bayes risk, whichever decision is wanted:
-these change less with the draw of the utterances than those of the highest totals.
+The usual strength and sharpness are kept unless others are better by more than two standard errors: of many that are
+tried on a small set, the best is luck.  Candidates are compared by their errors under minimum Bayes risk, whichever
+decision is wanted: these change less with the draw of the utterances than those of the highest totals.
 
 If columns are to be selected, they are taken one after another, each time the one that helps most (forward selection),
 and of all sets met the smallest counts that is not clearly worse than the best (the one-standard-error rule of
@@ -24,6 +24,7 @@ from rescore.tuning.score_table import ScoreTable
 
 STRENGTHS = (6.0, 2.0, 0.6, 0.2, 0.06)  # at 2, a parameter of 1 costs as much as an error
 USUAL = 1  # of these, where nothing else is known
+CLEARLY = 2.0  # standard errors by which others must be better than what is usual
 PATIENCE = 2  # columns that may be taken without a gain
 NEW = 0.3  # parameter of a column just taken, where the search begins, as a share of the length of the others
 
@@ -136,7 +137,7 @@ def fewest(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def usual(path: Sequence[Candidate]) -> Candidate:
-    """Of candidates at `STRENGTHS`, the one next to the usual that is hardly worse than the best."""
+    """Of candidates at `STRENGTHS`, the one next to the usual that is not clearly worse than the best."""
     return path[_nearest([candidate.errors for candidate in path], USUAL)]
 
 
@@ -151,7 +152,7 @@ def smallest(path: Sequence[Candidate]) -> Candidate:
 
 
 def best_sharpness(errors: np.ndarray) -> int:
-    """The one of `SHARPNESS` next to the middle that is no more than one standard error worse than the best.
+    """The one of `SHARPNESS` next to the middle that is not clearly worse than the best.
 
     Args:
       errors: `(sharpnesses, utterances)`.
@@ -160,11 +161,11 @@ def best_sharpness(errors: np.ndarray) -> int:
 
 
 def _nearest(errors: Sequence[np.ndarray], usual: int) -> int:
-    """The place next to the usual one whose errors `(utterances,)` are hardly worse than the best ones."""
+    """The place next to the usual one whose errors `(utterances,)` are not clearly worse than the best ones."""
     best = int(np.argmin([each.sum() for each in errors]))
     for place in sorted(range(len(errors)), key=lambda place: abs(place - usual)):
         more, error = compared(errors[place], errors[best])
-        if more <= error:
+        if more <= CLEARLY * error:
             return place
     return best
 

@@ -13,7 +13,7 @@ from rescore.formats import read_nbest
 from rescore.tuning.decisions import MIDDLE, SHARPNESS, Decider, decide_mbr, inverses, totals
 from rescore.tuning.risk_tune import HeldOut, cross_validated, tune_risk
 from rescore.tuning.score_table import ScoreTable, build_table
-from rescore.tuning.selection import Candidate, best_sharpness, compared, smallest
+from rescore.tuning.selection import STRENGTHS, USUAL, Candidate, best_sharpness, compared, smallest, usual
 from rescore.tuning.settings import Settings, tune
 from rescore.types import Weights
 from rescore.workflows.combine import combine_list, write_combined
@@ -133,6 +133,20 @@ def test_of_sets_that_are_hardly_worse_the_smallest_is_taken() -> None:
     assert compared(path[1].errors, path[2].errors) == (1.0, pytest.approx(1.0))
     assert smallest(path) is path[1]
     assert smallest([candidate([3, 3, 3, 3]), candidate([2, 2, 2, 2])]).total == 8
+
+
+def test_the_usual_strength_stays_unless_another_is_clearly_better() -> None:
+    """Eight errors in three of 100 utterances are 1.7 standard errors, 24 in nine are more than two."""
+    spread = np.zeros((len(STRENGTHS), 100), dtype=int)
+    path = [candidate(errors.tolist()) for errors in spread]
+    lucky = spread[0].copy()
+    lucky[:3] = [-2, -3, -3]
+    more, error = compared(path[USUAL].errors, lucky)
+    assert error < more < 2 * error
+    path[-1] = candidate(lucky.tolist())
+    assert usual(path) is path[USUAL]
+    path[-1] = candidate(np.where(np.arange(100) < 9, np.resize(lucky[:3], 100), 0).tolist())
+    assert usual(path) is path[-1]
 
 
 def test_weights_say_how_they_were_found_and_combine_repeats_the_decision(tmp_path: Path) -> None:
