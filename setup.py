@@ -74,7 +74,7 @@ setup(
     extras_require=EXTRAS,
     packages=find_packages(include=["rescore", "rescore.*", "lm_zoo", "lm_zoo.*", "asr", "asr.*"]),
     package_data={
-        "rescore": ["py.typed", "*.pyi", "workflows/report/*.css", "workflows/report/*.js"],
+        "rescore": ["py.typed", "*.pyi", "workflows/report/*.css", "workflows/report/*.js", "sample/*"],
         "lm_zoo": ["py.typed", "pretrained/**/*"],
         "asr": ["py.typed", "configs/*.json", "pretrained/**/*"],
     },

@@ -8,6 +8,7 @@ from rescore import __version__
 from rescore.cli.lazy import LazyGroup
 
 COMMANDS = {
+    "sample": "N-best lists and references to try the commands on",
     "run": "the whole of it: score, tune, combine, compare, report",
     "report": "a page for a browser on what a run changed",
     "nbest": "score every hypothesis of N-best lists with LMs and combine the scores",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_commands import PAGES, ROOT
+from tests.docs.pages import PAGES, name
 
 
 def anchors(page: Path) -> set[str]:
@@ -16,12 +16,12 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
         if target.startswith(("http:", "https:", "mailto:")):
             continue
-        name, _, anchor = target.partition("#")
-        path = page.parent / name if name else page
+        file, _, anchor = target.partition("#")
+        path = page.parent / file if file else page
         assert path.exists(), f"{page}: {target}"
         assert not anchor or anchor in anchors(path), f"{page}: {target}"

@@ -15,6 +15,7 @@ from tests.rescore.formats.test_slf import HTK_NODES
 SENTENCES = ["THE CAT SAT ON THE MAT", "A CAT", "THE HAT WAS ON THE CAT", "A MAT SAT"]
 TRAIN = "train-lm lstm --text text --valid text --tokens word --set dim=8 --train steps=2 --train save_every=1"
 LINES = [  # each writes `out`, `out.jsonl` or the like, the last argument
+    "sample out",
     "nbest --nbest lists.jsonl --lm small --out out",
     "tune --scores scores --ref ref --folds 0 --out out",
     "combine --scores scores --scale am=1 --out out",
