@@ -25,6 +25,8 @@ EXTRAS = {
     "plot": ["matplotlib>=3.7"],
     "pandas": ["pandas>=1.5"],  # data frames of results in Python
     "hf": ["transformers>=5"],
+    "lora": ["transformers>=5", "peft>=0.17"],  # adapters: hf:NAME+ADAPTER
+    "quantized": ["transformers>=5", "accelerate>=1", "bitsandbytes>=0.46"],  # hf:NAME?bits=4, ?device_map=auto
     "text": ["num2words>=0.5.13", "whisper-normalizer>=0.1.12"],
     "ray": ["ray[default]>=2.40"],
     "bench": ["transformers>=5", "speechbrain>=1.1"],
@@ -33,9 +35,9 @@ EXTRAS = {
     "demo": ["pocketsphinx>=5.0.3", "ttspico>=0.3", "espeakng-loader>=0.2.4"],
     "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff", "mypy", "onnx>=1.17"],
 }
-# transformers and SpeechBrain need a newer torch than the one of k2's wheel, and moonshine-voice, taken for the weights
-# in its wheel (later versions have none), comes for few systems: these extras are asked for by name.
-BY_NAME = ("hf", "bench", "moonshine")
+# transformers, what builds on it and SpeechBrain need a newer torch than the one of k2's wheel, and moonshine-voice,
+# taken for the weights in its wheel (later ones have none), comes for few systems: these extras are asked for by name.
+BY_NAME = ("hf", "lora", "quantized", "bench", "moonshine")
 EXTRAS["all"] = [
     requirement for name, requirements in EXTRAS.items() if name not in BY_NAME for requirement in requirements
 ]

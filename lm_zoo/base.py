@@ -135,6 +135,10 @@ class LanguageModel:
     def check_words(self, words: Sequence[str], what: str) -> None:
         """Raises an LMError if a sentence, called `what`, is too long for the LM; by default none is."""
 
+    def said(self) -> str:
+        """What a user should know of the text scored so far, such as what was too long; "" for nothing."""
+        return ""
+
     # -- where and how it is evaluated -----------------------------------------------------------------------------
 
     def move_to(self, device: torch.device) -> None:

@@ -66,12 +66,14 @@ def lm_identity(name: str) -> str:
 
 
 def _files_of_lm(name: str) -> list[Path]:
+    from lm_zoo.hub import find_folders
     from lm_zoo.model_folder import CONFIG, WEIGHTS
-    from lm_zoo.registry import GRAMMAR, find, foreign, hugging_face, read_config
+    from lm_zoo.registry import GRAMMAR, find, foreign, read_config
     from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
 
-    if (found := hugging_face(name)) is not None:
-        return sorted(file for file in found[1].iterdir() if file.is_file())
+    if (found := find_folders(name)) is not None:
+        folders = [found.folder, *([found.adapter] if found.adapter else [])]
+        return [file for folder in folders for file in sorted(folder.iterdir()) if file.is_file()]
     if (other := foreign(name)) is not None:
         return list(other.files())
     path = find(name.partition("?")[0])

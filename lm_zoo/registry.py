@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lm_zoo.errors import ModelError, VocabError, nearest
+from lm_zoo.hub import HubFolders, find_folders, hub_name
 from lm_zoo.model_folder import CONFIG, WEIGHTS, Allowance, check_shapes, read_object, read_tensors, write_model
 from lm_zoo.plugins import PlugIn, installed, plug_in
 from lm_zoo.text.view import form_of
@@ -75,37 +76,14 @@ def pretrained() -> dict[str, Path]:
     return {folder.parent.name: folder.parent for folder in sorted(PRETRAINED.glob(f"*/{CONFIG}"))}
 
 
-def hugging_face(name: str) -> tuple[str, Path, dict[str, str]] | None:
-    """Prefix, folder and options of `hf:PATH`, `hf-mlm:PATH?case=lower&eos=true`; None for other names.
-
-    Raises:
-      ModelError: no such folder, a folder without `config.json`, or an option that is not known.
-    """
-    prefix, colon, rest = name.partition(":")
-    if not colon or prefix not in HUGGING_FACE:
-        return None
-    path, mark, query = rest.partition("?")
-    allowed = ["case=lower", "case=mixed", *(["eos=true"] if prefix == "hf-mlm" else [])]
-    given = query.split("&") if mark else []
-    options = dict(option.split("=", 1) for option in given if option in allowed)
-    if len(options) < len(given):
-        raise ModelError(f"{name}: found the option '{query}', expected {' or '.join(allowed)}")
-    if not (Path(path) / CONFIG).is_file():
-        raise ModelError(
-            f"{name}: {path} is not a folder with a {CONFIG}; expected a Hugging Face model and its tokenizer, as "
-            "their save_pretrained writes them (nothing is downloaded)"
-        )
-    return prefix, Path(path), options
-
-
 def find(name: str) -> Path:
-    """The model folder (or n-gram file) that a name or path means.
+    """The model folder (or n-gram file) that a name or path means; of the hub, one on this machine.
 
     Raises:
       ModelError: neither a shipped model nor a model folder nor an n-gram file; lists the shipped ones.
     """
-    if (found := hugging_face(name)) is not None:
-        return found[1]
+    if (found := find_folders(name)) is not None:
+        return found.folder
     path = Path(name)
     if (path / CONFIG).is_file() or (path.is_file() and path.name.endswith(NGRAM_FILES)):
         return path
@@ -130,16 +108,19 @@ def find(name: str) -> Path:
 def foreign(name: str) -> PlugIn | None:
     """The plug-in that `name` means (see `lm_zoo.plugins`); None where it means something of the zoo or a path."""
     body = name.partition("?")[0]
-    if body.partition(":")[0] in HUGGING_FACE or body in pretrained() or Path(body).exists():
+    if hub_name(body) is not None or body in pretrained() or Path(body).exists():
         return None
     return plug_in(name)
 
 
 def of_sentences(name: str) -> bool:
     """Whether an LM was trained by `lm_zoo.training` on single sentences, without the text before them."""
-    if foreign(name) is not None or hugging_face(name) is not None:
+    if foreign(name) is not None:
         return False
-    path = find(name.partition("?")[0])
+    found = find_folders(name)
+    if found is not None and not found.is_of_the_zoo:
+        return False
+    path = find(name.partition("?")[0]) if found is None else found.folder
     training = {} if path.is_file() else read_config(path).get("training", {})
     return isinstance(training, dict) and training.get("text") == "sentences" and not training.get("join")
 
@@ -171,16 +152,18 @@ def describe(folders: Iterable[Path] = ()) -> list[dict[str, Any]]:
     return rows
 
 
-def load(name: str) -> LanguageModel:
-    """Loads an LM by name, model folder, n-gram file, `hf:PATH` or `hf-mlm:PATH`, in evaluation mode on the CPU.
+def load(name: str, dtype: str = "float32", device: str = "cpu") -> LanguageModel:
+    """Loads an LM by name, model folder, n-gram file, `hf:NAME` or `hf-mlm:NAME` (`lm_zoo.hub`), in evaluation mode.
 
     LMs of others are loaded as `package.module:Class?option=value` or by the name of an entry point (`lm_zoo.plugins`).
     A Bayesian LM takes options: `NAME?samples=8&seed=1&uncertainty=true` averages over draws of its weights.
+
+    Args:
+      dtype: of the weights of Hugging Face's models, so that there is never a larger copy; all others are float32.
+      device: where those of 4 or 8 bits go; all others are on the CPU.
     """
-    if (found := hugging_face(name)) is not None:
-        prefix, folder, options = found
-        module, cls = HUGGING_FACE[prefix]
-        return getattr(importlib.import_module(module), cls)(folder, **options)
+    if (found := find_folders(name)) is not None:
+        return _of_hub(found, dtype, device)
     if (other := foreign(name)) is not None:
         return other.load()
     name, mark, query = name.partition("?")
@@ -194,6 +177,20 @@ def load(name: str) -> LanguageModel:
         return model_class("ngram").load(path)
     lm = load_folder(path, config)
     return _averaged(cast("BayesianTransformer", lm), name, query) if mark else lm
+
+
+def _of_hub(found: HubFolders, dtype: str, device: str) -> LanguageModel:
+    from lm_zoo.models.hf_load import Loading
+
+    options = dict(found.name.options)
+    if found.is_of_the_zoo:
+        if options or found.adapter:
+            raise ModelError(f"{found.folder}: a model folder of the zoo, which has no such options and adapters")
+        return load_folder(found.folder)
+    how = Loading(dtype, options.pop("bits", ""), options.pop("device_map", ""), device, found.adapter)
+    module, cls = HUGGING_FACE[found.name.prefix]
+    made: LanguageModel = getattr(importlib.import_module(module), cls)(found.folder, **options, how=how)
+    return made
 
 
 def load_grammar(path: Path, phi: bool = False) -> GrammarLM:

@@ -42,7 +42,7 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
         ("base",),
         ("text",),
         ("layers",),
-        ("safe_unpickle",),
+        ("hub", "safe_unpickle"),
         ("model_folder",),
         ("files", "reading"),
         ("errors",),
@@ -59,6 +59,7 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
 
 # What a package may know of another: rooms, or one module of a room.  What is not named knows nothing of the others.
 ZOO = (
+    "lm_zoo.hub",
     "lm_zoo.identity",
     "lm_zoo.safe_unpickle",
     "lm_zoo.text.coverage",
@@ -114,7 +115,9 @@ LAZY = {
     "lhotse": ("asr",),
     "kaldiio": ("rescore.formats", "asr"),
     "tensorboard": ("lm_zoo",),
-    "transformers": ("lm_zoo.models.hf_causal", "lm_zoo.models.hf_masked"),
+    "transformers": ("lm_zoo.models.hf_causal", "lm_zoo.models.hf_load"),
+    "huggingface_hub": ("lm_zoo.hub",),
+    "peft": ("lm_zoo.models.hf_load",),
     "num2words": ("lm_zoo.text.spoken",),
     "whisper_normalizer": ("lm_zoo.text.normalise",),
     "pocketsphinx": (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rescore import __version__
-from rescore.cli.lazy import LazyGroup
+from rescore.cli.lazy import LazyGroup, offline_option
 
 COMMANDS = {
     "transcribe": "words of audio files, at once or streaming",
@@ -24,6 +24,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 @click.group(cls=LazyGroup, package="asr.cli", table=COMMANDS, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="asr")
 @click.option("--quiet", is_flag=True, help="No progress and no remarks; results and errors only.")
+@offline_option
 @click.pass_context
 def cli(ctx: click.Context, quiet: bool) -> None:
     """Recognise speech with an RNN-T whose encoder is an S4former.

@@ -2,20 +2,24 @@
 
 A word is encoded as the tokenizer does inside a sentence, so for GPT-2 with the space before it; also at the sentence
 start, so that a word has the same tokens wherever it stands.  The begin of sentence is the tokenizer's `bos` token or,
-where it has none, its `eos` token; the end is `eos` (GPT-2: `<|endoftext|>` for both).  Weights are used as float32.
+where it has none, its `eos` token; the end is `eos` (GPT-2: `<|endoftext|>` for both).
 
 What stands before a sentence is read as running text, without such a token between sentences: these LMs have seen
 whole documents, which it would end.
 
 Such LMs have seen ordinary text: `?case=lower` lower-cases words before they are encoded (the hypotheses keep theirs),
 `?case=mixed` takes them as they are, and without either, text that is all upper case is refused.
+
+A sentence of more tokens than the model has positions is refused, or with `?long=windows` scored in windows of so many
+tokens: each begins half a window after the one before it, and scores what that one has not.  A token is so conditioned
+on half a window of tokens at least, and on the begin of sentence in the first window alone.
 """
 
 from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,133 +27,38 @@ import torch
 from torch import Tensor
 
 from lm_zoo import base
-from lm_zoo.errors import LMError, ModelError, VocabError
+from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.inference import scoring, tree, trie
 from lm_zoo.inference.state import State
 from lm_zoo.inference.trie import LONGEST, build_trie, sequence_scores
 from lm_zoo.layers.output import SoftmaxLayer
-from lm_zoo.safe_unpickle import without_pickles
-from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
-from lm_zoo.text.vocabulary import TextForm, text_case
+from lm_zoo.models.hf_load import Loading
+from lm_zoo.models.hf_model import HFModel
+from lm_zoo.text.coverage import MOST_UNKNOWN
 
 TREE_NODES = 512  # prefixes in one pass: each is compared with all
 BATCH_TOKENS = 1024  # logits of GPT-2 for so many tokens take 200 MB
 TRIE_ROWS = 128  # bounds the keys and values that trie scoring keeps
 WINDOWS = ("sliding_window", "window_size", "attention_chunk_size")  # of configs: tokens that some layers look back
-ANCHOR = "a"
-
-
-class HFVocabulary:
-    """A Hugging Face tokenizer, one word at a time."""
-
-    case = "mixed"
-    form: TextForm | None = TextForm(True, "digits")
-
-    def __init__(self, where: Path, tokenizer: Any, size: int, bos: int, eos: int, case: str) -> None:
-        self.where, self.tokenizer, self.size = where, tokenizer, size
-        self.bos, self.eos = bos, eos
-        self.unk: int = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
-        self._lower = case == "lower"
-        self._marks = set(tokenizer.all_special_ids) - {self.unk}
-        self._cache: dict[str, tuple[int, ...]] = {}
-        self._anchor = self._encode(ANCHOR)
-
-    def __len__(self) -> int:
-        return self.size
-
-    def _encode(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text, add_special_tokens=False)
-
-    def encode_word(self, word: str) -> tuple[int, ...]:
-        tokens = self._cache.get(word)
-        if tokens is None:
-            tokens = self._cache[word] = self._inside_a_sentence(word.lower() if self._lower else word)
-        return tokens
-
-    def _inside_a_sentence(self, word: str) -> tuple[int, ...]:
-        tokens, before = self._encode(f"{ANCHOR} {word}"), len(self._anchor)
-        if tokens[:before] != self._anchor:
-            raise VocabError(f"{self.where}: its tokenizer has tokens across words ('{ANCHOR} {word}'), cannot be used")
-        if len(tokens) == before and self.unk < 0:
-            raise VocabError(f"{self.where}: its tokenizer has no tokens for the word '{word}'")
-        if self._marks.isdisjoint(tokens[before:]):
-            return tuple(tokens[before:]) or (self.unk,)
-        if self.unk < 0:
-            raise VocabError(f"{self.where}: '{word}' is a special token of its tokenizer, not a word; leave it out")
-        return (self.unk,)
-
-    def save(self, folder: Path) -> None:
-        raise ModelError(f"{self.where}: Hugging Face models stay in their own folder")
-
-
-class HFModel(base.LanguageModel):
-    """What causal and masked LMs share: the folder, the tokenizer, checks of the text."""
-
-    special: int  # tokens beside those of the words
-
-    def __init__(self, folder: Path, auto_class: str, parts: tuple[Any, Any] | None = None) -> None:
-        """`parts`: tokenizer and model, if they are there already; `folder` is then what messages call them."""
-        self.folder = folder
-        self.tokenizer, self.model = parts or load_parts(folder, auto_class)
-        self.size: int = self.model.config.get_text_config().vocab_size
-        if len(self.tokenizer) > self.size:
-            found = f"the tokenizer has {len(self.tokenizer)} tokens, but the weights are for {self.size}"
-            raise VocabError(f"{folder}: {found}")
-        self.positions = _positions(self.model, self.tokenizer)
-
-    def set_vocabulary(self, bos: int, eos: int, case: str) -> None:
-        """Makes `vocab`; `case` is "lower", "mixed", or "" to refuse text that is all upper case."""
-        self.vocab = HFVocabulary(self.folder, self.tokenizer, self.size, bos, eos, case)
-        self._refuses_upper = not case and self.vocab.encode_word("THE") != self.vocab.encode_word("the")
-
-    def check_case(self, words: Iterable[str]) -> None:
-        """Refuses text that is all upper case (two longer words at least) where that makes a difference."""
-        if not self._refuses_upper:
-            return
-        words = {word for word in words if len(word) > 1}
-        if len(words) > 1 and text_case(words) == "upper":
-            raise VocabError(
-                f"the text is upper case ('{min(words)}'), which the LM in {self.folder} has hardly seen; lower-case "
-                "it for the LM alone with hf:PATH?case=lower, or insist with hf:PATH?case=mixed"
-            )
-
-    def check_length(self, tokens: int, what: str = "a sentence") -> None:
-        """Refuses what is longer than the model's positions; `tokens` counts the special ones, too."""
-        if self.positions is not None and tokens > self.positions:
-            raise LMError(
-                f"{what} has {tokens} tokens with the special ones, but the model in {self.folder} takes "
-                f"{self.positions} at most; leave it out, or use another LM"
-            )
-
-    def move_to(self, device: torch.device) -> None:
-        self.model.to(device)
-
-    def checked(self, sentences: Sequence[Sequence[str]], max_unknown: float | None) -> Sequence[Sequence[str]]:
-        """The sentences, if their words and their lengths suit the model."""
-        check_text(self, sentences, max_unknown)
-        for words in sentences:
-            self.check_words(words, f"the sentence '{' '.join(words[:5])} ...'")
-        return sentences
-
-    def check_words(self, words: Sequence[str], what: str) -> None:
-        """Refuses a sentence, called `what`, that is longer than the model's positions."""
-        self.check_length(self._tokens(words) + self.special, what)
-
-    def _tokens(self, words: Sequence[str]) -> int:
-        return sum(len(self.vocab.encode_word(word)) for word in words)
-
-    def knows(self, word: str) -> bool:
-        """Whether no part of the word is unknown to the tokenizer."""
-        return self.vocab.unk not in self.vocab.encode_word(word)
 
 
 class HFCausalLM(HFModel):
     """See the module's description, and `lm_zoo.base.LanguageModel`."""
 
     special = 1
+    advice = "leave it out, score it in windows with hf:PATH?long=windows, or use another LM"
 
-    def __init__(self, folder: Path, case: str = "", parts: tuple[Any, Any] | None = None) -> None:
-        super().__init__(folder, "AutoModelForCausalLM", parts)
+    def __init__(
+        self,
+        folder: Path,
+        case: str = "",
+        long: str = "",
+        parts: tuple[Any, Any] | None = None,
+        how: Loading = Loading(),  # noqa: B008
+    ) -> None:
+        super().__init__(folder, "AutoModelForCausalLM", how, parts)
+        self.in_windows = bool(long)
+        self.long_sentences = 0  # scored so far
         self._output: SoftmaxLayer | None = None
         self._takes_trees: bool | None = None
         self._check_causal()
@@ -162,13 +71,14 @@ class HFCausalLM(HFModel):
     @torch.no_grad()
     def _check_causal(self) -> None:
         """Later tokens must not change what is predicted before them, and states must be keys and values."""
-        inputs = torch.tensor([[0, 0, 0], [0, 0, 1]])
+        inputs = torch.tensor([[0, 0, 0], [0, 0, 1]], device=self.device)
+        tolerance = 1e-5 if self.dtype == torch.float32 else 0.02
         kind = self.model.config.model_type
         try:
             output = self.model(input_ids=inputs, past_key_values=_cache(()), use_cache=True)
         except Exception as error:  # a model's code may refuse such a cache in any way
             raise ModelError(f"{self.folder}: a {kind} with a cache of keys and values fails ({error})") from error
-        if not torch.allclose(output.logits[0, :2], output.logits[1, :2], atol=1e-5):
+        if not torch.allclose(output.logits[0, :2], output.logits[1, :2], rtol=tolerance, atol=tolerance):
             raise ModelError(f"{self.folder}: not a causal LM, it looks ahead; score N-best lists with hf-mlm:PATH")
         try:
             _keys_and_values(output.past_key_values)
@@ -181,6 +91,10 @@ class HFCausalLM(HFModel):
         tokens, lengths = tokens.to(self.device), lengths.to(self.device)
         result = torch.zeros(len(tokens), tokens.shape[1] + 1, device=self.device)
         longest = int(lengths.max()) if len(lengths) else 0
+        if self.in_windows and self._is_long(longest):
+            for row, length in enumerate(lengths.tolist()):
+                result[row, : length + 1] = self._score_windows(tokens[row, :length])
+            return result
         self.check_length(longest + 1)
         tokens = tokens[:, :longest]
         begin = torch.full((len(tokens), 1), self.vocab.bos, device=self.device)
@@ -193,6 +107,35 @@ class HFCausalLM(HFModel):
         scores = logits.gather(1, targets[inside].unsqueeze(1)).squeeze(1) - logits.logsumexp(dim=1)
         result[:, : longest + 1][inside] = scores
         return result
+
+    def _score_windows(self, tokens: Tensor) -> Tensor:
+        """As `score`, of one sentence `(time,)` of any length: `(time + 1,)`; see the module's description."""
+        begin, end = (torch.tensor([token], device=self.device) for token in (self.vocab.bos, self.vocab.eos))
+        inputs, targets = torch.cat([begin, tokens]), torch.cat([tokens, end])
+        size = self.positions or len(inputs)
+        scores = torch.zeros(len(inputs), device=self.device)
+        done = start = 0
+        while done < len(inputs):
+            logits = self.model(input_ids=inputs[None, start : start + size], use_cache=False).logits[0].float()
+            rows, wanted = logits[done - start :], targets[done : start + size]
+            scores[done : start + size] = rows.gather(1, wanted[:, None]).squeeze(1) - rows.logsumexp(dim=1)
+            done, start = start + size, start + max(1, size // 2)
+        return scores
+
+    def _is_long(self, tokens: int) -> bool:
+        """Whether so many tokens, with the special one, are more than the positions."""
+        return self.positions is not None and tokens + self.special > self.positions
+
+    def check_words(self, words: Sequence[str], what: str) -> None:
+        """As of every model, unless long sentences are scored in windows."""
+        if not self.in_windows:
+            super().check_words(words, what)
+
+    def said(self) -> str:
+        if not self.long_sentences:
+            return ""
+        of = f"{self.long_sentences} sentences of more than {self.positions} tokens"
+        return f"{of} scored in windows of {self.positions}, each token behind half a window at least"
 
     def initial_state(self) -> State:
         """As `LanguageModel.initial_state`; a state is the keys and values of all layers."""
@@ -211,7 +154,15 @@ class HFCausalLM(HFModel):
         self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN
     ) -> list[list[float]]:
         """See `LanguageModel.score_words`; in batches of like lengths (running text)."""
-        return base.score_in_batches(self, self.checked(sentences, max_unknown), BATCH_TOKENS)
+        checked = self.checked(sentences, max_unknown)
+        self.long_sentences += len(self._long(checked))
+        return base.score_in_batches(self, checked, BATCH_TOKENS)
+
+    def _long(self, sentences: Sequence[Sequence[str]]) -> list[int]:
+        """The places of sentences that are scored in windows."""
+        if not self.in_windows:
+            return []
+        return [place for place, words in enumerate(sentences) if self._is_long(self._tokens(words))]
 
     boundary = ()  # between two sentences
 
@@ -225,8 +176,13 @@ class HFCausalLM(HFModel):
         max_unknown: float | None = MOST_UNKNOWN,
         contexts: Sequence[base.Context] | None = None,
     ) -> list[list[float]]:
-        """The same for sentences that share prefixes: each distinct prefix is evaluated once."""
+        """The same for sentences that share prefixes: each distinct prefix is evaluated once.
+
+        Beside a sentence that is scored in windows there is no room for the text before it.
+        """
         sentences = self.checked(sentences, max_unknown)
+        if long := self._long(sentences):
+            return self._score_around(long, sentences, contexts)
         before = contexts or [()] * len(sentences)
         if self._within_windows(sentences, before) and self.takes_trees():
             # In an order in which neighbours share prefixes.
@@ -235,6 +191,17 @@ class HFCausalLM(HFModel):
             found = scoring.score_by_tree(self, rows, TREE_NODES, behind)  # type: ignore[arg-type]
             return [scores for _, scores in sorted(zip(order, found, strict=True))]
         return trie.score_by_steps(self, sentences, TRIE_ROWS, contexts, self.boundary, self.most_tokens)
+
+    def _score_around(
+        self, long: list[int], sentences: Sequence[Sequence[str]], contexts: Sequence[base.Context] | None
+    ) -> list[list[float]]:
+        """`score_hypotheses` of all sentences, of which those at the places `long` go through windows."""
+        rest = sorted({*range(len(sentences))} - {*long})
+        before = None if contexts is None else [contexts[place] for place in rest]
+        in_windows = self.score_words([sentences[place] for place in long], None)
+        in_trees = self.score_hypotheses([sentences[place] for place in rest], None, before)
+        found = dict(zip([*long, *rest], [*in_windows, *in_trees], strict=True))
+        return [found[place] for place in range(len(sentences))]
 
     def _within_windows(self, sentences: Sequence[Sequence[str]], contexts: Sequence[base.Context]) -> bool:
         """Whether every prefix sees all tokens before it, as in `tree_hidden`."""
@@ -264,18 +231,16 @@ class HFCausalLM(HFModel):
         return torch.allclose(found.float(), expected.float().cpu(), atol=1e-3 if self.dtype == torch.float32 else 0.5)
 
     @property
-    def dtype(self) -> torch.dtype:
-        return next(iter(self.model.parameters())).dtype
-
-    @property
-    def device(self) -> torch.device:
-        return next(iter(self.model.parameters())).device
-
-    @property
     def output(self) -> SoftmaxLayer:
-        """The model's output layer, its weights shared."""
+        """The model's output layer, its weights shared.
+
+        Raises:
+          ModelError: it is more than a matrix, such as one with an adapter beside it.
+        """
         if self._output is None:
-            head = self.model.get_output_embeddings()
+            head: Any = self.model.get_output_embeddings()
+            if (kind := type(head).__name__) != "Linear":
+                raise ModelError(f"{self.folder}: its output layer is a {kind}")
             self._output = SoftmaxLayer(len(head.weight), head.weight.shape[1], head).to(self.dtype)
             if getattr(head, "bias", None) is not None:
                 self._output.bias = head.bias
@@ -291,16 +256,16 @@ class HFCausalLM(HFModel):
         mask.masked_fill_(~sees, torch.finfo(self.dtype).min)
         inputs = {"input_ids": prefixes.inputs[None], "position_ids": prefixes.depths[None]}
         found = self.model.base_model(**inputs, attention_mask=mask[None, None], use_cache=False)
-        hidden: Tensor = found.last_hidden_state[0]
+        hidden: Tensor = found.last_hidden_state[0].to(self.output.weight)
         return hidden
 
     def cast(self, dtype: str) -> HFCausalLM:
-        """The same in float32, a copy with weights and sums in bfloat16.
+        """The same in float32 or if it is bfloat16 already, else a copy with weights and sums in bfloat16.
 
         Raises:
           ModelError: int8.
         """
-        if dtype == "float32":
+        if dtype == "float32" or (dtype == "bfloat16" and self.dtype == torch.bfloat16):
             return self
         if dtype != "bfloat16":
             raise ModelError(f"{self.folder}: {dtype} is for the zoo's own LMs; take float32 or bfloat16")
@@ -321,64 +286,3 @@ def _cache(memory: tuple[Tensor, ...]) -> Any:
 
 def _keys_and_values(cache: Any) -> tuple[Tensor, ...]:
     return tuple(tensor for layer in cache for tensor in layer[:2])
-
-
-def load_parts(folder: Path, auto_class: str) -> tuple[Any, Any]:
-    """Tokenizer and model of a folder, in evaluation mode, float32, on the CPU; nothing is downloaded or executed.
-
-    Args:
-      auto_class: "AutoModelForCausalLM" or "AutoModelForMaskedLM".
-    Raises:
-      ModelError: transformers is not installed, or the folder has no such model or not all of its weights.
-      VocabError: no tokenizer.
-    """
-    transformers = _import_transformers()
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    options = {"local_files_only": True, "trust_remote_code": False}
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **options)
-    except Exception as error:  # transformers raises whatever its parts raise
-        raise VocabError(f"{folder}: no tokenizer that transformers can load ({_first_line(error)})") from None
-    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
-        raise VocabError(f"{folder}: no tokenizer; expected the files that the tokenizer's save_pretrained writes")
-    options |= {"use_safetensors": True, "ignore_mismatched_sizes": True, "output_loading_info": True}
-    try:
-        with without_pickles(folder) as where:
-            model, found = getattr(transformers, auto_class).from_pretrained(str(where), **options)
-    except ModelError:
-        raise
-    except Exception as error:
-        raise ModelError(f"{folder}: transformers cannot load an {auto_class} ({_first_line(error)})") from None
-    for name, *shapes in sorted(found["mismatched_keys"]):
-        stored, wanted = (tuple(shape) for shape in shapes)
-        raise ModelError(f"{folder}: '{name}' has the shape {stored}, config.json calls for {wanted}")
-    if found["missing_keys"]:
-        raise ModelError(f"{folder}: the weights lack '{min(found['missing_keys'])}', which an {auto_class} needs")
-    return tokenizer, model.float().eval()
-
-
-def _positions(model: Any, tokenizer: Any) -> int | None:
-    """The longest input, special tokens included; None if there is no limit."""
-    limits = [getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length]
-    table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
-    padding = getattr(table, "padding_idx", None)
-    if limits[0] is not None and padding is not None:
-        limits[0] -= padding + 1  # RoBERTa counts its positions from there
-    known = [limit for limit in limits if limit is not None and limit < 1 << 30]  # the tokenizer's "none" is huge
-    return min(known, default=None)
-
-
-def _import_transformers() -> Any:
-    try:
-        import transformers
-    except ImportError as error:
-        raise ModelError(
-            f"Hugging Face models need the package transformers, which cannot be imported ({error}); "
-            "install it with: pip install 'rescore[hf]'"
-        ) from None
-    return transformers
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]

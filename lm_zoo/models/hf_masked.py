@@ -19,7 +19,9 @@ from torch import Tensor
 from lm_zoo.base import Context
 from lm_zoo.errors import LMError, VocabError
 from lm_zoo.inference.trie import LONGEST, context_tokens
-from lm_zoo.models.hf_causal import ANCHOR, BATCH_TOKENS, HFModel
+from lm_zoo.models.hf_causal import BATCH_TOKENS
+from lm_zoo.models.hf_load import Loading
+from lm_zoo.models.hf_model import ANCHOR, HFModel
 from lm_zoo.text.coverage import MOST_UNKNOWN
 
 
@@ -35,8 +37,9 @@ class HFMaskedLM(HFModel):
         eos: str = "",
         batch_tokens: int = BATCH_TOKENS,
         parts: tuple[Any, Any] | None = None,
+        how: Loading = Loading(),  # noqa: B008
     ) -> None:
-        super().__init__(folder, "AutoModelForMaskedLM", parts)
+        super().__init__(folder, "AutoModelForMaskedLM", how, parts)
         self.mask = self.tokenizer.mask_token_id
         if self.mask is None:
             raise VocabError(f"{folder}: the tokenizer has no mask token, so it is not one of a masked LM")
@@ -115,7 +118,8 @@ class HFMaskedLM(HFModel):
         places = torch.tensor([len(before[sentence]) + place for sentence, place in batch])
         targets = torch.tensor([flat[sentence][place] for sentence, place in batch])
         rows = torch.arange(len(batch))
-        logits = self.model(input_ids=inputs, attention_mask=inside).logits[rows, places]
+        found = self.model(input_ids=inputs.to(self.device), attention_mask=inside.to(self.device)).logits
+        logits = found[rows, places].float().cpu()
         return (logits[rows, targets] - logits.logsumexp(dim=1)).double().tolist()
 
     def _refuse(self) -> NoReturn:

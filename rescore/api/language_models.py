@@ -13,16 +13,26 @@ from rescore.errors import UsageError
 LMs = str | Path | LanguageModel | Mapping[str, str | Path | LanguageModel] | Iterable[str | Path | LanguageModel]
 
 
-def load_lm(source: str | Path | Any, tokenizer: Any = None, case: str = "", name: str = "") -> LanguageModel:
+def load_lm(
+    source: str | Path | Any,
+    tokenizer: Any = None,
+    case: str = "",
+    name: str = "",
+    *,
+    dtype: str = "float32",
+    device: str = "cpu",
+) -> LanguageModel:
     """Loads an LM, in evaluation mode on the CPU.
 
     Args:
-      source: what `--lm` takes (the name of an LM that ships, a model folder, an ARPA, `hf:FOLDER`, ...), or a causal
+      source: what `--lm` takes (the name of an LM that ships, a model folder, an ARPA, `hf:gpt2`, ...), or a causal
         or masked LM of Hugging Face, which is used as it is: in its dtype, on its device.
       tokenizer: of a Hugging Face model object.
       case: "lower" lower-cases words for a Hugging Face model object alone, "mixed" takes them as they are; by default
         text that is all upper case is refused.
       name: the column of its scores; by default it follows from `source`.
+      dtype: "float32" or "bfloat16", in which weights of Hugging Face are loaded.
+      device: where those of 4 or 8 bits go (`hf:NAME?bits=4`).
     Raises:
       LMError: no such LM, a damaged one, or a model object without a tokenizer.
     """
@@ -34,9 +44,9 @@ def load_lm(source: str | Path | Any, tokenizer: Any = None, case: str = "", nam
         from lm_zoo.registry import load
 
         if tokenizer is not None or case:
-            raise UsageError("tokenizer and case are for model objects; a name takes options: hf:FOLDER?case=lower")
+            raise UsageError("tokenizer and case are for model objects; a name takes options: hf:NAME?case=lower")
         found, path = column_of(str(source))
-        lm = load(path)
+        lm = load(path, dtype, device)
     else:
         lm = _of_hugging_face(source, tokenizer, case)
         found = Path(str(getattr(source, "name_or_path", ""))).name or "hf"
@@ -61,17 +71,17 @@ def _of_hugging_face(model: Any, tokenizer: Any, case: str) -> LanguageModel:
     return made
 
 
-def by_column(lms: LMs) -> dict[str, LanguageModel]:
-    """The LMs by the names of their columns; those given by name are loaded.
+def by_column(lms: LMs, dtype: str = "float32", device: str | None = None) -> dict[str, LanguageModel]:
+    """The LMs by the names of their columns; those given by name are loaded, as `load_lm` says.
 
     Raises:
       UsageError: none at all, two with one name, or one without a name.
     """
     if isinstance(lms, Mapping):
-        return {column: load_lm(lm, name=column) for column, lm in lms.items()}
+        return {column: load_lm(lm, name=column, dtype=dtype, device=device or "cpu") for column, lm in lms.items()}
     found: dict[str, LanguageModel] = {}
     for given in [lms] if isinstance(lms, (str, Path, LanguageModel)) else lms:
-        lm = given if isinstance(given, LanguageModel) else load_lm(given)
+        lm = given if isinstance(given, LanguageModel) else load_lm(given, dtype=dtype, device=device or "cpu")
         if not lm.name:
             raise UsageError(f"a {type(lm).__name__} without a name: give LMs as {{'column': lm}}, or set lm.name")
         if lm.name in found:

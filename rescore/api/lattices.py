@@ -159,7 +159,7 @@ class Lattices(Shown):
         from rescore.workflows.lattice_rescore import LatticeRescoring
         from rescore.workflows.scoring import prepared_scorer
 
-        found = by_column(lms) if lms else {}
+        found = by_column(lms, dtype, device) if lms else {}
         scorers = [prepared_scorer(column, lm, dtype, device, max_unknown) for column, lm in found.items()]
         work = LatticeRescoring(
             {**default_scales(["am"]), **({} if weights is None else scales_of(weights))},

@@ -35,7 +35,7 @@ def score(
 
     if text_view not in ("lm", "exact"):
         raise UsageError(f"text_view is '{text_view}', expected 'lm' or 'exact'")
-    given, exact = by_column(lms).items(), text_view == "exact"
+    given, exact = by_column(lms, dtype, device).items(), text_view == "exact"
     scorers = [prepared_scorer(column, lm, dtype, device, max_unknown, exact) for column, lm in given]
     if not nbest.lists:
         raise UsageError("there is no utterance to score; the lists are empty")
@@ -47,6 +47,6 @@ def score(
     for scorer in scorers:
         if scorer.coverage.unknown:
             remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
-        if shown := scorer.view.said():
+        for shown in filter(None, (scorer.view.said(), scorer.lm.said())):
             remark(f"{scorer.column}: {shown}")
     return Lists(scored)

@@ -18,7 +18,10 @@ EXTRAS = {
     **dict.fromkeys(("kaldialign", "sentencepiece", "safetensors", "torch", "numpy", "yaml", "rich"), ""),
     "kenlm": "ngram",
     "ray": "ray",
-    "transformers": "hf",
+    **dict.fromkeys(("transformers", "huggingface_hub"), "hf"),
+    "peft": "lora",
+    **dict.fromkeys(("accelerate", "bitsandbytes"), "quantized"),
+    "matplotlib": "plot",
     **dict.fromkeys(("num2words", "whisper_normalizer", "more_itertools", "regex"), "text"),
     "tensorboard": "train",
 }

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 import click
 
 from lm_zoo.errors import nearest
+
+
+def _go_offline(ctx: click.Context, param: click.Parameter, offline: bool) -> None:
+    if offline:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # as of huggingface_hub; the processes that this one starts inherit it
+
+
+offline_option = click.option(
+    "--offline",
+    is_flag=True,
+    expose_value=False,
+    callback=_go_offline,
+    help="Nothing is downloaded: models of Hugging Face (hf:NAME) come from folders and the cache alone.",
+)
 
 
 class LazyGroup(click.Group):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rescore import __version__
-from rescore.cli.lazy import LazyGroup
+from rescore.cli.lazy import LazyGroup, offline_option
 
 COMMANDS = {
     "sample": "N-best lists and references to try the commands on",
@@ -38,6 +38,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 @click.group(cls=LazyGroup, package="rescore.cli", table=COMMANDS, context_settings=CONTEXT)
 @click.version_option(__version__, prog_name="rescore")
 @click.option("--quiet", is_flag=True, help="No progress and no remarks; results and errors only.")
+@offline_option
 @click.pass_context
 def cli(ctx: click.Context, quiet: bool) -> None:
     """Rescore N-best lists and lattices with language models.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     "lms",
     multiple=True,
     metavar="[COLUMN=]NAME|DIR",
-    help="An LM by name or model folder, or hf:DIR, hf-mlm:DIR of Hugging Face; may be repeated.",
+    help="An LM by name or model folder, or hf:NAME|DIR, hf-mlm:NAME|DIR of Hugging Face; may be repeated.",
 )
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM (ARPA or KenLM binary), column `ngram`.")
 @click.option(

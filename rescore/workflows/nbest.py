@@ -115,7 +115,7 @@ def _score(
     remark(f"{written.total} utterances scored" + _taken_over(written.kept))
     for scorer in scorers:
         remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
-        if shown := scorer.view.said():
+        for shown in filter(None, (scorer.view.said(), scorer.lm.said())):
             remark(f"{scorer.column}: {shown}")
     return written
 

@@ -76,7 +76,11 @@ def measure(
 def _score(scorers: list[LMColumn], text: str, marker: TailMarker | None = None) -> WordScores:
     sentences: Iterable[list[str]] = progress(_seen(scorers, text), "scoring text")
     watched = marker.watch(sentences) if marker else sentences
-    return score_text([scorer.lm for scorer in scorers], watched, text, scorers[0].most_unknown)
+    scores = score_text([scorer.lm for scorer in scorers], watched, text, scorers[0].most_unknown)
+    for scorer in scorers:
+        if shown := scorer.lm.said():
+            remark(f"{scorer.column}: {shown}")
+    return scores
 
 
 def _seen(scorers: list[LMColumn], text: str) -> Iterator[list[str]]:

@@ -10,14 +10,16 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from lm_zoo.base import Context, LanguageModel
+from lm_zoo.hub import hub_name
 from lm_zoo.inference.memory import found_to_fit
 from lm_zoo.inference.viewed import Reader, view_of
-from lm_zoo.registry import HUGGING_FACE, foreign
+from lm_zoo.registry import foreign
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 from lm_zoo.text.view import View
 from rescore.console import progress, remark
@@ -169,7 +171,8 @@ def open_scorers(
     from lm_zoo.inference.devices import find_device
     from lm_zoo.registry import load, load_ngram
 
-    wanted = [(*column_of(name), load) for name in names]
+    wanted: list[tuple[str, str, Callable[[str], LanguageModel]]]
+    wanted = [(*column_of(name), partial(load, dtype=dtype, device=device)) for name in names]
     if ngram is not None:
         wanted.append((NGRAM, ngram, load_ngram))
     if not wanted:
@@ -181,7 +184,7 @@ def open_scorers(
     find_device(device)  # before anything is loaded
 
     def opened(column: str, name: str, loader: Callable[[str], LanguageModel]) -> LMColumn:
-        key = (name, loader.__name__, dtype, device)
+        key = (name, str(loader is load_ngram), dtype, device)
         if key in _KEPT:
             return LMColumn(column, _KEPT[key], max_unknown, exact)
         scorer = prepared_scorer(column, loader(name), dtype, device, max_unknown, exact)
@@ -223,15 +226,19 @@ def trained_on_sentences(names: Iterable[str]) -> list[str]:
 
 
 def column_of(option: str) -> tuple[str, str]:
-    """`COLUMN=NAME`, or the last part of the name without its suffixes, without `hf:`, `module:` and `?OPTIONS`."""
+    """`COLUMN=NAME`, or the last part of the name without its suffixes, without `hf:`, `module:` and `?OPTIONS`.
+
+    Raises:
+      ModelError: an option that a name with `hf:` does not have.
+    """
     column, equals, name = option.partition("=")
     if equals and column and "/" not in column and "?" not in column:
         return column, name
     if (other := foreign(option)) is not None:
         return other.name, option
+    if (hub := hub_name(option)) is not None:
+        return hub.column, option
     path = option.partition("?")[0]
-    for prefix in HUGGING_FACE:
-        path = path.removeprefix(f"{prefix}:")
     base = os.path.basename(os.path.normpath(path))
     for suffix in (".gz", ".arpa", ".bin", ".binary", ".klm", ".mmap"):
         base = base.removesuffix(suffix)

@@ -47,7 +47,7 @@ SMALLER = [
     (r"--init transfornn ", "--init transfornn=exp/lm "),
     (r"^(rescore tune .*)$", r"\1 --folds 2"),
     (r"n=128", f"n={world.HYPOTHESES}"),
-    (r"hf:/models/gpt2", "exp/lm"),
+    (r"hf:gpt2", "exp/lm"),
 ]
 
 

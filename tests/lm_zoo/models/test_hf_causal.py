@@ -318,7 +318,7 @@ class Makes:
 def test_folders_that_do_not_fit(folders: dict[str, Path], tmp_path: Path) -> None:
     gpt2 = folders["gpt2"]
     with pytest.raises(ModelError, match=r"is not a folder with a config.json; expected a Hugging Face model"):
-        load("hf:nowhere")
+        load("hf:./nowhere")
     with pytest.raises(ModelError, match=r"'transformer.h.0.attn.c_attn.bias' has the shape \(48,\).*\(96,\)"):
         load(broken(gpt2, tmp_path / "shape", n_embd=32))
     with pytest.raises(ModelError, match=r"the weights lack 'transformer.h.2.attn.c_attn.bias'"):
