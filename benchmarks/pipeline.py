@@ -80,8 +80,8 @@ def _phases(nbest: str, lm: str, dtype: str) -> None:
     from lm_zoo.models.hf_causal import HFCausalLM
     from rescore.formats import read_nbest, write_nbest
     from rescore.types import Weights
+    from rescore.workflows.columns import open_scorers
     from rescore.workflows.combine import write_combined
-    from rescore.workflows.scoring import open_scorers
 
     steps: dict[str, float] = {}
 
@@ -171,7 +171,7 @@ def at_once(nbest: str, lm: str, dtype: str, count: int, nodes: tuple[int, ...])
     """Time and memory by the prefixes that are evaluated at once."""
     from lm_zoo.inference import scoring
     from rescore.formats import read_nbest
-    from rescore.workflows.scoring import open_scorers
+    from rescore.workflows.columns import open_scorers
 
     (scorer,) = open_scorers([lm], None, dtype)
     lists = islice(read_nbest(nbest), count)

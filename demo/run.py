@@ -79,7 +79,7 @@ RECOGNISERS = {
         lattice_scales={NGRAM: 5, BEST: 4, "words": -10},
         beams=["--ngram-beam", "60", "--beam", "60"],
         held=["posterior"],
-        normalise=["--case", "upper", "--delete", ".", "--split", "-"],
+        normalise=["--case", "upper", "--delete", ".", "--split-words", "-"],
     ),
     "moonshine": Recogniser(  # Moonshine tiny: written text, lists of hypotheses that differ in their words
         program="asr decode --model moonshine --decoding-method modified_beam_search --beam-size 16 "

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from threading import Thread
+from typing import Any, TypeVar
 
 from rescore.errors import RescoreError
+
+T = TypeVar("T")
 
 
 class WorkerDied(RescoreError):
@@ -55,15 +58,20 @@ def _end_with_parent() -> None:
     Thread(target=watch, daemon=True, name="watching the parent").start()
 
 
-_keeps_loaded = False
+_kept: dict[Hashable, Any] | None = None
 
 
 def keep_loaded() -> None:
-    """Says that this process does one share of a work after the other: its LMs stay loaded."""
-    global _keeps_loaded
-    _keeps_loaded = True
+    """Says that this process does one share of a work after the other: what is `kept` stays loaded."""
+    global _kept
+    _kept = {} if _kept is None else _kept
 
 
-def keeps_loaded() -> bool:
-    """Whether this process has been told to `keep_loaded`."""
-    return _keeps_loaded
+def kept(key: Hashable, load: Callable[[], T]) -> T:
+    """What `load` gives; in a process that has been told to `keep_loaded`, once for each key."""
+    if _kept is None:
+        return load()
+    if key not in _kept:
+        _kept[key] = load()
+    found: T = _kept[key]
+    return found

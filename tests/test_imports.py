@@ -26,9 +26,9 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
         ("workflows",),
         ("formats", "tuning"),
         ("lattices",),
-        ("evaluation", "weights"),
+        ("evaluation", "sharing", "weights"),
         ("files", "text"),
-        ("file_names", "types", "workers"),
+        ("file_names", "skipping", "types", "workers"),
         ("console", "errors"),
     ],
     "lm_zoo": [
@@ -103,6 +103,8 @@ NEIGHBOURS: dict[str, tuple[str, ...]] = {
         "rescore.files",
         "rescore.formats",
         "rescore.lattices",
+        "rescore.sharing",
+        "rescore.skipping",
         "rescore.types",
         "rescore.workers",
     ),
@@ -135,7 +137,7 @@ WRITING = {
     "lm_zoo.training.checkpoint",  # two renames, of the old folder and the new one
     "rescore.cli.door",  # standard output that is gone
     "rescore.workflows.icefall_decode",  # the folder of a set that is whole
-    "rescore.workflows.parts",  # parts of a run, into one temporary file
+    "rescore.sharing.parts",  # parts of a run, into one temporary file
 }
 
 

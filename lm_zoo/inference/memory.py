@@ -12,22 +12,15 @@ import torch
 
 from lm_zoo.base import Context, LanguageModel
 from lm_zoo.errors import LMError
+from lm_zoo.inference.limits import is_want_of_memory, left_of_limit, sharers
 from lm_zoo.inference.tree import TreeLM
 from lm_zoo.inference.trie import LONGEST, Encoded, Trie, encode_words, sum_to_words
 
 VECTORS = 32  # of the output layer's input size, in float32, that a prefix takes at the peak, about
 SHARE = 0.5  # of the free memory that is used
 
-_others = 1
-
 SomeLM = TypeVar("SomeLM", bound=TreeLM)
 _FOUND: WeakKeyDictionary[object, int] = WeakKeyDictionary()  # LM -> prefixes that there was memory for
-
-
-def share_memory(others: int) -> None:
-    """Says that so many processes use the free memory, this one included."""
-    global _others
-    _others = others
 
 
 def found_to_fit(lm: LanguageModel) -> int | None:
@@ -59,8 +52,8 @@ def score_in_parts(
         part, trie = words.first(len(result), nodes)
         try:
             scores = score(lm, trie)
-        except RuntimeError as error:
-            if "memory" not in str(error).lower() or len(part.counts) == 1:
+        except (RuntimeError, MemoryError) as error:
+            if not is_want_of_memory(error) or len(part.counts) == 1:
                 raise
             nodes = _FOUND[lm] = max(min(nodes, trie.num_nodes) // 2, 1)
             continue
@@ -80,7 +73,8 @@ def _check_lengths(words: Encoded, sentences: Sequence[Sequence[str]]) -> None:
 
 def room(lm: TreeLM) -> int:
     """The prefixes that free memory has room for, about."""
-    return max(1, int(SHARE / _others * free_memory(lm.device) / (4 * VECTORS * lm.output.weight.shape[1])))
+    free = min(free_memory(lm.device) / sharers(), left_of_limit() if lm.device.type == "cpu" else float("inf"))
+    return max(1, int(SHARE * free / (4 * VECTORS * lm.output.weight.shape[1])))
 
 
 def free_memory(device: torch.device) -> float:

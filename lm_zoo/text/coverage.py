@@ -8,7 +8,8 @@ scores that look like any others.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
@@ -107,6 +108,18 @@ class Coverage:
             if 2 * sum(self.lm.knows(getattr(word, case)()) for word in words) > len(words):
                 return f" (--case {case})"
         return ""
+
+
+@contextmanager
+def taken_back(coverages: Iterable[Coverage]) -> Iterator[None]:
+    """What is counted in the block does not count if that ends by an error: it may be done again."""
+    before = [(coverage, coverage.words, coverage.unknown) for coverage in coverages]
+    try:
+        yield
+    except BaseException:
+        for coverage, words, unknown in before:
+            coverage.words, coverage.unknown = words, unknown
+        raise
 
 
 def said(counts: Counted, kind: str = "words") -> str:

@@ -36,7 +36,7 @@ def load_lm(
     Raises:
       LMError: no such LM, a damaged one, or a model object without a tokenizer.
     """
-    from rescore.workflows.scoring import column_of
+    from rescore.workflows.columns import column_of
 
     if isinstance(source, LanguageModel):
         lm, found = source, source.name

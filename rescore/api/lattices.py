@@ -16,7 +16,7 @@ from rescore.api.texts import Texts, references
 from rescore.api.weights import AnyWeights, scales_of
 from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts, check_same_utterances
-from rescore.formats.common import Skip, fail, report_skipped
+from rescore.skipping import Skip, fail, report_skipped
 from rescore.types import Hypothesis, NbestList, Words
 from rescore.weights import default_scales
 
@@ -156,8 +156,8 @@ class Lattices(Shown):
           RescoreError: no LM, or no scale for one of them.  LMError: text that does not suit an LM.
         """
         from lm_zoo.registry import load_ngram
+        from rescore.workflows.columns import prepared_scorer
         from rescore.workflows.lattice_rescore import LatticeRescoring
-        from rescore.workflows.scoring import prepared_scorer
 
         found = by_column(lms, dtype, device) if lms else {}
         scorers = [prepared_scorer(column, lm, dtype, device, max_unknown) for column, lm in found.items()]

@@ -31,7 +31,8 @@ def score(
       LMError: text in another case than the LM's, too many unknown words, too long a hypothesis.
       RescoreError: a column that the lists have already, or a score that is not finite.
     """
-    from rescore.workflows.scoring import prepared_scorer, score_lists
+    from rescore.workflows.columns import prepared_scorer
+    from rescore.workflows.scoring import score_lists
 
     if text_view not in ("lm", "exact"):
         raise UsageError(f"text_view is '{text_view}', expected 'lm' or 'exact'")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rescore.cli.device import max_unknown_option, text_view_option
 from rescore.cli.outputs import OutputSpec
+from rescore.cli.sharing import sharing_options
+
+if TYPE_CHECKING:
+    from rescore.sharing.shares import Sharing
 
 
 @click.command()
@@ -21,13 +27,14 @@ from rescore.cli.outputs import OutputSpec
 )
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
 @click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words.")
-@click.option("--split", default="", metavar="CHARS", help="Split words at these characters.")
+@click.option("--split-words", "split_at", default="", metavar="CHARS", help="Split words at these characters.")
 @click.option(
     "--pieces", is_flag=True, help="Words of SRC, N-best lists, are sentencepiece pieces: join them to words."
 )
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes for lattices; default: the number of cores.")
 @max_unknown_option
 @text_view_option
+@sharing_options
 def command(
     source: str,
     target: str,
@@ -37,11 +44,12 @@ def command(
     beam: float | None,
     case: str | None,
     delete: str,
-    split: str,
+    split_at: str,
     pieces: bool,
     jobs: int | None,
     max_unknown: float,
     text_view: str,
+    sharing: Sharing,
 ) -> None:
     """Write N-best lists or lattices in another format, or take exact N-best lists from lattices.
 
@@ -57,7 +65,9 @@ def command(
     Example: rescore convert kaldi:exp/decode?words=words.txt slf:exp/htk
     """
     from rescore.text import TextNormalizer
-    from rescore.workflows.convert import convert
+    from rescore.weights import parse_scales
+    from rescore.workflows.convert import ConvertRequest, convert
 
-    normalizer, exact = TextNormalizer(case, delete, split, pieces), text_view == "exact"
-    convert(source, target, normalizer, n, ngram, scales, beam, jobs, max_unknown, exact)
+    normalizer, exact = TextNormalizer(case, delete, split_at, pieces), text_view == "exact"
+    given = parse_scales(scales)
+    convert(ConvertRequest(source, target, normalizer, n, ngram, given, beam, max_unknown, exact), jobs, sharing)

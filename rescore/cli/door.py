@@ -1,4 +1,4 @@
-"""What happens around every command: errors of the user and of the system become one line and exit code 2."""
+"""What happens around every command: errors become one line and exit code 2; code 3 says what was left out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import click
 
 from lm_zoo.errors import LMError
 from lm_zoo.files import explain
+from rescore.console import remark
 from rescore.errors import RescoreError
+from rescore.skipping import SOME_SKIPPED, all_skipped, forget_skipped
 
 # Packages that may be absent, and the extra of this package that brings them ("" is every install).
 EXTRAS = {
@@ -28,11 +30,19 @@ EXTRAS = {
 
 
 def run(name: str, command: click.Command) -> None:
-    """Runs the program `name`, whose arguments are those of this process."""
+    """Runs the program `name`, whose arguments are those of this process; exit status 3 if utterances were left out."""
+    forget_skipped()
     try:
         command(standalone_mode=True)
+    except SystemExit as ended:
+        if ended.code or not all_skipped():
+            raise
+        remark(f"{all_skipped()} left out because of errors; all else is done (exit status {SOME_SKIPPED})")
+        sys.exit(SOME_SKIPPED)
     except (RescoreError, LMError) as error:
         message = str(error)
+    except MemoryError:
+        message = "memory does not suffice; give it more, or fewer --workers"
     except OSError as error:  # a full disk, a folder without permission
         message = explain(error)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""`rescore merge`: the shares of a scoring become one folder."""
+"""`rescore merge`: the shares of a command become its output."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from rescore.cli.outputs import OutputPath
 
 
 @click.command()
-@click.argument("out", metavar="DIR", type=OutputPath(folder=True))
-@click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
-@click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
+@click.argument("out", metavar="OUT", type=OutputPath(folder=None))
+@click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Of nbest: weights of rescore tune.")
+@click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Of nbest: scale of one score; repeat it.")
 def command(out: Path, weights_file: Path | None, scales: tuple[str, ...]) -> None:
-    """Put the shares of rescore nbest --split K/N --out DIR together, and combine the scores.
+    """Put the shares of a command that was run with --split K/N together.
 
-    Writes to DIR what rescore nbest writes without --split, the same bytes.  Loads no LM.
+    Writes to OUT, the folder or file of rescore nbest, lattice rescore, lattice nbest, convert or ppl, what the command
+    writes without --split, the same bytes.  Loads no LM.
 
     \b
     Example: rescore merge exp/test --weights exp/weights.json
@@ -25,7 +26,16 @@ def command(out: Path, weights_file: Path | None, scales: tuple[str, ...]) -> No
     Before it, a job for each share, here by Kaldi's queue.pl:
       queue.pl JOB=1:8 exp/log/JOB.log rescore nbest --nbest test.jsonl.gz --lm transfornn --split JOB/8 --out exp/test
     """
+    from rescore.errors import UsageError
+    from rescore.sharing.parts import parts_beside
     from rescore.weights import given_weights
     from rescore.workflows.merge import merge
+    from rescore.workflows.streams import merge_stream
 
-    merge(out, given_weights(weights_file, scales))
+    weights = given_weights(weights_file, scales)
+    if not parts_beside(out).is_dir():
+        merge(out, weights)
+    elif weights is not None:
+        raise UsageError("--weights and --scale are for the shares of rescore nbest; leave them out")
+    else:
+        merge_stream(parts_beside(out))

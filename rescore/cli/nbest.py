@@ -9,10 +9,10 @@ import click
 
 from rescore.cli.device import device_option, dtype_option, max_unknown_option, text_view_option
 from rescore.cli.outputs import OutputPath
-from rescore.cli.sharing import sharing_options
+from rescore.cli.sharing import max_memory_option, sharing_options
 
 if TYPE_CHECKING:
-    from rescore.workflows.shares import Sharing
+    from rescore.sharing.shares import Sharing
 
 
 @click.command()
@@ -59,6 +59,14 @@ if TYPE_CHECKING:
 @device_option
 @max_unknown_option
 @text_view_option
+@click.option(
+    "--on-error",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    show_default=True,
+    help="An utterance that cannot be read or scored: stop, or leave it out, name and count it (exit status 3).",
+)
+@max_memory_option
 @sharing_options
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder for scores, 1-best and N-best.")
 def command(
@@ -75,6 +83,8 @@ def command(
     device: str,
     max_unknown: float,
     text_view: str,
+    on_error: str,
+    max_memory: int | None,
     out: Path,
     sharing: Sharing,
 ) -> None:
@@ -104,7 +114,7 @@ def command(
     before, exact = None, text_view == "exact"
     if context is not None:
         before = ContextOptions(None if context == "all" else int(context), recording_of, recordings)
-    settings = dtype, device, max_unknown, exact, sharing, before
+    settings = dtype, device, max_unknown, exact, sharing, before, on_error == "skip", max_memory
     rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, *settings)
 
 

@@ -12,9 +12,9 @@ from lm_zoo.errors import WriteError
 
 
 class OutputPath(click.Path):
-    """A file, or with `folder` a folder, given as a Path."""
+    """A file, or with `folder` a folder (None: either), given as a Path."""
 
-    def __init__(self, folder: bool = False) -> None:
+    def __init__(self, folder: bool | None = False) -> None:
         super().__init__(path_type=Path)
         self.folder = folder
 
@@ -22,9 +22,9 @@ class OutputPath(click.Path):
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
         if self.folder and path.is_file():
             raise WriteError(f"{path}: is a file, expected a folder to write")
-        if not self.folder and path.is_dir():
+        if self.folder is False and path.is_dir():
             raise WriteError(f"{path}: is a folder, expected the name of a file to write")
-        hold(path, ctx)
+        hold(path, ctx, inside=bool(self.folder))
         return path
 
 
@@ -40,20 +40,20 @@ class OutputSpec(click.ParamType):
         return value
 
 
-def hold(path: Path, ctx: click.Context | None) -> None:
+def hold(path: Path, ctx: click.Context | None, inside: bool = False) -> None:
     """Locks a file or folder until the command ends; of torchrun's processes, the first alone does.
 
-    With --split, the processes of the other shares have the folder as well.
+    With --split, the processes of the other shares have it as well; `inside`: their parts are in it, not beside it.
 
     Raises:
       WriteError: another command is writing it.
     """
     from lm_zoo.files import locked
+    from rescore.sharing.parts import Split, parts_beside, parts_inside
 
     if ctx is not None and not ctx.resilient_parsing and os.environ.get("RANK", "0") == "0":
-        from rescore.workflows.parts import Split
-
         whole, split = ctx.find_root(), ctx.params.get("split")  # the locks go where another argument is wrong, too
         whole.with_resource(locked(path, shared=isinstance(split, Split)))
         if isinstance(split, Split):
-            whole.with_resource(locked(path / f"split-{split.number}-of-{split.of}"))
+            parts = parts_inside(path) if inside else parts_beside(path)
+            whole.with_resource(locked(parts / f"split-{split.name}"))

@@ -9,16 +9,45 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from rescore.workflows.parts import Split
+    from rescore.sharing.parts import Split
 
 
 class _SplitType(click.ParamType):
     name = "K/N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Split:
-        from rescore.workflows.parts import parse_split
+        from rescore.sharing.parts import parse_split
 
         return parse_split(value)
+
+
+class _SizeType(click.ParamType):
+    name = "SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        from lm_zoo.errors import LMError
+        from lm_zoo.inference.limits import parse_size
+
+        try:
+            return parse_size(value)
+        except LMError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _bounded(ctx: click.Context, param: click.Parameter, size: int | None) -> int | None:
+    from lm_zoo.inference.limits import limit_memory
+
+    if size is not None and not ctx.resilient_parsing and ctx.params.get("executor") is None:
+        limit_memory(size)
+    return size
+
+
+max_memory_option = click.option(
+    "--max-memory",
+    type=_SizeType(),
+    callback=_bounded,
+    help="Memory of each process, such as 2G: less is done at once where it does not suffice (not that of a GPU).",
+)
 
 
 def sharing_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -26,7 +55,7 @@ def sharing_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_sharing(**arguments: Any) -> Any:
-        from rescore.workflows.shares import Sharing
+        from rescore.sharing.shares import Sharing
 
         names = ("executor", "shards", "workers", "address", "split")
         sharing = Sharing(**{name: arguments.pop(name) for name in names})
@@ -40,7 +69,10 @@ def sharing_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Do share K of N alone, as a job of Slurm or queue.pl; rescore merge puts them together.",
         ),
         click.option(
-            "--executor", type=click.Choice(["local", "ray"]), help="Share the work out: processes, or a Ray cluster."
+            "--executor",
+            type=click.Choice(["local", "ray"]),
+            is_eager=True,  # before --max-memory, which is then that of the workers
+            help="Share the work out: processes, or a Ray cluster.",
         ),
         click.option("--shards", type=click.IntRange(1), help="Shares; default: 4 a worker."),
         click.option("--workers", type=click.IntRange(1), help="Processes at a time; default: one a core."),

@@ -139,8 +139,8 @@ def _lists(nbest: str, valid: str, ref: Path, init: str, weights_file: Path | No
     from rescore.files import read_kaldi_text
     from rescore.formats import source_identity
     from rescore.weights import given_weights
+    from rescore.workflows.columns import column_of
     from rescore.workflows.error_lists import error_lists, weights_for
-    from rescore.workflows.scoring import column_of
 
     column, name = column_of(init)
     weights, scale = weights_for(nbest, column, given_weights(weights_file, ()))

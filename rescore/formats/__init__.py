@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
 from rescore.console import remark
-from rescore.errors import FormatError, UsageError
-from rescore.formats.common import Checked, OnError, Place, UniqueIds, fail, utterance_id
+from rescore.errors import FormatError, ScoreError, UsageError
+from rescore.formats.common import Checked, Piece, Place, UniqueIds, utterance_id
 from rescore.formats.table import FORMATS, Format, all_formats, by_suffix
+from rescore.skipping import OnError, fail
 from rescore.types import Lattice, NbestList
 
 _OPTIONS = re.compile(r"\?(\w+=[^&]*(?:&\w+=[^&]*)*)$")
@@ -61,9 +62,12 @@ def is_lattice(spec: str) -> bool:
     return _parse(spec)[0].kind == "lattice"
 
 
-def read_nbest(spec: str) -> Iterator[NbestList]:
+def read_nbest(spec: str, on_error: OnError = fail) -> Iterator[NbestList]:
     """The N-best lists of `spec`, one utterance at a time, in the order of the source.
 
+    Args:
+      on_error: gets the error of a list that cannot be read; if it returns, the next one is read if the format's lists
+        can be told apart, else nothing more.
     Raises:
       UsageError: `spec` cannot be understood or names lattices.
       FormatError: the source is not what its format says.
@@ -71,8 +75,15 @@ def read_nbest(spec: str) -> Iterator[NbestList]:
     """
     entry, path, options = _parse(spec, "nbest")
     _require_kind(entry, "nbest", spec)
-    lists: Iterator[NbestList] = _module(entry).read(path, options)
-    return lists
+    lists: Iterator[NbestList] = _module(entry).read(path, options, *([on_error] if entry.skips else []))
+    return lists if on_error is fail else _until_damage(path, lists, on_error)
+
+
+def _until_damage(path: Path, lists: Iterator[NbestList], on_error: OnError) -> Iterator[NbestList]:
+    try:
+        yield from lists
+    except (FormatError, ScoreError) as error:
+        on_error(FormatError(path, f"read up to here, and no further: {error}"))
 
 
 def write_nbest(spec: str, lists: Iterable[NbestList]) -> int:
@@ -100,16 +111,29 @@ def write_nbest(spec: str, lists: Iterable[NbestList]) -> int:
     return count
 
 
-def read_lattices(spec: str, on_error: OnError = fail) -> Iterator[Lattice]:
+def read_lattices(spec: str, on_error: OnError = fail, pieces: Sequence[Piece] | None = None) -> Iterator[Lattice]:
     """The lattices of `spec`, one at a time; raises as `read_nbest` does.
 
     Args:
       on_error: gets the error of a lattice that cannot be read; if it returns, the next one is read.
+      pieces: of `lattice_pieces`, to read these alone.
     """
     entry, path, options = _parse(spec, "lattice")
     _require_kind(entry, "lattice", spec)
-    lattices: Iterator[Lattice] = _module(entry).read_lattices(path, options, on_error)
+    module = _module(entry)
+    if pieces is None:
+        lattices: Iterator[Lattice] = module.read_lattices(path, options, on_error)
+    else:
+        lattices = module.read_pieces(path, options, on_error, pieces)
     return lattices
+
+
+def lattice_pieces(spec: str) -> list[Piece] | None:
+    """What a source of lattices consists of, in its order (files, lines of an index); None if it is one whole."""
+    entry, path, options = _parse(spec, "lattice")
+    _require_kind(entry, "lattice", spec)
+    find = getattr(_module(entry), "pieces", None)
+    return None if find is None else list(find(path, options))
 
 
 def write_lattices(spec: str, lattices: Iterable[Lattice]) -> int:
@@ -146,16 +170,17 @@ def copy_lattices(source: str, target: str, on_error: OnError = fail) -> int:
     Returns:
       The number of lattices; raises as `read_lattices` and `write_lattices`.
     """
-    (one, path, _), (other, out, options) = _parse(source, "lattice"), _parse(target, "lattice")
-    copy = (
-        getattr(_module(one), "copy_lattices", None)
-        if one is other and not {"graph", "weights"} & options.keys()
-        else None
-    )
-    if copy is None:
+    if not can_copy(source, target):
         return write_lattices(target, read_lattices(source, on_error))
-    count: int = copy(path, out, options, on_error)
+    (entry, path, _), (_, out, options) = _parse(source, "lattice"), _parse(target, "lattice")
+    count: int = _module(entry).copy_lattices(path, out, options, on_error)
     return count
+
+
+def can_copy(source: str, target: str) -> bool:
+    """Whether `copy_lattices` copies records as they are."""
+    (one, _, _), (other, _, options) = _parse(source, "lattice"), _parse(target, "lattice")
+    return one is other and not {"graph", "weights"} & options.keys() and hasattr(_module(one), "copy_lattices")
 
 
 def has_option(spec: str, name: str) -> bool:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from rescore.console import remark
-from rescore.errors import FormatError, RescoreError, ScoreError, UsageError
+from rescore.errors import FormatError, ScoreError, UsageError
 from rescore.files import read_lines
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
@@ -19,29 +18,18 @@ from rescore.types import Hypothesis, NbestList, Words
 SCORE = "score"  # the name of a recogniser's one combined score
 
 
-OnError = Callable[[RescoreError], None]  # what is done about an utterance that cannot be read
+@dataclass(frozen=True)
+class Piece:
+    """A file of a source, or a line of an index; what `rescore.formats.lattice_pieces` gives.
 
+    Attributes:
+      many: whether it may hold several utterances.
+    """
 
-def fail(error: RescoreError) -> None:
-    """The strict way: the first bad utterance ends it all."""
-    raise error
-
-
-class Skip:
-    """The lenient way: a remark for each bad utterance, and their number."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, error: RescoreError) -> None:
-        self.count += 1
-        remark(f"skipped: {error}")
-
-
-def report_skipped(on_error: OnError) -> None:
-    """A remark on how many lattices were skipped, if any was."""
-    if isinstance(on_error, Skip) and on_error.count:
-        remark(f"{on_error.count} lattices skipped because of errors")
+    path: Path
+    many: bool = False
+    line: int | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,10 @@ from typing import Any
 
 from lm_zoo.reading import parse_json
 from rescore.console import remark
-from rescore.errors import FormatError
+from rescore.errors import FormatError, ScoreError
 from rescore.files import atomic_text, read_lines
 from rescore.formats.common import SCORE, Place, UniqueIds, finite_score, join_words, make_list, utterance_id
+from rescore.skipping import OnError, fail
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
 
@@ -32,15 +33,28 @@ _GENERATED = "sequences_scores"  # of transformers' generate
 _SCORE_KEYS = ("scores", SCORE, _GENERATED)
 
 
-def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
-    """Reads JSON lines; keys that are not known are kept, counted and remarked on."""
+def read(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[NbestList]:
+    """Reads JSON lines; keys that are not known are kept, counted and remarked on.
+
+    Args:
+      on_error: gets the error of a line that is no list; if it returns, the next line is read.
+    """
     unique = UniqueIds()
     kept: Counter[str] = Counter()
     number = 0
     for number, line in read_lines(path):
         place = Place(path, number)
-        made = _list(_parse_line(line, place), place)
-        unique.add(made.utt_id, Place(path, number, made.utt_id))
+        try:
+            made = _list(_parse_line(line, place), place)
+            unique.add(made.utt_id, Place(path, number, made.utt_id))
+        except (FormatError, ScoreError) as error:
+            on_error(error)
+            continue
+        except MemoryError:
+            size = len(line)
+            del line
+            on_error(FormatError(path, f"memory does not suffice for this list of {size:,} characters", number))
+            continue
         for extra in (made.extra, *(hyp.extra for hyp in made.hyps)):
             kept.update([*(extra or ())])
         yield made

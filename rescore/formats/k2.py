@@ -19,10 +19,11 @@ import numpy as np
 
 from lm_zoo.files import save_torch
 from rescore.errors import FormatError, RescoreError
-from rescore.formats.common import OnError, Place, fail
+from rescore.formats.common import Place
 from rescore.formats.k2_load import SPLITS, VALUES, check_ragged, check_states, offsets
 from rescore.formats.symbols import SymbolTable
 from rescore.lattices.build import EPSILON, build_lattice, split_arcs
+from rescore.skipping import OnError, fail
 from rescore.types import Alignments, Lattice
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.file_names import by_numbers
 from rescore.files import read_lines
-from rescore.formats.common import OnError, Place, UniqueIds, fail, utterance_id
+from rescore.formats.common import Place, UniqueIds, utterance_id
 from rescore.formats.k2 import UTT_IDS, has_long_strings, one_id_an_arc, save, to_dict, to_lattices
 from rescore.formats.k2_load import load, offsets
 from rescore.formats.symbols import table_for, table_of
+from rescore.skipping import OnError, fail
 from rescore.types import Lattice
 
 SUFFIX = ".pt"

@@ -15,7 +15,7 @@ from lm_zoo.ngram.openfst import MAGIC
 from rescore.errors import FormatError, UsageError
 from rescore.file_names import by_numbers
 from rescore.files import atomic_binary, atomic_folder, open_binary, read_lines
-from rescore.formats.common import OnError, Place, UniqueIds, fail, utterance_id
+from rescore.formats.common import Piece, Place, UniqueIds, utterance_id
 from rescore.formats.kaldi_fst import (
     FIRST_BYTES,
     RawLattice,
@@ -26,6 +26,7 @@ from rescore.formats.kaldi_fst import (
 )
 from rescore.formats.kaldi_text import format_text, parse_text
 from rescore.formats.symbols import is_id
+from rescore.skipping import OnError, fail
 
 _CHUNK = 1 << 20
 _LONGEST_KEY = 4096
@@ -199,28 +200,28 @@ def read_records(path: str | Path, on_error: OnError = fail) -> Iterator[RawLatt
             on_error(archive.damage)
 
 
-def read_index(path: Path, on_error: OnError = fail) -> Iterator[tuple[Path, RawLattice]]:
-    """`(file, record)` of the lines `utt-id FILE` or `utt-id FILE:OFFSET` of an index (Kaldi's scp), in their order.
+def read_line(path: Path, number: int, line: str) -> tuple[Path, RawLattice]:
+    """`(file, record)` of a line `utt-id FILE` or `utt-id FILE:OFFSET` of an index (Kaldi's scp).
 
     A file that is not there by its name is looked for beside the index.  The offset is that of the record behind the
-    key, as Kaldi writes it; `on_error` gets what is wrong with a line or its record.
+    key, as Kaldi writes it.
+
+    Raises:
+      FormatError: what is wrong with the line or its record.
     """
-    for number, line in read_lines(path):
-        fields = line.split(None, 1)
-        try:
-            if len(fields) < 2 or fields[1].rstrip().endswith("|"):
-                raise FormatError(path, f"found '{line[:80]}', expected 'utt-id FILE:OFFSET'", line=number)
-            name, offset = re.fullmatch(r"(.*?)(?::([0-9]{1,18}))?", fields[1].rstrip()).groups("0")  # type: ignore[union-attr]
-            file = Path(name) if Path(name).exists() else path.parent / name
-            with open_binary(file, max(0, int(offset) - 1)) as read:
-                archive = _Archive(file, read, b"" if int(offset) else b" ", max(0, int(offset) - 1))
-                archive.more()
-                raw = archive.take_record(fields[0])
-        except (FormatError, OSError, ValueError) as error:  # no name of a file that the system takes
-            problem = f"found '{line[:80]}', whose file cannot be read ({str(error)[:80]})"
-            on_error(error if isinstance(error, FormatError) else FormatError(path, problem, line=number))
-            continue
-        yield file, raw
+    fields = line.split(None, 1)
+    try:
+        if len(fields) < 2 or fields[1].rstrip().endswith("|"):
+            raise FormatError(path, f"found '{line[:80]}', expected 'utt-id FILE:OFFSET'", line=number)
+        name, offset = re.fullmatch(r"(.*?)(?::([0-9]{1,18}))?", fields[1].rstrip()).groups("0")  # type: ignore[union-attr]
+        file = Path(name) if Path(name).exists() else path.parent / name
+        with open_binary(file, max(0, int(offset) - 1)) as read:
+            archive = _Archive(file, read, b"" if int(offset) else b" ", max(0, int(offset) - 1))
+            archive.more()
+            return file, archive.take_record(fields[0])
+    except (OSError, ValueError) as error:  # no name of a file that the system takes
+        problem = f"found '{line[:80]}', whose file cannot be read ({str(error)[:80]})"
+        raise FormatError(path, problem, line=number) from None
 
 
 def read_all(path: str | Path, on_error: OnError = fail) -> Iterator[tuple[Path, RawLattice]]:
@@ -229,23 +230,44 @@ def read_all(path: str | Path, on_error: OnError = fail) -> Iterator[tuple[Path,
     Raises:
       FormatError: an utterance occurs twice, or there is no lattice at all.
     """
-    unique = UniqueIds()
     empty = True
-    for file, raw in _records(Path(path), on_error):
-        unique.add(raw.utt_id, Place(file, utt_id=raw.utt_id))
+    for found in read_some(Path(path), _pieces(Path(path)), on_error):
         empty = False
-        yield file, raw
+        yield found
     if empty:
         raise FormatError(path, "no lattice in it, expected a Kaldi archive: 'utt-id lattice' ...")
 
 
-def _records(path: Path, on_error: OnError) -> Iterator[tuple[Path, RawLattice]]:
+def archive_pieces(path: Path) -> list[Piece]:
+    """The archives, or the lines of an index."""
+    return list(_pieces(path))
+
+
+def _pieces(path: Path) -> Iterator[Piece]:
     if path.suffix == ".scp":
-        yield from read_index(path, on_error)
-        return
-    for file in archive_files(path):
-        for raw in read_records(file, on_error):
-            yield file, raw
+        return (Piece(path, line=number, text=line) for number, line in read_lines(path))
+    return (Piece(file, many=True) for file in archive_files(path))
+
+
+def read_some(path: Path, chosen: Iterable[Piece], on_error: OnError = fail) -> Iterator[tuple[Path, RawLattice]]:
+    """As `read_all`, of some of the `archive_pieces`, which may be without a lattice."""
+    unique = UniqueIds()
+    for file, raw in _records(chosen, on_error):
+        unique.add(raw.utt_id, Place(file, utt_id=raw.utt_id))
+        yield file, raw
+
+
+def _records(chosen: Iterable[Piece], on_error: OnError) -> Iterator[tuple[Path, RawLattice]]:
+    for piece in chosen:
+        if piece.line is None:
+            yield from ((piece.path, raw) for raw in read_records(piece.path, on_error))
+            continue
+        try:
+            found = read_line(piece.path, piece.line, piece.text)
+        except FormatError as error:
+            on_error(error)
+        else:
+            yield found
 
 
 def write_records(path: Path, records: Iterable[RawLattice], options: Mapping[str, str]) -> int:

@@ -5,19 +5,20 @@ A `Lattice` made of a record has its costs negated as scores `graph` and `am`, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError, WeightsError
-from rescore.formats.common import OnError, Place, fail
-from rescore.formats.kaldi_archive import read_all, write_records
+from rescore.formats.common import Piece, Place
+from rescore.formats.kaldi_archive import archive_pieces, read_all, read_some, write_records
 from rescore.formats.kaldi_fst import COMPACT, RawLattice
 from rescore.formats.symbols import SymbolTable, table_for, table_of
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.lattices.paths import total_scores
+from rescore.skipping import OnError, fail
 from rescore.types import Alignments, Lattice
 from rescore.weights import load_weights
 
@@ -31,9 +32,27 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
 
     Options: `words` (words.txt, or "ids"; see `table_for`), `frame_shift` (seconds).
     """
+    return _lattices(path, options, on_error, read_all(path, on_error))
+
+
+def pieces(path: Path, options: Mapping[str, str]) -> list[Piece]:
+    """The archives, or the lines of an index."""
+    return archive_pieces(path)
+
+
+def read_pieces(
+    path: Path, options: Mapping[str, str], on_error: OnError, chosen: Sequence[Piece]
+) -> Iterator[Lattice]:
+    """As `read_lattices`, of some of the `pieces`."""
+    return _lattices(path, options, on_error, read_some(path, chosen, on_error))
+
+
+def _lattices(
+    path: Path, options: Mapping[str, str], on_error: OnError, records: Iterable[tuple[Path, RawLattice]]
+) -> Iterator[Lattice]:
     shift = _frame_shift(options)
     table = None
-    for file, raw in read_all(path, on_error):
+    for file, raw in records:
         if table is None:
             table = table_for(path, options.get("words"))
         try:

@@ -17,9 +17,10 @@ import numpy as np
 
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import atomic_text, read_lines
-from rescore.formats.common import SCORE, OnError, Place, UniqueIds, fail
+from rescore.formats.common import SCORE, Place, UniqueIds
 from rescore.formats.symbols import IDS, SymbolTable, is_id, read_symbols, table_for
 from rescore.lattices.build import EPSILON, build_lattice
+from rescore.skipping import OnError, fail
 from rescore.types import Alignments, Lattice
 
 EPSILONS = frozenset(("<eps>", "<epsilon>", "-"))  # and 0 where words are numbers

@@ -23,8 +23,9 @@ import numpy as np
 
 from rescore.errors import FormatError, RescoreError
 from rescore.files import read_lines
-from rescore.formats.common import SCORE, OnError, Place, fail, utterance_files, utterance_id
+from rescore.formats.common import SCORE, Place, utterance_files, utterance_id
 from rescore.lattices.build import EPSILON, build_lattice
+from rescore.skipping import OnError, fail
 from rescore.types import Lattice
 
 SUFFIXES = (".pfsg", ".pfsg.gz", ".pfsg.xz")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,9 +19,10 @@ import numpy as np
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import read_lines
 from rescore.formats import slf_write
-from rescore.formats.common import OnError, Place, UniqueIds, fail, utterance_files, utterance_id
+from rescore.formats.common import Piece, Place, UniqueIds, utterance_files, utterance_id
 from rescore.formats.slf_write import NULL_WORDS, WORDS_COMMENT
 from rescore.lattices.build import EPSILON, build_lattice
+from rescore.skipping import OnError, fail
 from rescore.types import Lattice
 
 SUFFIXES = (".slf", ".lat", ".slf.gz", ".lat.gz", ".slf.xz", ".lat.xz")
@@ -77,13 +78,26 @@ def read_lattices(
 
     Utterance ids are the names of the files, or with the option `utterance=yes` what UTTERANCE= in their headers says.
     """
-    options, unique = options or {}, UniqueIds()
+    options = options or {}
+    return read_pieces(Path(path), options, on_error, pieces(Path(path), options))
+
+
+def pieces(path: Path, options: Mapping[str, str]) -> list[Piece]:
+    """The files."""
     if options.get("utterance", "yes") != "yes":
         raise UsageError(f"{path}: utterance is '{options['utterance']}', expected yes")
-    for file in lattice_files(path):
+    return [Piece(file) for file in lattice_files(path)]
+
+
+def read_pieces(
+    path: Path, options: Mapping[str, str], on_error: OnError, chosen: Sequence[Piece]
+) -> Iterator[Lattice]:
+    """As `read_lattices`, of some of the `pieces`."""
+    unique = UniqueIds()
+    for piece in chosen:
         try:
-            lattice = read_lattice(file, named_inside="utterance" in options)
-            unique.add(lattice.utt_id, Place(file, utt_id=lattice.utt_id))
+            lattice = read_lattice(piece.path, named_inside="utterance" in options)
+            unique.add(lattice.utt_id, Place(piece.path, utt_id=lattice.utt_id))
         except RescoreError as error:
             on_error(error)
         else:

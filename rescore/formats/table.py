@@ -22,6 +22,7 @@ class Format:
       options: what may be written behind the path: `FORMAT:PATH?NAME=VALUE&NAME=VALUE`.
       keeps_refs: whether references are written.
       read_only: there is no writer.
+      skips: its `read` takes `on_error`, and goes on behind a list that cannot be read.
       alias: the name of an N-best format that a spec may use too, where the path can only be this one's.
     """
 
@@ -34,6 +35,7 @@ class Format:
     options: tuple[str, ...] = ()
     keeps_refs: bool = False
     read_only: bool = False
+    skips: bool = False
     alias: str = ""
 
 
@@ -46,6 +48,7 @@ _TABLE = (
         "reads lists named nbest and hypotheses with text and score too",
         suffixes=(".jsonl",),
         keeps_refs=True,
+        skips=True,
     ),
     Format(
         name="mlm",

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+from lm_zoo.identity import lm_identity
 from lm_zoo.inference.viewed import ViewedNgram, view_of
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
 from rescore.console import progress, remark
 from rescore.errors import UsageError
-from rescore.formats import copy_lattices, is_lattice, read_lattices, read_nbest, write_lattices, write_nbest
-from rescore.formats.common import OnError, fail, report_skipped
+from rescore.formats import can_copy, copy_lattices, is_lattice, write_nbest
 from rescore.lattices.build import normalize_words
+from rescore.sharing.shares import Sharing
+from rescore.skipping import OnError, Skip, fail, report_skipped
 from rescore.text import TextNormalizer
 from rescore.types import Hypothesis, Lattice, NbestList, Words
-from rescore.weights import default_scales, parse_scales
+from rescore.weights import default_scales
+from rescore.workers import kept
 from rescore.workflows.lattice_nbest import (
     NGRAM,
     PATH_WORDS,
     SEEN,
     UNKNOWN_WORDS,
+    Found,
     LatticeToNbest,
     lattice_sources,
     nbest_of_lattices,
 )
+from rescore.workflows.seen import TextCounts
+from rescore.workflows.streams import LISTS_A_PART, WRITERS, Doer, Job, lattice_groups, list_groups, run_shared, through
 
+LATTICES_A_PART = 16
 MOST_PATHS = 100  # hypotheses of a lattice, if nothing is said
 
 _COUNTS = {
@@ -46,111 +54,240 @@ _USELESS = (
 )
 
 
-def convert(
-    source: str,
-    target: str,
-    normalizer: TextNormalizer,
-    n: int | None = None,
-    ngram: str | None = None,
-    scales: Sequence[str] = (),
-    beam: float | None = None,
-    jobs: int | None = None,
-    max_unknown: float = MOST_UNKNOWN,
-    exact: bool = False,
-) -> None:
-    """N-best lists or lattices to a form that `target` can hold; see `rescore convert`.
+@dataclass(frozen=True)
+class ConvertRequest:
+    """What `rescore convert` is asked for; names as of its options.
 
-    Raises:
-      UsageError: an option that is not for what `source` and `target` hold.
+    Attributes:
+      exact: the n-gram LM sees words as they are written.
     """
-    if not is_lattice(source):
-        if ngram or scales or beam or jobs:
-            raise UsageError(f"--ngram, --scale, --beam and --jobs are for lattices; {source} holds N-best lists")
-        nbest_to_nbest(source, target, normalizer, n)
-    elif normalizer.pieces:
-        raise UsageError(f"--pieces is for N-best lists; make them of {source} first: rescore lattice nbest")
-    elif not is_lattice(target):
-        if beam is not None and ngram is None:
-            raise UsageError("--beam prunes the n-gram pass, so it needs --ngram FILE")
+
+    source: str
+    target: str
+    normalizer: TextNormalizer
+    n: int | None = None
+    ngram: str | None = None
+    scales: Mapping[str, float] = field(default_factory=dict)
+    beam: float | None = None
+    max_unknown: float = MOST_UNKNOWN
+    exact: bool = False
+    weighted: bool = False
+
+    @property
+    def of_lattices(self) -> bool:
+        return bool(self.ngram or self.scales or self.beam)
+
+    @property
+    def paths(self) -> int:
+        """Hypotheses taken from a lattice."""
+        return self.n or MOST_PATHS
+
+    def work(self) -> LatticeToNbest:
+        """With its LM loaded."""
         from lm_zoo.registry import load_ngram
 
         lm = None
-        if ngram is not None:
-            lm = ViewedNgram(plain := load_ngram(ngram), view_of(plain, exact))
-        work = LatticeToNbest(n or MOST_PATHS, parse_scales(scales), lm, beam, normalizer, max_unknown)
-        lattices_to_nbest(source, target, work, jobs)
-    elif n or ngram or scales or beam or jobs:
+        if self.ngram is not None:
+            plain = kept((self.ngram, "n-gram"), partial(load_ngram, self.ngram))
+            lm = ViewedNgram(plain, view_of(plain, self.exact))
+        options = lm, self.beam, self.normalizer, self.max_unknown, self.weighted
+        return LatticeToNbest(self.paths, self.scales, *options)
+
+    def job(self, command: str, open_: Callable[[], Doer], results: str, skip: bool = False) -> Job:
+        """As work that is shared out."""
+        plan = {
+            "--ngram": self.ngram and lm_identity(self.ngram),
+            "scales": [dict(self.scales), self.weighted],
+            "--beam": self.beam,
+            "words": str(self.normalizer),
+            "--max-unknown": self.max_unknown,
+            "--text-view": "exact" if self.exact else "lm",
+        }
+        n = self.paths if is_lattice(self.source) else self.n
+        return Job(command, self.source, self.target, results, plan, open_, n, skip)
+
+
+def convert(request: ConvertRequest, jobs: int | None, sharing: Sharing) -> None:
+    """N-best lists or lattices to a form that `target` can hold; see `rescore convert`.
+
+    Args:
+      jobs: processes for lattices; None for one a core.
+    Raises:
+      UsageError: an option that is not for what `source` and `target` hold.
+    """
+    source, target, more = request.source, request.target, request.of_lattices or jobs
+    if not is_lattice(source):
+        if more:
+            raise UsageError(f"--ngram, --scale, --beam and --jobs are for lattices; {source} holds N-best lists")
+        run(request.job("convert", partial(ListDoer, request), "lists"), sharing)
+    elif request.normalizer.pieces:
+        raise UsageError(f"--pieces is for N-best lists; make them of {source} first: rescore lattice nbest")
+    elif not is_lattice(target):
+        if request.beam is not None and request.ngram is None:
+            raise UsageError("--beam prunes the n-gram pass, so it needs --ngram FILE")
+        lattices_to_nbest("convert", request, jobs, fail, sharing)
+    elif request.n or more:
         raise UsageError(f"-n, --ngram, --scale, --beam and --jobs are for N-best lists; {target} holds lattices")
     else:
-        lattices_to_lattices(source, target, normalizer)
+        lattices_to_lattices(source, target, request.normalizer, fail, sharing)
 
 
-def nbest_to_nbest(source: str, target: str, normalizer: TextNormalizer, n: int | None = None) -> None:
-    """Writes the first `n` hypotheses of each list, None for all, with their words normalised."""
-    counts: Counter[str] = Counter()
+@dataclass
+class ListDoer:
+    """Keeps the first `n` hypotheses of each list, None for all, with their words normalised."""
 
-    def converted() -> Iterator[NbestList]:
-        for before in progress(read_nbest(source), "converting"):
-            nbest, duplicates = normalize_nbest(before, normalizer)
-            counts["duplicates"] += duplicates
-            counts["cut"] += len(nbest.hyps) - len(nbest.hyps[:n])
-            nbest.hyps = nbest.hyps[:n]
-            counts["hypotheses"] += len(nbest.hyps)
-            yield nbest
+    request: ConvertRequest
+    counts: Counter[str] = field(default_factory=Counter)
+    size: int = LISTS_A_PART
 
-    counts["utterances"] = write_nbest(target, converted())
-    _report(counts, target, n)
+    @property
+    def source(self) -> str:
+        return self.request.source
+
+    def groups(self, on_error: OnError) -> Iterator[Iterable[NbestList]]:
+        return list_groups(self.source, on_error)
+
+    def __call__(self, items: list[NbestList]) -> list[NbestList]:
+        return [self._converted(nbest) for nbest in items]
+
+    def _converted(self, before: NbestList) -> NbestList:
+        nbest, duplicates = normalize_nbest(before, self.request.normalizer)
+        self.counts["duplicates"] += duplicates
+        self.counts["cut"] += len(nbest.hyps) - len(nbest.hyps[: self.request.n])
+        nbest.hyps = nbest.hyps[: self.request.n]
+        self.counts["hypotheses"] += len(nbest.hyps)
+        return nbest
+
+    def counted(self) -> Counter[str]:
+        return self.counts.copy()
+
+    def check(self) -> None:
+        """All lists make sense."""
+
+
+@dataclass
+class PathsDoer:
+    """Takes the N best word sequences of lattices."""
+
+    source: str
+    work: LatticeToNbest
+    counts: Counter[str] = field(default_factory=Counter)
+    size: int = LATTICES_A_PART
+
+    def __post_init__(self) -> None:
+        self.coverage = Coverage(self.work.lm, NGRAM, self.work.max_unknown) if self.work.lm is not None else None
+
+    def groups(self, on_error: OnError) -> Iterator[Iterable[Lattice]]:
+        return lattice_groups(self.source, self.size, on_error)
+
+    def __call__(self, items: list[Lattice]) -> list[NbestList]:
+        return [self.take(self.work(lattice)) for lattice in items]
+
+    def take(self, found: Found) -> NbestList:
+        """Counts what was found of a lattice, and gives the list."""
+        nbest, left_out = found
+        self.counts["useless"] += self.work.lm is None and not _has_lm(nbest, self.work)
+        self.counts.update(left_out)
+        if self.coverage is not None:
+            self.coverage.count(left_out[PATH_WORDS], left_out[UNKNOWN_WORDS])
+        self.counts["fewer"] += len(nbest.hyps) < self.work.n
+        self.counts["hypotheses"] += len(nbest.hyps)
+        return nbest
+
+    def counted(self) -> Counter[str]:
+        return self.counts.copy()
+
+    def check(self) -> None:
+        if self.coverage is not None:
+            self.coverage.check()
+
+
+@dataclass
+class WordsDoer:
+    """Gives lattices with their words normalised."""
+
+    source: str
+    normalizer: TextNormalizer
+    counts: Counter[str] = field(default_factory=Counter)
+    size: int = LATTICES_A_PART
+
+    def groups(self, on_error: OnError) -> Iterator[Iterable[Lattice]]:
+        return lattice_groups(self.source, self.size, on_error)
+
+    def __call__(self, items: list[Lattice]) -> list[Lattice]:
+        found = [normalize_words(lattice, self.normalizer) for lattice in items]
+        self.counts["removed_arcs"] += sum(lattice.counts.get("removed_arcs", 0) for lattice in found)
+        return found
+
+    def counted(self) -> Counter[str]:
+        return self.counts.copy()
+
+    def check(self) -> None:
+        """All lattices make sense."""
 
 
 def lattices_to_nbest(
-    source: str, target: str, work: LatticeToNbest, jobs: int | None = None, on_error: OnError = fail
+    command: str, request: ConvertRequest, jobs: int | None, on_error: OnError, sharing: Sharing
 ) -> None:
     """Writes the N best word sequences of lattices.
 
     Args:
-      jobs: processes, None for one a core.
+      command: whose name the shares have.
+      jobs: processes of this one, None for one a core.
       on_error: as `rescore.workflows.lattice_nbest.nbest_of_lattices` has it.
     """
+    if not sharing.alone:
+        open_ = partial(_open_paths, request)
+        run_shared(request.job(command, open_, "lists", isinstance(on_error, Skip)), sharing)
+        return
     jobs = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or 1
-    _, total = lattice_sources(source)
-    coverage = Coverage(work.lm, NGRAM, work.max_unknown) if work.lm is not None else None
-    found = nbest_of_lattices(source, work, min(jobs, total or jobs), on_error)
-    counts: Counter[str] = Counter()
+    _, total = lattice_sources(request.source)
+    doer = _open_paths(request)
+    found = nbest_of_lattices(request.source, doer.work, min(jobs, total or jobs), on_error)
 
     def converted() -> Iterator[NbestList]:
-        for nbest, left_out in progress(found, "lattices", total):
-            if not counts["hypotheses"] and work.lm is None and not _has_lm(nbest, work):
+        for one in progress(found, "lattices", total):
+            nbest = doer.take(one)
+            if doer.counts["useless"] and len(nbest.hyps) == doer.counts["hypotheses"]:  # the first one
                 remark(_USELESS)
-            counts.update(left_out)
-            if coverage is not None:
-                coverage.count(left_out[PATH_WORDS], left_out[UNKNOWN_WORDS])
-            counts["fewer"] += len(nbest.hyps) < work.n
-            counts["hypotheses"] += len(nbest.hyps)
             yield nbest
-        if coverage is not None:
-            coverage.check()
+        doer.check()
 
-    counts["utterances"] = write_nbest(target, converted())
-    if coverage is not None:
-        remark(f"{coverage.name}: {said(coverage, 'words on best paths')}, scored as <unk>")
-    _report(counts, target, work.n, on_error)
+    written = write_nbest(request.target, converted())
+    counts = doer.counted()
+    del counts["useless"]  # has been said
+    say_converted(counts, written, request.target, doer.work.n)
+    report_skipped(on_error)
 
 
-def lattices_to_lattices(source: str, target: str, normalizer: TextNormalizer, on_error: OnError = fail) -> None:
+def _open_paths(request: ConvertRequest) -> PathsDoer:
+    return PathsDoer(request.source, request.work())
+
+
+def lattices_to_lattices(
+    source: str, target: str, normalizer: TextNormalizer, on_error: OnError, sharing: Sharing
+) -> None:
     """Writes lattices with their words normalised, or, if words stay, as they are."""
-    counts: Counter[str] = Counter()
+    if normalizer.is_identity and sharing.alone:
+        say_converted(Counter(), copy_lattices(source, target, on_error), target)
+        report_skipped(on_error)
+        return
+    if normalizer.is_identity and can_copy(source, target):
+        raise UsageError(f"{source} is copied as it is, which one process does: leave --split and --executor out")
+    open_ = partial(WordsDoer, source, normalizer)
+    plan, skip = {"words": str(normalizer)}, isinstance(on_error, Skip)
+    run(Job("convert", source, target, "lattices", plan, open_, skip=skip), sharing, on_error)
 
-    def converted() -> Iterator[Lattice]:
-        for before in progress(read_lattices(source, on_error), "lattices"):
-            lattice = normalize_words(before, normalizer)
-            counts["removed_arcs"] += lattice.counts.get("removed_arcs", 0)
-            yield lattice
 
-    if normalizer.is_identity:
-        counts["lattices"] = copy_lattices(source, target, on_error)
-    else:
-        counts["lattices"] = write_lattices(target, converted())
-    _report(counts, target, on_error=on_error)
+def run(job: Job, sharing: Sharing, on_error: OnError = fail) -> None:
+    """Does a work, shared out or alone."""
+    if not sharing.alone:
+        run_shared(job, sharing)
+        return
+    doer = job.open()
+    total = WRITERS[job.results](job.target, progress(through(doer, on_error), "converting"))
+    say_converted(doer.counted(), total, job.target, job.n)
+    report_skipped(on_error)
 
 
 def _has_lm(nbest: NbestList, work: LatticeToNbest) -> bool:
@@ -159,16 +296,20 @@ def _has_lm(nbest: NbestList, work: LatticeToNbest) -> bool:
     return any(scales.get(name) for name in nbest.hyps[0].scores if name not in ("am", "pron", "words"))
 
 
-def _report(counts: Counter[str], target: str, n: int | None = None, on_error: OnError = fail) -> None:
+def say_converted(counts: Counter[str], total: int, target: str, n: int | None = None) -> None:
     """Remarks on what was written and what was left out."""
-    if counts["lattices"]:
-        remark(f"{counts['lattices']} lattices written to {target}")
+    if is_lattice(target):
+        remark(f"{total} lattices written to {target}")
     else:
-        remark(f"{counts['utterances']} utterances, {counts['hypotheses']} hypotheses written to {target}")
+        remark(f"{total} utterances, {counts['hypotheses']} hypotheses written to {target}")
+    if counts["useless"]:
+        remark(_USELESS)
+    if PATH_WORDS in counts:
+        found = TextCounts(counts[PATH_WORDS], counts[UNKNOWN_WORDS])
+        remark(f"{NGRAM}: {said(found, 'words on best paths')}, scored as <unk>")
     for name, what in _COUNTS.items():
         if counts[name]:
             remark(f"{counts[name]} {what.format(n=n)}")
-    report_skipped(on_error)
 
 
 def normalize_nbest(nbest: NbestList, normalizer: TextNormalizer) -> tuple[NbestList, int]:

@@ -15,12 +15,12 @@ from lm_zoo.inference.viewed import ViewedNgram
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 from rescore.errors import RescoreError
 from rescore.formats import options_of, parse_spec, read_lattices
-from rescore.formats.common import OnError, fail
 from rescore.formats.slf import lattice_files, read_lattice
 from rescore.lattices.build import normalize_words
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.ngram_lm import ngram_nbest
 from rescore.lattices.paths import best_path_words
+from rescore.skipping import OnError, fail
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList
 from rescore.weights import default_scales

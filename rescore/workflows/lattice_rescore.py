@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from lm_zoo.base import LanguageModel, WordLM
+from lm_zoo.identity import lm_identity
 from lm_zoo.inference.viewed import Reader, ViewedNgram, view_of
-from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
+from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, taken_back
 from lm_zoo.text.view import View
-from rescore.console import remark
+from rescore.console import progress, remark
 from rescore.errors import UsageError
 from rescore.lattices.build import normalize_words
 from rescore.lattices.nbest import exact_nbest
@@ -21,11 +22,16 @@ from rescore.lattices.neural_lm import LatticeLM
 from rescore.lattices.ngram_lm import expand_ngram
 from rescore.lattices.paths import best_path_words
 from rescore.lattices.prune import prune_beam
+from rescore.sharing.shares import Sharing
+from rescore.skipping import OnError, Skip, report_skipped
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList, Weights
-from rescore.weights import MBR, decision_of, default_scales, load_weights, parse_scales
+from rescore.weights import MBR, decision_of, default_scales
+from rescore.workers import kept
+from rescore.workflows.columns import column_of, open_scorers
 from rescore.workflows.combine import combine_list
-from rescore.workflows.scoring import open_scorers
+from rescore.workflows.seen import is_seen, seen_counts, seen_lines
+from rescore.workflows.streams import WRITERS, Job, lattice_groups, run_shared, through
 
 NGRAM, OLD = "ngram", "old-ngram"  # names of the n-grams' scores
 _SAID = {
@@ -93,25 +99,41 @@ class LatticeRescoring:
         Raises:
           VocabError: words that do not suit an LM (see `lm_zoo.text.coverage`).
         """
-        prepared = map(self.prepare, lattices)
-        while group := list(islice(prepared, self.in_flight if self.lms else 1)):
+        items = iter(lattices)
+        while group := list(islice(items, self.in_flight if self.lms else 1)):
+            yield from self.rescored(group)
+        self.check()
+
+    def rescored(self, group: Sequence[Lattice]) -> list[Lattice]:
+        """Lattices that the neural LMs go over together, with every score by name; what fails is not counted.
+
+        Raises:
+          VocabError: as `__call__`.
+        """
+        with taken_back(self.coverages):
+            found = [self.prepare(lattice) for lattice in group]
             if self.lms:
-                plan = LatticeLM(
-                    self.lms,
-                    self.known_scales(group[0]) | self._new_scales(),
-                    self.context,
-                    self.beam,
-                    self.most,
-                    self._proxy(group),
-                    self.views,
-                )
-                group = plan(group)
-                self.counts["evaluations"] += plan.evaluations
-            for lattice in group:
-                self.counts.update(lattice.counts)
-                yield lattice
+                found = self._with_neural(found)
+        for lattice in found:
+            self.counts.update(lattice.counts)
+        return found
+
+    def _with_neural(self, group: list[Lattice]) -> list[Lattice]:
+        scales = self.known_scales(group[0]) | self._new_scales()
+        proxy = self._proxy(group)
+        plan = LatticeLM(self.lms, scales, self.context, self.beam, self.most, proxy, self.views)
+        found = plan(group)
+        self.counts["evaluations"] += plan.evaluations
+        return found
+
+    def check(self) -> None:
+        """Raises VocabError if too many of all words are unknown to an LM."""
         for coverage in self.coverages:
             coverage.check()
+
+    def counted(self) -> Counter[str]:
+        """All counts: those of `counts`, and what the LMs have seen (`seen_counts`)."""
+        return Counter({**self.counts, **seen_counts(self.coverages, self.views)})
 
     def known_scales(self, lattice: Lattice) -> dict[str, float]:
         """The scales of the scores that the lattice has."""
@@ -149,48 +171,111 @@ class LatticeRescoring:
         return scales
 
 
+@dataclass(frozen=True)
+class LatticeRequest:
+    """What `rescore lattice rescore` is asked for.
+
+    Attributes:
+      source, target: `[FORMAT:]PATH`.
+      lms, ngram, old_ngram: names or files.
+      settings: of `LatticeRescoring`, but for scales and LMs.
+      n: hypotheses, to write N-best lists; None writes lattices.
+    """
+
+    source: str
+    target: str
+    lms: tuple[str, ...]
+    ngram: str | None
+    old_ngram: str | None
+    weights: Weights
+    settings: Mapping[str, Any]
+    n: int | None = None
+    dtype: str = "float32"
+    device: str = "cpu"
+
+    def open(self) -> LatticeDoer:
+        """With its LMs loaded."""
+        from lm_zoo.registry import load_ngram
+
+        lms = open_scorers(self.lms, None, self.dtype, self.device) if self.lms else []
+        ngrams = (self.ngram, self.old_ngram)
+        new, old = (kept((name, "n-gram"), partial(load_ngram, name)) if name else None for name in ngrams)
+        scales = {**default_scales(["am"]), **self.weights.scales}  # every LM needs a scale of the user's
+        work = LatticeRescoring(scales, {each.column: each.lm for each in lms}, new, old, **self.settings)
+        return LatticeDoer(self, work)
+
+    def job(self, skip: bool) -> Job:
+        """As work that is shared out."""
+        given = {**dict(map(column_of, self.lms)), NGRAM: self.ngram, OLD: self.old_ngram}
+        plan = {
+            **{f"LM '{name}'": lm_identity(lm) for name, lm in given.items() if lm},
+            "weights": [self.weights.scales, self.weights.info],
+            "settings": {name: str(value) for name, value in self.settings.items()},
+            "--dtype": self.dtype,
+            "--device": self.device,
+        }
+        results = "lists" if self.n else "lattices"
+        return Job("lattice rescore", self.source, self.target, results, plan, self.open, self.n, skip)
+
+
+@dataclass
+class LatticeDoer:
+    """Rescores the lattices of a request; see `rescore.workflows.streams.Doer`."""
+
+    request: LatticeRequest
+    work: LatticeRescoring
+
+    @property
+    def source(self) -> str:
+        return self.request.source
+
+    @property
+    def size(self) -> int:
+        return self.work.in_flight
+
+    def groups(self, on_error: OnError) -> Iterator[Iterable[Lattice]]:
+        return lattice_groups(self.request.source, self.size, on_error)
+
+    def __call__(self, items: list[Lattice]) -> Sequence[Lattice | NbestList]:
+        rescored = self.work.rescored(items)
+        if not self.request.n:
+            return rescored
+        lists = (exact_nbest(lattice, self.work.known_scales(lattice), self.request.n) for lattice in rescored)
+        return [_in_order(nbest, self.request.weights) for nbest in lists]
+
+    def counted(self) -> Counter[str]:
+        return self.work.counted()
+
+    def check(self) -> None:
+        self.work.check()
+
+
 def rescore_lattices(
-    lattices: Iterable[Lattice],
-    target: str,
-    lms: Sequence[str],
-    ngram: str | None,
-    old_ngram: str | None,
-    weights_file: Path | None,
-    scales: Sequence[str],
-    settings: Mapping[str, Any],
-    n: int | None,
-    dtype: str = "float32",
-    device: str = "cpu",
+    request: LatticeRequest, on_error: OnError, sharing: Sharing, max_memory: int | None = None
 ) -> None:
-    """Rescores a stream of lattices into lattices, or with `n` into N-best lists; see `rescore lattice rescore`.
+    """Rescores lattices into lattices, or into N-best lists; see `rescore lattice rescore`.
 
     Raises:
       UsageError: no LM, no scale for one of them, or contradicting options.
     """
-    from lm_zoo.registry import load_ngram
-    from rescore.formats import write_lattices, write_nbest
+    if not sharing.alone:
+        run_shared(request.job(isinstance(on_error, Skip)), sharing, max_memory)
+        return
+    doer = request.open()
+    results = progress(through(doer, on_error), "lattices")
+    total = WRITERS["lists" if request.n else "lattices"](request.target, results)
+    say_rescored(doer.counted(), total, request.target, request.n)
+    report_skipped(on_error)
 
-    if weights_file and scales:
-        raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
-    weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
-    decision_of(weights, weights_file)
-    neural = {scorer.column: scorer.lm for scorer in open_scorers(lms, None, dtype, device)} if lms else {}
-    new, old = (load_ngram(name) if name else None for name in (ngram, old_ngram))
-    acoustics = default_scales(["am"])  # every LM needs a scale of the user's
-    work = LatticeRescoring({**acoustics, **weights.scales}, neural, new, old, **settings)
-    rescored = work(lattices)
-    if n:
-        lists = (exact_nbest(lattice, work.known_scales(lattice), n) for lattice in rescored)
-        total = write_nbest(target, (_in_order(nbest, weights) for nbest in lists))
-    else:
-        total = write_lattices(target, rescored)
+
+def say_rescored(counts: Counter[str], total: int, target: str, n: int | None) -> None:
+    """Remarks on what was written, and on what LMs did not know."""
     remark(f"{total} lattices rescored, written to {target}")
-    for coverage in work.coverages:
-        remark(f"{coverage.name}: {said(coverage, 'words on best paths')}, scored as <unk>")
-        if shown := work.views[coverage.name].said("lattices"):
-            remark(f"{coverage.name}: {shown}")
-    for name, count in sorted(work.counts.items() - {("unknown_words", work.counts["unknown_words"])}):
-        remark(f"{_SAID.get(name, name.replace('_', ' '))}: {count}")
+    for line in seen_lines(counts, "words on best paths", "lattices"):
+        remark(line)
+    for name, count in sorted(counts.items()):
+        if name != "unknown_words" and not is_seen(name):
+            remark(f"{_SAID.get(name, name.replace('_', ' '))}: {count}")
 
 
 def _in_order(nbest: NbestList, weights: Weights) -> NbestList:

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rescore.console import progress, remark
-from rescore.errors import FormatError
-from rescore.formats import read_nbest
+from rescore.errors import ScoreError
+from rescore.sharing.parts import finished_splits, join_parts, notes, part_files, parts_inside, read_plan
+from rescore.skipping import note_skipped
 from rescore.types import NbestList, Weights
 from rescore.weights import equal_weights
 from rescore.workflows.combine import SCORES_FILE, say_combined, write_combined
 from rescore.workflows.context import with_context
-from rescore.workflows.parts import finished_splits, join_parts, part_files, read_plan
+from rescore.workflows.part_files import LISTS
 
 
 def merge(out: Path, weights: Weights | None) -> None:
@@ -25,20 +26,22 @@ def merge(out: Path, weights: Weights | None) -> None:
       FormatError: a share or a part is missing.
       ScoreError, WeightsError: as `write_combined`.
     """
-    found = finished_splits(out)
+    folder = parts_inside(out)
+    found = finished_splits(folder)
     number = found[0]["parts"]
-    if any(share["parts"] != number for share in found):
-        raise FormatError(out, "its shares were cut in different ways; score anew")
-    files = part_files(out, number)
+    files = part_files(folder, number)
 
     def lists() -> Iterator[NbestList]:
         for path in files:
-            yield from read_nbest(f"jsonl:{path}")
+            yield from LISTS.read(path)
 
-    used = weights or equal_weights(next(lists()).hyps[0].scores)
-    used = with_context(used, read_plan(out).get("--context"))
+    first = next(lists(), None)
+    if first is None:
+        raise ScoreError("there is no utterance to combine; all were left out")
+    used = with_context(weights or equal_weights(first.hyps[0].scores), read_plan(folder).get("--context"))
     counts = write_combined(progress(lists(), "combining"), used, out)
-    join_parts(out, number, out / SCORES_FILE)
+    note_skipped([*found[0]["unread"], *notes(folder, number).skipped])
+    join_parts(folder, number, out / SCORES_FILE)
     remark(f"{counts.utterances} utterances scored, in {len(found)} shares")
     words, unknown = Counter[str](), Counter[str]()
     for share in found:

@@ -10,21 +10,25 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lm_zoo.errors import LMError
 from lm_zoo.text.coverage import MOST_UNKNOWN, said
 from rescore.console import progress, remark
-from rescore.errors import FormatError, UsageError
+from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import is_pipe, read_nbest, source_identity
+from rescore.sharing.parts import parts_inside
+from rescore.sharing.shares import Sharing, share_out
+from rescore.skipping import OnError, Skip, fail
 from rescore.types import NbestList, Weights
 from rescore.weights import equal_weights, given_weights, load_weights
-from rescore.workflows.combine import say_combined, write_combined
+from rescore.workflows.combine import CombineCounts, say_combined, write_combined
 from rescore.workflows.context import TextBefore, with_context
 from rescore.workflows.merge import merge
 from rescore.workflows.recordings import find_recordings
-from rescore.workflows.shares import Sharing, share_out
 
 if TYPE_CHECKING:
-    from rescore.workflows.parts import Split
-    from rescore.workflows.scoring import LMColumn, ScoringResult
+    from rescore.sharing.parts import Split
+    from rescore.workflows.columns import LMColumn
+    from rescore.workflows.scoring import ScoringResult
 
 JOINED = "for LMs that see across sentences: rescore train-lm --train join=128 (--init continues a trained one)"
 
@@ -43,6 +47,8 @@ def rescore_nbest(
     exact: bool = False,
     sharing: Sharing | None = None,
     context: ContextOptions | None = None,
+    skip: bool = False,
+    max_memory: int | None = None,
 ) -> None:
     """Scores the lists of `source` into `out/scores.jsonl.gz` and combines them; see `rescore nbest`.
 
@@ -50,18 +56,20 @@ def rescore_nbest(
       exact: LMs see words as they are written, and refuse those of another case than their text's.
       sharing: among processes; None or an empty one is this process alone.
       context: LMs see the text before an utterance.
+      skip: an utterance that cannot be read or scored is left out, named and counted.
+      max_memory: bytes that each of the processes may take; this one is bounded by whoever calls.
     Raises:
       UsageError: both or contradicting options; a mix that names an LM that is not given.
     """
     weights = given_weights(weights_file, scales)
     if context is not None:
         context = replace(context, weights=weights)
-    work = partial(_score, source, lms, ngram, mix_file, out, dtype, device, max_unknown, exact, context)
+    work = partial(_score, source, lms, ngram, mix_file, out, dtype, device, max_unknown, exact, context, skip)
     if sharing is None or sharing.alone:
         scored = work(None, weights)
         say_combined(scored.used, weights, out)
     elif sharing.split is None:
-        share_out(work, sharing)
+        share_out(work, sharing, parts_inside(out), skip, max_memory)
         merge(out, weights)
     elif weights is None or context is not None:
         work(sharing.split)
@@ -80,19 +88,24 @@ def _score(
     max_unknown: float,
     exact: bool,
     context: ContextOptions | None,
+    skip: bool,
     split: Split | None,
     weights: Weights | None = None,
 ) -> ScoringResult:
     """Scores all lists and combines them, or scores those of one share."""
-    lists = read_nbest(source)
-    first = next(lists)  # a bad source is refused before torch and an LM are loaded
-    every, before = _text_before(context, source, chain([first], lists))
-    from rescore.workflows.scoring import identities, open_scorers, trained_on_sentences, write_scores
+    unread, on_error = (Skip(), Skip()) if skip else (fail, fail)
+    lists = read_nbest(source, unread)
+    first = next(lists, None)  # a bad source is refused before torch and an LM are loaded
+    if first is None:
+        raise FormatError(source, "no N-best list in it that can be read")
+    every, before = _text_before(context, source, chain([first], lists), _again(skip))
+    from rescore.workflows.columns import identities, open_scorers, trained_on_sentences
+    from rescore.workflows.scoring import write_scores
 
     scorers = open_scorers(lms, ngram, dtype, device, max_unknown, exact)
     _say_what_they_are(scorers, trained_on_sentences(lms) if before else [])
     mix = _read_mix(mix_file, scorers) if mix_file else None
-    checked = _within_limits(source, every, scorers)
+    checked = _within_limits(source, every, scorers, unread)
     plan = None
     if not is_pipe(source):
         plan = {
@@ -103,21 +116,29 @@ def _score(
             "--mix": mix,
             "--context": before and before.plan,
             "--text-view": "exact" if exact else "lm",
+            "--on-error": "skip" if skip else "stop",
         }
     if split is not None:
-        written = write_scores(checked, scorers, out, plan, mix, split=split, before=before)
+        errors = on_error, unread
+        written = write_scores(checked, scorers, out, plan, mix, _count, split, before, *errors)
         remark(f"{written.total} utterances of share {split} scored" + _taken_over(written.kept))
         return written
     used = with_context(weights or _all_ones(first, scorers, mix), before.plan if before else None)
-    written = write_scores(
-        checked, scorers, out, plan, mix, lambda scored: write_combined(scored, used, out), before=before
-    )
+
+    def use(scored: Iterator[NbestList]) -> CombineCounts:
+        return write_combined(scored, used, out)
+
+    written = write_scores(checked, scorers, out, plan, mix, use, None, before, on_error, unread)
     remark(f"{written.total} utterances scored" + _taken_over(written.kept))
     for scorer in scorers:
         remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
         for shown in filter(None, (scorer.view.said(), scorer.lm.said())):
             remark(f"{scorer.column}: {shown}")
     return written
+
+
+def _count(scored: Iterator[NbestList]) -> int:
+    return sum(1 for _ in scored)
 
 
 def _taken_over(kept: int) -> str:
@@ -149,39 +170,53 @@ class ContextOptions:
 
 
 def _text_before(
-    options: ContextOptions | None, source: str, lists: Iterable[NbestList]
+    options: ContextOptions | None, source: str, lists: Iterable[NbestList], on_error: OnError
 ) -> tuple[Iterable[NbestList], TextBefore | None]:
     """The lists again, and the text before each; recordings are found by another reading, what is in a pipe is held."""
     if options is None:
         return lists, None
     if is_pipe(source):
         lists = list(lists)
-    named = lists if is_pipe(source) else progress(read_nbest(source), "looking for recordings")
+    named = lists if is_pipe(source) else progress(read_nbest(source, on_error), "looking for recordings")
     recordings = find_recordings(named, options.recording_of, options.recordings)
     before = TextBefore(options.words, recordings, options.weights)
     remark(str(before))
     return lists, before
 
 
-def _within_limits(source: str, lists: Iterable[NbestList], scorers: list[LMColumn]) -> Iterable[NbestList]:
-    """The same lists; what is too long for one of the LMs is refused.
+def _again(skip: bool) -> OnError:
+    """For another reading of a source, whose errors have been told."""
+    return (lambda error: None) if skip else fail
 
-    That is found before any LM is run, which may take hours, by another reading of `source`; in a pipe, as lists come.
+
+def _within_limits(
+    source: str, lists: Iterable[NbestList], scorers: list[LMColumn], on_error: OnError
+) -> Iterable[NbestList]:
+    """The same lists; what is too long for one of the LMs is refused, or left out.
+
+    If it is to be refused, that is found before any LM is run, which may take hours, by another reading of `source`;
+    in a pipe, as lists come.
     """
     limited = [scorer for scorer in scorers if scorer.has_limit]
 
     def checked(unchecked: Iterable[NbestList]) -> Iterator[NbestList]:
         for nbest in unchecked:
-            for scorer in limited:
-                scorer.check_lengths(nbest)
-            yield nbest
+            try:
+                for scorer in limited:
+                    scorer.check_lengths(nbest)
+            except LMError as error:
+                if on_error is fail:
+                    raise
+                on_error(RescoreError(str(error)))
+            else:
+                yield nbest
 
     if is_pipe(source):
         remark(f"{source} is a pipe, which is read but once: if this run is stopped, the next one begins anew")
-        return checked(lists)
-    if limited:
+    if limited and on_error is fail and not is_pipe(source):
         deque(checked(progress(read_nbest(source), "checking lengths")), maxlen=0)
-    return lists
+        return lists
+    return checked(lists)
 
 
 def _all_ones(first: NbestList, scorers: list[LMColumn], mix: dict[str, float] | None) -> Weights:

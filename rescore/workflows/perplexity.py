@@ -22,7 +22,7 @@ from rescore.evaluation.tail import TailMarker, load_tail
 from rescore.text import short
 from rescore.types import Weights
 from rescore.weights import load_weights, save_weights
-from rescore.workflows.scoring import LMColumn, open_scorers
+from rescore.workflows.columns import LMColumn, open_scorers
 
 Row = dict[str, Any]
 

@@ -15,8 +15,8 @@ from rescore.formats import is_lattice, is_pipe, read_lattices, read_nbest
 from rescore.lattices.paths import best_path
 from rescore.types import Words
 from rescore.weights import default_scales
+from rescore.workflows.columns import NGRAM, open_scorers
 from rescore.workflows.normalising import Normaliser
-from rescore.workflows.scoring import NGRAM, open_scorers
 
 
 @dataclass

@@ -34,7 +34,7 @@ HEAVY = (
     "rescore.tuning.tune",
     "rescore.workflows.compare",
     "rescore.workflows.lattice_rescore",
-    "rescore.workflows.shares",
+    "rescore.sharing.shares",
 )
 TIMES = ("log.jsonl", "events.out", "run.json", "checkpoint")  # what says when it was written
 SHARED_OUT = "nbest --nbest lists.jsonl --lm small --executor local --workers 2 --shards 3 --out out"

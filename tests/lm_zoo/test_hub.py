@@ -17,7 +17,7 @@ from lm_zoo.hub import find_folders, hub_name, is_whole
 from lm_zoo.identity import lm_identity
 from lm_zoo.registry import find, load, of_sentences, save_folder
 from rescore.cli.main import cli
-from rescore.workflows.scoring import column_of
+from rescore.workflows.columns import column_of
 from tests.lm_zoo import zoo
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

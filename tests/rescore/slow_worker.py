@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
 from rescore.errors import FormatError
-from rescore.workflows.parts import Split
+from rescore.sharing.parts import Parts, Split
+from rescore.sharing.work import do_parts
+from rescore.skipping import Skip
+from rescore.types import Hypothesis, NbestList
+from rescore.workflows.part_files import LISTS
 
 
 def work() -> None:
@@ -37,3 +44,25 @@ def take_time(folder: Path, split: Split) -> None:
     (folder / f"begun-{split.number}").touch()
     time.sleep(1)
     (folder / f"done-{split.number}").touch()
+
+
+def make_shares(folder: Path) -> partial[None]:
+    """Work of four parts of four lists each; a process is killed of one list, memory does not suffice for another."""
+    return partial(_do_lists, folder)
+
+
+def _do_lists(folder: Path, split: Split) -> None:
+    parts = Parts(folder, {"plan": 1}, split)
+    lists = [NbestList(f"u{number}", [Hypothesis(("A",), {"am": -1.0})]) for number in range(16)]
+
+    def do(items: list[NbestList]) -> list[NbestList]:
+        for nbest in items:
+            if nbest.utt_id == "u6":
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif nbest.utt_id == "u13":
+                bytearray(4 << 30)
+        return items
+
+    groups = [lists[begin : begin + 4] for begin in range(0, 16, 4)]
+    number = do_parts(parts, groups, do, LISTS.write, lambda nbest: nbest.utt_id, Skip(), Counter)
+    parts.finish({"parts": number})

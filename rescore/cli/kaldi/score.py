@@ -16,7 +16,14 @@ from rescore.cli.outputs import OutputPath
 @click.option("--weight", metavar="W", help="Its interpolation weight: writes lmwt.interp.W.")
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words, for the LM alone.")
 @click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words, for the LM alone.")
-@click.option("--split", default="", metavar="CHARS", help="Split words at these characters, for the LM alone.")
+@click.option(
+    "--split-words",
+    "--split",
+    "split",
+    default="",
+    metavar="CHARS",
+    help="Split words at these characters, for the LM alone.",
+)
 @max_unknown_option
 @text_view_option
 def command(
@@ -41,7 +48,7 @@ def command(
     if name is None and weight is None:
         raise UsageError("give --lm NAME|DIR, --weight W, or both")
     if name is not None:
-        from rescore.workflows.scoring import open_scorers
+        from rescore.workflows.columns import open_scorers
 
         (scorer,) = open_scorers([f"nn={name}"], None, exact=text_view == "exact")
         write_lm_costs(folder, scorer.lm, TextNormalizer(case, delete, split), max_unknown, scorer.view)

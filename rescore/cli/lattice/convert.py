@@ -13,9 +13,11 @@ from rescore.cli.outputs import OutputSpec
 @click.argument("target", metavar="DST", type=OutputSpec())
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
 @click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words.")
-@click.option("--split", default="", metavar="CHARS", help="Split words at these characters.")
+@click.option(
+    "--split-words", "--split", "split_at", default="", metavar="CHARS", help="Split words at these characters."
+)
 def command(
-    source: str, words: str | None, on_error: str, target: str, case: str | None, delete: str, split: str
+    source: str, words: str | None, on_error: str, target: str, case: str | None, delete: str, split_at: str
 ) -> None:
     """Write lattices in another format, or Kaldi archives as text, binary, one file, packed or not.
 
@@ -28,6 +30,7 @@ def command(
     from rescore.cli.lattice.source import policy
     from rescore.errors import UsageError
     from rescore.formats import has_option, with_option
+    from rescore.sharing.shares import Sharing
     from rescore.text import TextNormalizer
     from rescore.workflows.convert import lattices_to_lattices
 
@@ -35,4 +38,4 @@ def command(
     if words is not None and not takers:
         raise UsageError(f"--words is for formats that hold numbers of words; neither {source} nor {target} does")
     source, target = (with_option(spec, "words", words if spec in takers else None) for spec in (source, target))
-    lattices_to_lattices(source, target, TextNormalizer(case, delete, split), policy(on_error))
+    lattices_to_lattices(source, target, TextNormalizer(case, delete, split_at), policy(on_error), Sharing())

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rescore.cli.lattice.source import source_options
 from rescore.cli.outputs import OutputSpec
+from rescore.cli.sharing import sharing_options
+
+if TYPE_CHECKING:
+    from rescore.sharing.shares import Sharing
 
 
 @click.command()
@@ -17,6 +22,7 @@ from rescore.cli.outputs import OutputSpec
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score; repeat it.")
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes; default: the number of cores.")
+@sharing_options
 def command(
     source: str,
     words: str | None,
@@ -26,6 +32,7 @@ def command(
     scales: tuple[str, ...],
     weights_file: Path | None,
     jobs: int | None,
+    sharing: Sharing,
 ) -> None:
     """Write the exact N best different word sequences of lattices, with every score by name.
 
@@ -39,10 +46,12 @@ def command(
     """
     from rescore.cli.lattice.source import policy
     from rescore.formats import with_option
+    from rescore.text import TextNormalizer
     from rescore.weights import given_weights
-    from rescore.workflows.convert import lattices_to_nbest
-    from rescore.workflows.lattice_nbest import LatticeToNbest
+    from rescore.workflows.convert import ConvertRequest, lattices_to_nbest
 
     weights = given_weights(weights_file, scales)
-    work = LatticeToNbest(n, weights.scales if weights else {}, weighted=weights_file is not None)
-    lattices_to_nbest(with_option(source, "words", words), target, work, jobs, policy(on_error))
+    used, weighted = weights.scales if weights else {}, weights_file is not None
+    source = with_option(source, "words", words)
+    request = ConvertRequest(source, target, TextNormalizer(), n, scales=used, weighted=weighted)
+    lattices_to_nbest("lattice nbest", request, jobs, policy(on_error), sharing)

@@ -19,7 +19,9 @@ POSTERIOR_SCALE = 0.1
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments of `normalized_lattices`."""
     for option in (
-        click.option("--split", default="", metavar="CHARS", help="Split words at these characters."),
+        click.option(
+            "--split-words", "--split", "split", default="", metavar="CHARS", help="Split words at these characters."
+        ),
         click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words."),
         click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words."),
     ):

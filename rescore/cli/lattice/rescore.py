@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rescore.cli.device import device_option, dtype_option, max_unknown_option, text_view_option
 from rescore.cli.lattice.source import source_options
 from rescore.cli.outputs import OutputSpec
+from rescore.cli.sharing import max_memory_option, sharing_options
+
+if TYPE_CHECKING:
+    from rescore.sharing.shares import Sharing
 
 
 @click.command()
@@ -45,8 +50,10 @@ from rescore.cli.outputs import OutputSpec
 @text_view_option
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of the words.")
 @click.option("--delete", default="", help="Characters deleted from words, such as '.'.")
-@click.option("--split", default="", help="Characters at which words are split, such as '-'.")
+@click.option("--split-words", "split_at", default="", metavar="CHARS", help="Split words at these characters.")
 @click.option("-n", type=click.IntRange(min=1), help="Write the exact N best of each lattice, not lattices.")
+@max_memory_option
+@sharing_options
 def command(
     source: str,
     words: str | None,
@@ -69,8 +76,10 @@ def command(
     text_view: str,
     case: str | None,
     delete: str,
-    split: str,
+    split_at: str,
     n: int | None,
+    max_memory: int | None,
+    sharing: Sharing,
 ) -> None:  # fmt: skip
     """Score whole lattices with LMs: every score is kept by name, states are split by LM histories.
 
@@ -85,10 +94,13 @@ def command(
     Example: rescore lattice rescore slf:lat exp/lat --ngram 4gram.arpa --lm transfornn --scale ngram=3 \\
                --scale transfornn=7 --scale words=-7 --ngram-beam 80 --beam 60
     """
-    from rescore.cli.lattice.source import policy, read
+    from rescore.cli.lattice.source import policy
+    from rescore.errors import UsageError
     from rescore.formats import has_option, with_option
     from rescore.text import TextNormalizer
-    from rescore.workflows.lattice_rescore import rescore_lattices
+    from rescore.types import Weights
+    from rescore.weights import decision_of, load_weights, parse_scales
+    from rescore.workflows.lattice_rescore import LatticeRequest, rescore_lattices
 
     if not n and has_option(target, "words"):
         target = with_option(target, "words", words)
@@ -98,9 +110,14 @@ def command(
         "most": most,
         "ngram_beam": ngram_beam,
         "in_flight": in_flight,
-        "normalizer": TextNormalizer(case, delete, split),
+        "normalizer": TextNormalizer(case, delete, split_at),
         "max_unknown": max_unknown,
         "exact": text_view == "exact",
     }
-    lattices = read(source, words, policy(on_error))
-    rescore_lattices(lattices, target, lms, ngram, old_ngram, weights_file, scales, settings, n, dtype, device)
+    if weights_file and scales:
+        raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
+    weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
+    decision_of(weights, weights_file)
+    source = with_option(source, "words", words)
+    request = LatticeRequest(source, target, lms, ngram, old_ngram, weights, settings, n, dtype, device)
+    rescore_lattices(request, policy(on_error), sharing, max_memory)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from rescore.formats.common import OnError
+    from rescore.skipping import OnError
     from rescore.types import Lattice
 
 
@@ -35,7 +35,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def policy(on_error: str) -> OnError:
     """What --on-error says."""
-    from rescore.formats.common import Skip, fail
+    from rescore.skipping import Skip, fail
 
     return Skip() if on_error == "skip" else fail
 
@@ -45,7 +45,7 @@ def read(source: str, words: str | None, on_error: OnError) -> Iterator[Lattice]
     from rescore.console import progress
     from rescore.errors import FormatError
     from rescore.formats import read_lattices, with_option
-    from rescore.formats.common import report_skipped
+    from rescore.skipping import report_skipped
 
     empty = True
     for lattice in progress(read_lattices(with_option(source, "words", words), on_error), "lattices"):

@@ -22,9 +22,9 @@ from rescore.cli.main import cli
 from rescore.errors import UsageError
 from rescore.formats import write_nbest
 from rescore.types import Hypothesis, NbestList
+from rescore.workflows.columns import open_scorers
 from rescore.workflows.combine import read_scores
 from rescore.workflows.nbest import rescore_nbest
-from rescore.workflows.scoring import open_scorers
 from tests.lm_zoo import hugging_face
 
 SENTENCES = [

@@ -19,7 +19,7 @@ from lm_zoo.inference.precision import ready
 from lm_zoo.models.hf_load import Loading, package
 from lm_zoo.registry import load
 from rescore.cli.main import cli
-from rescore.workflows.scoring import open_scorers
+from rescore.workflows.columns import open_scorers
 from tests.lm_zoo import hugging_face
 
 SENTENCES = [("the", "cat", "sat"), (), ("a", "dog")]

@@ -99,7 +99,7 @@ def test_nbest_lists(run: Run, tmp_path: Path) -> None:
         Hypothesis(("d",), {"am": -3.0}),
     ]
     write_nbest(str(tmp_path / "in.jsonl"), [NbestList("u1", hyps), NbestList("u2", hyps[2:])])
-    result = run(tmp_path / "in.jsonl", tmp_path / "o.jsonl", "--case", "lower", "--delete", ".", "--split", "-")
+    result = run(tmp_path / "in.jsonl", tmp_path / "o.jsonl", "--case", "lower", "--delete", ".", "--split-words", "-")
     assert found(tmp_path / "o.jsonl") == {
         "u1": [(("ab", "c"), {"am": -1.0}), (("d",), {"am": -3.0})],
         "u2": [(("d",), {"am": -3.0})],

@@ -12,9 +12,10 @@ from rescore import console
 from rescore.errors import RescoreError
 from rescore.formats import mlm, read_nbest, write_nbest
 from rescore.types import Hypothesis, NbestList, Weights
+from rescore.workflows.columns import LMColumn
 from rescore.workflows.combine import combine_list
 from rescore.workflows.normalising import Normaliser
-from rescore.workflows.scoring import LMColumn, score_batch
+from rescore.workflows.scoring import score_batch
 from tests.toy_lm import Toy
 
 

@@ -16,7 +16,6 @@ from hypothesis.extra import numpy as hnp
 from lm_zoo.ngram.openfst import Details
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import is_lattice, parse_spec, read_lattices, write_lattices
-from rescore.formats.common import Skip
 from rescore.formats.kaldi_archive import read_all, read_records
 from rescore.formats.kaldi_fst import COMPACT, PLAIN, RawLattice, format_binary
 from rescore.formats.kaldi_lattice import to_lattice
@@ -24,6 +23,7 @@ from rescore.formats.kaldi_text import format_text, parse_text
 from rescore.formats.symbols import SymbolTable, read_symbols
 from rescore.lattices.build import normalize_words
 from rescore.lattices.paths import best_path
+from rescore.skipping import Skip
 from rescore.text import TextNormalizer
 from rescore.types import Alignments
 

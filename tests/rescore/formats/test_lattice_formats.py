@@ -10,9 +10,9 @@ from hypothesis import given, settings
 
 from rescore.errors import FormatError, RescoreError, ScoreError
 from rescore.formats import copy_lattices, read_lattices, write_lattices
-from rescore.formats.common import Skip
 from rescore.formats.symbols import SymbolTable
 from rescore.lattices.paths import best_path
+from rescore.skipping import Skip
 from rescore.types import Alignments, Lattice
 from tests.rescore.lattices.test_paths import lattices, score_sums
 

@@ -8,9 +8,9 @@ import pytest
 
 from rescore.errors import FormatError
 from rescore.formats import read_lattices, read_nbest
-from rescore.formats.common import Skip
 from rescore.formats.symbols import read_symbols
 from rescore.lattices.paths import best_path
+from rescore.skipping import Skip
 
 LONG = "9" * 5000  # more digits than int() takes
 OPENFST = "one\n0 1 A 0.5\n1 2 B 0.25\n2 0.5\n\ntwo\n0 1 C 0.75\n1 2 D 0.5\n2\n\n"

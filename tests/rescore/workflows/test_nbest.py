@@ -13,10 +13,12 @@ from lm_zoo.base import LanguageModel
 from lm_zoo.errors import LMError
 from lm_zoo.registry import save_folder
 from rescore.formats import read_nbest, write_nbest
+from rescore.skipping import fail
 from rescore.types import Hypothesis, NbestList
 from rescore.workflows import nbest as workflow
 from rescore.workflows import scoring
-from rescore.workflows.scoring import LMColumn, ScoringResult, write_scores
+from rescore.workflows.columns import LMColumn
+from rescore.workflows.scoring import ScoringResult, write_scores
 from tests.lm_zoo.zoo import neural
 from tests.rescore.workflows.test_scoring import lists, run, write_lists
 
@@ -58,7 +60,7 @@ def test_lists_through_a_pipe(tmp_path: Path, folder: Path, spec: str) -> None:
 
 def test_a_source_is_read_once(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, read = write_lists(tmp_path / "in.jsonl", lists()), list[str]()
-    monkeypatch.setattr(workflow, "read_nbest", lambda spec: read.append(spec) or read_nbest(spec))
+    monkeypatch.setattr(workflow, "read_nbest", lambda spec, *rest: read.append(spec) or read_nbest(spec))
     assert run("nbest", "--nbest", source, "--lm", folder, "--out", tmp_path / "out").exit_code == 0
     assert read == [str(source)]
 
@@ -76,7 +78,7 @@ def test_lengths_in_a_pipe_are_checked_as_lists_come(tmp_path: Path) -> None:
     pair = [NbestList("a", [Hypothesis(("A",))]), NbestList("b", [Hypothesis(("A", "B", "C"))])]
     end = piped(b"")
     try:
-        checked = iter(workflow._within_limits(f"jsonl:/dev/fd/{end}", pair, scorers))
+        checked = iter(workflow._within_limits(f"jsonl:/dev/fd/{end}", pair, scorers, fail))
     finally:
         os.close(end)
     assert next(checked).utt_id == "a"
@@ -87,7 +89,7 @@ def test_lengths_in_a_pipe_are_checked_as_lists_come(tmp_path: Path) -> None:
         str(source), [NbestList(nbest.utt_id, [Hypothesis(nbest.hyps[0].words, {"am": 0.0})]) for nbest in pair]
     )
     with pytest.raises(LMError, match="utterance b: hypothesis 1 is too long"):
-        workflow._within_limits(str(source), pair, scorers)
+        workflow._within_limits(str(source), pair, scorers, fail)
 
 
 @pytest.mark.parametrize("plan", [None, {"plan": 1}])

@@ -17,11 +17,12 @@ from lm_zoo.inference import scoring as tree_scoring
 from lm_zoo.registry import save_folder
 from rescore.cli.main import cli
 from rescore.errors import RescoreError, ScoreError, UsageError
+from rescore.sharing.parts import FOLDER as PARTS
 from rescore.types import Hypothesis, NbestList
 from rescore.workflows import scoring
+from rescore.workflows.columns import LMColumn, open_scorers
 from rescore.workflows.combine import read_scores
-from rescore.workflows.parts import FOLDER as PARTS
-from rescore.workflows.scoring import LMColumn, ScoringResult, open_scorers, score_batch, write_scores
+from rescore.workflows.scoring import ScoringResult, score_batch, write_scores
 from tests.lm_zoo.zoo import neural
 
 

@@ -16,10 +16,10 @@ from lm_zoo.files import locked
 from lm_zoo.registry import save_folder
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import write_nbest
+from rescore.sharing.parts import FOLDER, Parts, Split, finished_splits, parse_split
+from rescore.sharing.shares import MOST_DEATHS, Sharing, share_out
 from rescore.types import Hypothesis, NbestList
 from rescore.workers import WorkerDied
-from rescore.workflows.parts import FOLDER, Parts, Split, finished_splits, parse_split
-from rescore.workflows.shares import MOST_DEATHS, Sharing, share_out
 from tests.lm_zoo.zoo import neural
 from tests.rescore.slow_worker import fail_at_three, note, take_time
 from tests.rescore.workflows.test_scoring import run
@@ -99,7 +99,7 @@ def test_shares_hold_their_folder_together(source: Path, tmp_path: Path) -> None
     with locked(tmp_path, shared=True):
         refused = run(*nbest(source), "--out", tmp_path)
         assert "is writing it" in str(refused.exception)
-        with locked(tmp_path / "split-1-of-2"):
+        with locked(tmp_path / FOLDER / "split-1-of-2"):
             assert run(*nbest(source), "--split", "2/2", "--out", tmp_path).exit_code == 0
             twice = run(*nbest(source), "--split", "1/2", "--out", tmp_path)
             assert "is writing it" in str(twice.exception)
@@ -120,7 +120,7 @@ def test_options_that_contradict(source: Path, tmp_path: Path) -> None:
 
 def test_a_pipe_cannot_be_shared(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="found a pipe"):
-        Parts(tmp_path, None, Split(1, 2))
+        Parts(tmp_path / FOLDER, None, Split(1, 2))
 
 
 def test_every_part_has_one_share() -> None:
@@ -177,4 +177,4 @@ def test_a_node_of_ray_is_taken_away(tmp_path: Path, two_nodes: Any) -> None:
 
 def test_nothing_to_merge(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="no finished share"):
-        finished_splits(tmp_path)
+        finished_splits(tmp_path / FOLDER)

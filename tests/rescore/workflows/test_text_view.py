@@ -26,8 +26,9 @@ from rescore.formats import read_nbest, write_nbest
 from rescore.lattices.build import build_lattice
 from rescore.lattices.nbest import exact_nbest
 from rescore.types import Hypothesis, Lattice, NbestList
+from rescore.workflows.columns import LMColumn
 from rescore.workflows.lattice_rescore import LatticeRescoring
-from rescore.workflows.scoring import LMColumn, score_batch
+from rescore.workflows.scoring import score_batch
 
 KNOWN = [
     "THE",

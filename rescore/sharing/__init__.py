@@ -1,0 +1,1 @@
+"""Work that several processes or machines share: what is to be done, who does it, what becomes of those that die."""

@@ -1,0 +1,126 @@
+"""Processes that do shares of a work: those of this machine, or those of a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from lm_zoo.errors import LMError
+from lm_zoo.inference.limits import limit_memory, share_memory
+from rescore.console import set_quiet
+from rescore.errors import RescoreError
+from rescore.sharing.parts import Split
+from rescore.workers import keep_loaded, worker_pool
+
+Work = Callable[[Split], object]
+Ended = tuple[bool, str | None]  # whether memory sufficed, and the message of an error of the user
+
+
+def _do(work: Work, split: Split) -> Ended:
+    """Does a share; gives the message of an error of the user, as not every error can be sent to another process."""
+    try:
+        work(split)
+    except (RescoreError, LMError) as error:
+        return True, str(error)
+    except MemoryError:
+        return False, None
+    return True, None
+
+
+def _begin(threads: int, others: int, max_memory: int | None) -> None:
+    """A worker's share of the machine: its threads, and one of `others` parts of the free memory."""
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported
+    share_memory(others)
+    if max_memory is not None:
+        limit_memory(max_memory)
+    keep_loaded()
+    set_quiet(True)
+
+
+class LocalWorkers:
+    """Processes of this machine, each with its share of the cores; one that dies is replaced, the others go on."""
+
+    def __init__(self, work: Work, count: int, max_memory: int | None = None) -> None:
+        self.count, self._work = count, work
+        threads = max(1, (os.cpu_count() or 1) // count)
+        self._prepare = partial(_begin, threads, count, max_memory)
+        self._free: list[tuple[ExitStack, ProcessPoolExecutor]] = []
+        self._running: dict[Future[Ended], tuple[Split, ExitStack, ProcessPoolExecutor]] = {}
+
+    def start(self, split: Split) -> None:
+        stack, pool = self._free.pop() if self._free else self._new()
+        self._running[pool.submit(_do, self._work, split)] = split, stack, pool
+
+    def _new(self) -> tuple[ExitStack, ProcessPoolExecutor]:
+        stack = ExitStack()
+        return stack, stack.enter_context(worker_pool(1, "spawn", self._prepare))
+
+    def next(self) -> tuple[Split, bool]:
+        future = next(iter(wait(self._running, return_when=FIRST_COMPLETED).done))
+        split, stack, pool = self._running.pop(future)
+        try:
+            lived, message = future.result()
+        except BrokenProcessPool:
+            lived, message = False, None
+        if lived:
+            self._free.append((stack, pool))
+        else:
+            stack.close()
+        if message is not None:
+            raise RescoreError(message)
+        return split, lived
+
+    def close(self) -> None:
+        """Waits for the shares that are at work."""
+        for stack in [stack for stack, _ in self._free] + [stack for _, stack, _ in self._running.values()]:
+            stack.close()
+
+
+class RayWorkers:
+    """Processes of a Ray cluster; `address` None starts one on this machine."""
+
+    def __init__(self, work: Work, count: int | None, address: str | None, max_memory: int | None = None) -> None:
+        import ray
+
+        if not ray.is_initialized():
+            here = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}  # of no use to another machine
+            ray.init(log_to_driver=False, **({"address": address} if address else here))
+        cores = int(ray.cluster_resources().get("CPU", 1))
+        self.count, self._work = count or cores, work
+        threads = max(1, cores // self.count)
+        self._task: Any = ray.remote(num_cpus=threads, max_retries=0)(_in_ray)
+        self._settings = threads, max_memory
+        self._running: dict[Any, Split] = {}
+
+    def start(self, split: Split) -> None:
+        self._running[self._task.remote(self._work, split, *self._settings)] = split
+
+    def next(self) -> tuple[Split, bool]:
+        import ray
+
+        ended, _ = ray.wait(list(self._running))
+        split = self._running.pop(ended[0])
+        try:
+            lived, message = ray.get(ended[0])
+        except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError):
+            return split, False
+        if message is not None:
+            raise RescoreError(message)
+        return split, lived
+
+    def close(self) -> None:
+        """Cancels the shares that are at work."""
+        import ray
+
+        for task in self._running:
+            ray.cancel(task)
+
+
+def _in_ray(work: Work, split: Split, threads: int, max_memory: int | None) -> Ended:
+    _begin(threads, 1, max_memory)
+    return _do(work, split)

@@ -1,0 +1,70 @@
+"""What is done about an utterance that cannot be read or done: the work stops, or it is named, counted and left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rescore.console import remark
+from rescore.errors import RescoreError
+
+OnError = Callable[[RescoreError], None]
+SOME_SKIPPED = 3  # the exit status of a command that left utterances out
+
+_total = 0  # utterances that this process has left out
+
+
+def fail(error: RescoreError) -> None:
+    """The strict way: the first bad utterance ends it all."""
+    raise error
+
+
+class Skip:
+    """The lenient way: a remark for each bad utterance, and their number.
+
+    Attributes:
+      count: of all of them.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._said: list[str] = []
+
+    def __call__(self, error: RescoreError) -> None:
+        self.count += 1
+        self._said.append(str(error))
+        note_skipped([str(error)])
+
+    def take(self) -> list[str]:
+        """The messages since the last time."""
+        said, self._said = self._said, []
+        return said
+
+
+def note_skipped(messages: Iterable[str]) -> None:
+    """Names what was left out, here or by other processes; the command's exit status will tell."""
+    global _total
+    for message in messages:
+        _total += 1
+        remark(f"skipped: {message}")
+
+
+def forget_skipped() -> None:
+    """For the beginning of a command."""
+    global _total
+    _total = 0
+
+
+def all_skipped() -> int:
+    """Utterances left out since then."""
+    return _total
+
+
+def said_by(on_error: OnError) -> list[str]:
+    """The messages of what was left out since the last time."""
+    return on_error.take() if isinstance(on_error, Skip) else []
+
+
+def report_skipped(on_error: OnError, what: str = "lattices") -> None:
+    """A remark on how many were skipped, if any was."""
+    if isinstance(on_error, Skip) and on_error.count:
+        remark(f"{on_error.count} {what} skipped because of errors")

@@ -1,0 +1,89 @@
+"""What the parts of a work are written as: N-best lists as our JSON lines, lattices whole, with nothing rounded."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rescore.files import atomic_text, read_lines
+from rescore.formats import jsonl
+from rescore.types import Alignments, Lattice, NbestList
+
+
+@dataclass(frozen=True)
+class PartFile:
+    """How the results in a part are written and read; `suffix` is the end of its name."""
+
+    suffix: str
+    write: Callable[[Path, Iterable[Any]], object]
+    read: Callable[[Path], Iterator[Any]]
+
+
+def utt_id_of(item: NbestList | Lattice) -> str:
+    return item.utt_id
+
+
+def _write_lists(path: Path, lists: Iterable[NbestList]) -> None:
+    jsonl.write(path, lists, {})
+
+
+def _read_lists(path: Path) -> Iterator[NbestList]:
+    if next(read_lines(path), None) is not None:  # all of a part may have been left out
+        yield from jsonl.read(path, {})
+
+
+def _write_lattices(path: Path, lattices: Iterable[Lattice]) -> None:
+    with atomic_text(path) as stream:
+        for lattice in lattices:
+            stream.write(json.dumps(_to_json(lattice), ensure_ascii=False) + "\n")
+
+
+def _read_lattices(path: Path) -> Iterator[Lattice]:
+    for _, line in read_lines(path, ended=True):
+        yield _from_json(json.loads(line))
+
+
+def _to_json(lattice: Lattice) -> dict[str, Any]:
+    strings = lattice.alignments
+    return {
+        **{name: _packed(getattr(lattice, name)) for name in ("src", "dst", "labels", "times")},
+        "utt_id": lattice.utt_id,
+        "num_states": lattice.num_states,
+        "scores": {name: _packed(values) for name, values in lattice.scores.items()},
+        "symbols": lattice.symbols,
+        "alignments": None if strings is None else [_packed(strings.ids), _packed(strings.offsets)],
+        "counts": {name: int(count) for name, count in lattice.counts.items()},
+    }
+
+
+def _from_json(found: dict[str, Any]) -> Lattice:
+    strings = found["alignments"]
+    arrays = {name: _unpacked(found[name]) for name in ("src", "dst", "labels", "times")}
+    return Lattice(
+        utt_id=found["utt_id"],
+        num_states=found["num_states"],
+        scores={name: _unpacked(values) for name, values in found["scores"].items()},
+        symbols=found["symbols"],
+        alignments=None if strings is None else Alignments(*map(_unpacked, strings)),
+        counts=found["counts"],
+        **arrays,
+    )
+
+
+def _packed(values: np.ndarray | None) -> list[str] | None:
+    return None if values is None else [values.dtype.str, base64.b64encode(values.tobytes()).decode()]
+
+
+def _unpacked(packed: list[str] | None) -> Any:
+    return None if packed is None else np.frombuffer(base64.b64decode(packed[1]), np.dtype(packed[0])).copy()
+
+
+LISTS = PartFile(".jsonl.gz", _write_lists, _read_lists)
+LATTICES = PartFile(".lattices.gz", _write_lattices, _read_lattices)
+PARTS = {"lists": LISTS, "lattices": LATTICES}

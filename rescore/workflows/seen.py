@@ -1,0 +1,54 @@
+"""What LMs knew and saw of a text, as plain counts that can be summed over processes, and said."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from lm_zoo.text.coverage import Coverage, said
+from lm_zoo.text.view import View
+
+_KINDS = ("words", "unknown", "texts", "changed", "rule")  # of the names of counts, `KIND<tab>LM`
+
+
+@dataclass
+class TextCounts:
+    """Running words, and unknown ones among them."""
+
+    words: int
+    unknown: int
+
+
+def seen_counts(coverages: Iterable[Coverage], views: Mapping[str, View]) -> Counter[str]:
+    """Words, unknown words, texts and changed texts of each LM."""
+    counts: Counter[str] = Counter()
+    for coverage in coverages:
+        counts[f"words\t{coverage.name}"] = coverage.words
+        counts[f"unknown\t{coverage.name}"] = coverage.unknown
+    for name, view in views.items():
+        counts[f"texts\t{name}"] = view.texts
+        counts[f"changed\t{name}"] = view.changed
+        counts.update({f"rule\t{name}\t{rule}": count for rule, count in view.rules.items()})
+    return counts
+
+
+def is_seen(name: str) -> bool:
+    """Whether a count is one of `seen_counts`."""
+    return name.partition("\t")[0] in _KINDS and "\t" in name
+
+
+def seen_lines(counts: Counter[str], words: str, texts: str) -> Iterator[str]:
+    """What is said of the counts of each LM; `words` and `texts` are what is counted."""
+    for key in counts:
+        kind, _, name = key.partition("\t")
+        if kind != "words" or not name:
+            continue
+        found = TextCounts(counts[key], counts[f"unknown\t{name}"])
+        yield f"{name}: {said(found, words)}, scored as <unk>"
+        view = View(None)
+        view.texts, view.changed = counts[f"texts\t{name}"], counts[f"changed\t{name}"]
+        prefix = f"rule\t{name}\t"
+        view.rules.update({key.removeprefix(prefix): counts[key] for key in counts if key.startswith(prefix)})
+        if shown := view.said(texts):
+            yield f"{name}: {shown}"

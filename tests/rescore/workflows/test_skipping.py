@@ -1,0 +1,158 @@
+"""Utterances that cannot be read or scored, or that memory does not suffice for: named, counted, left out."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from lm_zoo.errors import LMError
+from lm_zoo.inference.limits import parse_size
+from rescore.cli.main import main
+from rescore.errors import RescoreError
+from rescore.sharing.parts import Bite, Parts, Split, bites, cut, notes, parts_inside
+from rescore.sharing.shares import Sharing, _Deaths, share_out
+from rescore.sharing.work import do_parts, in_halves
+from rescore.skipping import Skip, fail
+from rescore.workers import WorkerDied
+from rescore.workflows.combine import read_scores
+from rescore.workflows.part_files import LISTS
+from tests.commands import run_line
+from tests.rescore.slow_worker import make_shares
+from tests.rescore.workflows.test_scoring import lists, run
+
+LM = "toy=tests.toy_lm:Toy?likes=A,B,HE,SAID"
+
+
+def write_source(path: Path, utterances: int = 6, bad: dict[int, str] | None = None) -> Path:
+    """Lists u0, u1, ...; `bad` has other lines in their place."""
+    lines = []
+    for number in range(utterances):
+        hyps = [{"words": f"A B{' HE' * number}", "scores": {"am": -1.0}}, {"words": "A", "scores": {"am": -2.0}}]
+        lines.append((bad or {}).get(number) or json.dumps({"utt_id": f"u{number}", "hyps": hyps}))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_lists_that_cannot_be_read(tmp_path: Path) -> None:
+    bad = {1: "{", 3: '{"utt_id": "u3", "hyps": []}', 4: '{"utt_id": "u0", "hyps": ["A"]}'}
+    source = write_source(tmp_path / "lists.jsonl", bad=bad)
+    line = f"nbest --nbest {source} --lm {LM} --scale am=1 --out"
+    assert run_line("rescore", main, f"{line} {tmp_path}/out")[0] == 2
+    code, said = run_line("rescore", main, f"{line} {tmp_path}/out --on-error skip")
+    assert (code, said) == (3, "3 left out because of errors; all else is done (exit status 3)")
+    assert [nbest.utt_id for nbest in read_scores(tmp_path / "out")] == ["u0", "u2", "u5"]
+    whole = f"nbest --nbest {source} --lm {LM} --on-error skip --out {tmp_path}/shared --split"
+    assert [run_line("rescore", main, f"{whole} {share}/2")[0] for share in (1, 2)] == [3, 3]
+    assert run_line("rescore", main, f"merge {tmp_path}/shared --scale am=1") == (3, said)
+    for name in ("scores.jsonl.gz", "1best.txt"):
+        assert (tmp_path / "shared" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+    write_source(source)
+    assert run_line("rescore", main, f"{line} {tmp_path}/fine --on-error skip")[0] == 0
+
+
+def test_a_cut_off_source_is_read_up_to_there(tmp_path: Path) -> None:
+    source = tmp_path / "lists.tsv"
+    source.write_text("A B\t-1\nA\t-2\nB\t-1\nB A\t")
+    result = run("nbest", "--nbest", f"nemo:{source}?n=2", "--lm", LM, "--on-error", "skip", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.exception
+    assert "read up to here, and no further" in result.output
+    assert len(list(read_scores(tmp_path / "out"))) == 1
+
+
+def doubled(seen: list[int], most: int, bad: tuple[int, ...] = ()):  # type: ignore[no-untyped-def]
+    """Doubles numbers, `most` at a time; what is `bad` never."""
+
+    def do(items: list[int]) -> list[int]:
+        seen.append(len(items))
+        if len(items) > most or set(items) & set(bad):
+            raise MemoryError
+        return [2 * item for item in items]
+
+    return do
+
+
+def test_half_at_once_where_memory_does_not_suffice() -> None:
+    seen: list[int] = []
+    assert in_halves(doubled(seen, 2), list(range(5)), str, fail) == [0, 2, 4, 6, 8]
+    assert seen == [5, 2, 3, 1, 2]
+    skip = Skip()
+    assert in_halves(doubled(seen, 9, bad=(3,)), list(range(5)), str, skip) == [0, 2, 4, 8]
+    assert skip.take() == ["utterance 3: memory does not suffice for it"] and skip.count == 1
+    with pytest.raises(RescoreError, match="utterance 3: memory does not suffice for it"):
+        in_halves(doubled(seen, 9, bad=(3,)), list(range(5)), str, fail)
+
+
+def test_words_are_counted_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Though lists are scored in halves, as memory does not suffice for all."""
+    from rescore.workflows import scoring
+    from rescore.workflows.columns import open_scorers
+    from rescore.workflows.scoring import write_scores
+
+    scored = scoring._scored
+
+    def little_memory(batch: list[object], *rest: object) -> object:
+        if len(batch) > 1:
+            raise MemoryError
+        return scored(batch, *rest)  # type: ignore[arg-type]
+
+    (scorer,) = open_scorers([LM], None)
+    monkeypatch.setattr(scoring, "_scored", little_memory)
+    assert write_scores(lists(4), [scorer], tmp_path, {"plan": 1}).total == 4
+    assert scorer.coverage.words == 4 * 7
+
+
+def test_what_a_process_dies_of_is_cut_down_to_one_utterance(tmp_path: Path) -> None:
+    parts, split = Parts(tmp_path, {"plan": 1}, Split(1, 1)), Split(1, 1)
+    deaths = _Deaths(tmp_path, skip=True)
+    begin, end, died = 0, 8, 0
+    while not parts.cuts(0)[1]:
+        (found,) = [each for each in bites(range(8), None, parts.cuts(0)[0]) if 5 in each[1]]
+        begin, end = found[0], found[0] + len(found[1])
+        parts.begin(Bite(0, begin, end, f"u{begin}"))
+        deaths.note(split)
+        died += 1
+    assert (begin, end) == (5, 6) and parts.cuts(0)[1] == {5}
+    assert died == 5  # of eight at once twice, of four, two and one
+    with pytest.raises(WorkerDied, match=r"utterance u5: a worker process dies of it alone.*--on-error skip"):
+        _Deaths(tmp_path, False, Counter({0: 1})).note(split)
+
+
+def test_a_part_leaves_out_what_processes_die_of(tmp_path: Path) -> None:
+    parts, skip = Parts(tmp_path, {"plan": 1}, Split(1, 1)), Skip()
+    cut(tmp_path, Bite(0, 1, 2, "utt1"), leave_out=True)
+    seen: list[list[str]] = []
+
+    def do(items):  # type: ignore[no-untyped-def]
+        seen.append([item.utt_id for item in items])
+        return items
+
+    assert do_parts(parts, [lists(3)], do, LISTS.write, lambda nbest: nbest.utt_id, skip, Counter) == 1
+    assert seen == [["utt0"], ["utt2"]]
+    assert [nbest.utt_id for nbest in LISTS.read(parts.path(0))] == ["utt0", "utt2"]
+    assert notes(tmp_path, 1).skipped == ["utterance utt1: worker processes die of it, perhaps for want of memory"]
+
+
+@pytest.mark.slow
+def test_workers_that_die_of_one_utterance(tmp_path: Path) -> None:
+    """One that is killed, and one that runs out of a limit of memory: the rest is done, these are named."""
+    share_out(make_shares(tmp_path), Sharing("local", shards=2, workers=1), tmp_path, skip=True, max_memory=3 << 30)
+    found = [item for index in range(4) for item in LISTS.read(Parts(tmp_path, {"plan": 1}).path(index))]
+    assert [nbest.utt_id for nbest in found] == [f"u{number}" for number in range(16) if number not in (6, 13)]
+    assert [message.partition(",")[0] for message in notes(tmp_path, 4).skipped] == [
+        "utterance u6: worker processes die of it",
+        "utterance u13: memory does not suffice for it",
+    ]
+
+
+def test_sizes() -> None:
+    assert [parse_size(text) for text in ("800M", "2g", "1.5GB", "4096")] == [800 << 20, 2 << 30, 3 << 29, 4096]
+    for text in ("", "2 apples", "-1G", "0"):
+        with pytest.raises(LMError, match="expected a number with K, M, G or T"):
+            parse_size(text)
+
+
+def test_parts_of_nbest_are_inside() -> None:
+    assert parts_inside(Path("exp/test")) == Path("exp/test/.parts")
