@@ -168,3 +168,13 @@ def test_parts_hold_lattices_whole(tmp_path: Path) -> None:
 def _slf(folder: Path) -> Path:
     (folder / "a.slf").write_text(HTK_NODES)
     return folder / "a.slf"
+
+
+@pytest.mark.slow
+def test_processes_give_the_bytes_of_one(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(inputs)
+    words, whole = line("with an n-gram", tmp_path / "whole")
+    done(words)
+    words, out = line("with an n-gram", tmp_path / "out")
+    assert "4 utterances, " in done([*words, "--executor", "local", "--workers", "2", "--shards", "3"])
+    assert contents(out) == contents(whole)
