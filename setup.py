@@ -33,6 +33,7 @@ EXTRAS = {
     "asr": ASR,
     "moonshine": [*ASR, "onnxruntime>=1.23", "moonshine-voice==0.0.49"],
     "demo": ["pocketsphinx>=5.0.3", "ttspico>=0.3", "espeakng-loader>=0.2.4"],
+    "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.7", "mkdocstrings-python>=2", "pymdown-extensions<12"],
     "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff", "mypy", "onnx>=1.17"],
 }
 # transformers, what builds on it and SpeechBrain need a newer torch than the one of k2's wheel, and moonshine-voice,

@@ -133,6 +133,19 @@ def test_every_reason_is_needed() -> None:
         assert any(re.search(pattern, line) for line in lines), pattern
 
 
+# Pages whose Python is run here or by test_plug_ins.py; of the others: why it is not.
+RUN_PYTHON = ["README.md", "docs/python.md", "docs/bring-your-lm.md", "docs/bring-your-format.md"]
+NOT_RUN_PYTHON = {"docs/huggingface.md": "needs a Whisper; tests/rescore/api/test_generated.py makes one"}
+
+
+def test_all_python_is_run_or_has_a_reason() -> None:
+    pages = {name(page): code for page in GUIDES if (code := blocks(page, "python", "py"))}
+    assert set(pages) == {*RUN_PYTHON, *NOT_RUN_PYTHON}
+    for page in NOT_RUN_PYTHON:
+        for code in pages[page]:
+            compile(code, page, "exec")
+
+
 def test_other_python_is_python() -> None:
     """The indented code of the guide to lattices needs icefall; it is compiled; what it imports of ours is there."""
     page = ROOT / "docs" / "lattices.md"
