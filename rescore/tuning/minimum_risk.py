@@ -91,9 +91,13 @@ class RiskProblem:
         drawn *= np.where(np.isinf(self.low), rng.choice([-1.0, 1.0], size=shape), 1.0)
         drawn *= (SHARPEST ** rng.uniform(0.0, 1.0, DRAWN) / np.linalg.norm(drawn, axis=1))[:, None]
         values = [self.objective(point, 0.0)[0] for point in drawn]
-        alone = np.zeros(len(self.low))
-        alone[0] = 1.0
-        return [alone, *drawn[np.argsort(values, kind="stable")[:STARTS]]]
+        return [self.alone(), *drawn[np.argsort(values, kind="stable")[:STARTS]]]
+
+    def alone(self) -> np.ndarray:
+        """The fixed scales alone, `(1 + moving,)`."""
+        point = np.zeros(len(self.low))
+        point[0] = 1.0
+        return point
 
     def scales(self, point: np.ndarray, names: Sequence[str]) -> tuple[np.ndarray, float]:
         """The scales of all columns of the table, 0 for the fixed ones, `(columns,)`; inverse temperature."""

@@ -13,7 +13,7 @@ from rescore.tuning.decisions import MIDDLE, CrossFit, Decider, inverses, totals
 from rescore.tuning.folds import make_folds
 from rescore.tuning.minimum_risk import RiskProblem
 from rescore.tuning.score_table import ScoreTable
-from rescore.tuning.selection import STRENGTHS, USUAL, Candidate, Selection, best_sharpness, compared
+from rescore.tuning.selection import STRENGTHS, STRONG, Candidate, Selection, best_sharpness, compared
 from rescore.weights import FIRST, MAP, MBR
 
 INNER = 10  # folds by which strength, columns and sharpness are chosen
@@ -95,7 +95,7 @@ def tune_risk(
     rng = np.random.default_rng(seed)
     if folds < 2 or len(table.utt_ids) < 2 or not problem.columns:
         everything, none = tuple(range(len(problem.columns))), np.zeros(0)
-        tuned = _fitted(problem, table, fixed, Candidate(everything, STRENGTHS[USUAL], [], none, none), decision, rng)
+        tuned = _fitted(problem, table, fixed, Candidate(everything, STRENGTHS[STRONG], [], none, none), decision, rng)
         return _sharpened(tuned, table, MIDDLE)
     sample = _sample(table, rng)
     parts = make_folds(sample.utt_ids, sample.ref_words, INNER, seed)

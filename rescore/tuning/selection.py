@@ -1,8 +1,10 @@
 """How strongly to hold scales near the fixed ones, and which columns to use: by utterances that were not tuned on.
 
-The usual strength and sharpness are kept unless others are better by more than two standard errors: of many that are
-tried on a small set, the best is luck.  Candidates are compared by their errors under minimum Bayes risk, whichever
-decision is wanted: these change less with the draw of the utterances than those of the highest totals.
+Scales are held strongly, as if scores beside the fixed ones were of little use, until the utterances not tuned on say
+clearly that they are of use: then weakly.  Other strengths, and another sharpness than the usual one, are taken if they
+are clearly better still: of many that are tried on a small set, the best is luck.  Clearly means by two standard
+errors.  Candidates are compared by their errors under minimum Bayes risk, whichever decision is wanted: these change
+less with the draw of the utterances than those of the highest totals.
 
 If columns are to be selected, they are taken one after another, each time the one that helps most (forward selection),
 and of all sets met the smallest counts that is not clearly worse than the best (the one-standard-error rule of
@@ -23,8 +25,8 @@ from rescore.tuning.minimum_risk import RiskProblem
 from rescore.tuning.score_table import ScoreTable
 
 STRENGTHS = (6.0, 2.0, 0.6, 0.2, 0.06)  # at 2, a parameter of 1 costs as much as an error
-USUAL = 1  # of these, where nothing else is known
-CLEARLY = 2.0  # standard errors by which others must be better than what is usual
+STRONG, WEAK = 1, 2  # of these, usual where nothing else is known, and where scores are known to be of use
+CLEARLY = 2.0  # standard errors by which something must be better than something else
 PATIENCE = 2  # columns that may be taken without a gain
 NEW = 0.3  # parameter of a column just taken, where the search begins, as a share of the length of the others
 
@@ -67,7 +69,7 @@ class Selection:
     def run(self, select: bool) -> Candidate:
         """The strength by all columns; with `select`, the columns at that strength."""
         everything = tuple(range(len(self.problem.columns)))
-        best = usual(list(self.strengths(everything)))
+        best = usual(list(self.strengths(everything)), self.problem.lists.chosen_errors(self.problem.alone()))
         return smallest(list(self.forward(best.strength))) if select else best
 
     def strengths(self, places: tuple[int, ...]) -> Iterator[Candidate]:
@@ -136,9 +138,14 @@ def fewest(candidates: Sequence[Candidate]) -> Candidate:
     return min(candidates, key=lambda candidate: candidate.total)
 
 
-def usual(path: Sequence[Candidate]) -> Candidate:
-    """Of candidates at `STRENGTHS`, the one next to the usual that is not clearly worse than the best."""
-    return path[_nearest([candidate.errors for candidate in path], USUAL)]
+def usual(path: Sequence[Candidate], alone: np.ndarray) -> Candidate:
+    """Of candidates at `STRENGTHS`, the one next to the usual that is not clearly worse than the best.
+
+    Args:
+      alone: errors of the fixed scales alone, `(utterances,)`.
+    """
+    more, error = compared(alone, path[STRONG].errors)
+    return path[_nearest([candidate.errors for candidate in path], WEAK if more > CLEARLY * error else STRONG)]
 
 
 def smallest(path: Sequence[Candidate]) -> Candidate:

@@ -13,7 +13,7 @@ from rescore.formats import read_nbest
 from rescore.tuning.decisions import MIDDLE, SHARPNESS, Decider, decide_mbr, inverses, totals
 from rescore.tuning.risk_tune import HeldOut, cross_validated, tune_risk
 from rescore.tuning.score_table import ScoreTable, build_table
-from rescore.tuning.selection import STRENGTHS, USUAL, Candidate, best_sharpness, compared, smallest, usual
+from rescore.tuning.selection import STRENGTHS, STRONG, WEAK, Candidate, best_sharpness, compared, smallest, usual
 from rescore.tuning.settings import Settings, tune
 from rescore.types import Weights
 from rescore.workflows.combine import combine_list, write_combined
@@ -41,7 +41,7 @@ def without(table: ScoreTable, *names: str) -> ScoreTable:
 
 @pytest.mark.parametrize("decision", ["map", "mbr"])
 def test_columns_that_help_are_used_and_noise_is_left_out(decision: str) -> None:
-    table = best_first(100, 0)
+    table = best_first(200, 0)
     selected = tune_risk(table, AM, decision, folds=3, seed=0, select=True)
     chosen = [table.names[k] for k in selected.chosen]
     assert chosen and "noise" not in chosen and selected.scales[table.names.index("noise")] == 0.0
@@ -135,18 +135,24 @@ def test_of_sets_that_are_hardly_worse_the_smallest_is_taken() -> None:
     assert smallest([candidate([3, 3, 3, 3]), candidate([2, 2, 2, 2])]).total == 8
 
 
-def test_the_usual_strength_stays_unless_another_is_clearly_better() -> None:
+def test_a_strength_is_left_only_for_one_that_is_clearly_better() -> None:
     """Eight errors in three of 100 utterances are 1.7 standard errors, 24 in nine are more than two."""
-    spread = np.zeros((len(STRENGTHS), 100), dtype=int)
-    path = [candidate(errors.tolist()) for errors in spread]
-    lucky = spread[0].copy()
+    none, lucky = np.zeros(100, dtype=int), np.zeros(100, dtype=int)
     lucky[:3] = [-2, -3, -3]
-    more, error = compared(path[USUAL].errors, lucky)
+    clear = np.where(np.arange(100) < 9, np.resize(lucky[:3], 100), 0)
+    path = [candidate(none.tolist()) for _ in STRENGTHS]
+    more, error = compared(path[STRONG].errors, lucky)
     assert error < more < 2 * error
     path[-1] = candidate(lucky.tolist())
-    assert usual(path) is path[USUAL]
-    path[-1] = candidate(np.where(np.arange(100) < 9, np.resize(lucky[:3], 100), 0).tolist())
-    assert usual(path) is path[-1]
+    assert usual(path, alone=none) is path[STRONG]
+    path[-1] = candidate(clear.tolist())
+    assert usual(path, alone=none) is path[-1]
+
+
+def test_scales_are_held_weakly_where_scores_are_clearly_of_use() -> None:
+    path = [candidate([3] * 20) for _ in STRENGTHS]
+    assert usual(path, alone=np.array([4, 3] * 10)) is path[WEAK]
+    assert usual(path, alone=np.array([4, 2] * 10)) is path[STRONG]
 
 
 def test_weights_say_how_they_were_found_and_combine_repeats_the_decision(tmp_path: Path) -> None:
