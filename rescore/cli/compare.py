@@ -8,6 +8,7 @@ import click
 
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import OutputPath
+from rescore.cli.utterances import utterances_option
 
 
 @click.command()
@@ -22,6 +23,7 @@ from rescore.cli.outputs import OutputPath
 @click.option("--seed", default=0, show_default=True, help="Seed of the bootstrap.")
 @click.option("--samples", default=10_000, show_default=True, help="Samples of the bootstrap.")
 @normalise_option
+@utterances_option
 @click.argument("systems", nargs=-1, required=True, metavar="NAME=HYP...")
 def command(
     ref: Path,
@@ -33,6 +35,7 @@ def command(
     seed: int,
     samples: int,
     normalise: str | None,
+    common: bool,
     systems: tuple[str, ...],
 ) -> None:
     """A table of systems: WER, 95 % interval, change and significance (MAPSSWE) against the first, oracle.
@@ -71,7 +74,7 @@ def command(
     if cer and counts:
         counts.check_characters()
     loaded = [read_system(name, spec, refs, cer, normaliser) for name, spec in named]
-    comparison = compare_systems(refs, loaded, against, seed, samples, counts, cer)
+    comparison = compare_systems(refs, loaded, against, seed, samples, counts, cer, common)
     comparison.how |= {"ref": file_identity(ref), KEY: normaliser.name}
     if tail:
         comparison.how["tail_counts"] = file_identity(tail)

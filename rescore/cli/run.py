@@ -10,6 +10,7 @@ import click
 from rescore.cli.device import device_option, dtype_option, max_unknown_option
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import OutputPath
+from rescore.cli.utterances import utterances_option
 
 
 @click.command()
@@ -34,6 +35,7 @@ from rescore.cli.outputs import OutputPath
 @device_option
 @max_unknown_option
 @normalise_option
+@utterances_option
 @click.option("--seed", default=0, show_default=True, help="Seed of tuning and of the bootstrap.")
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder for everything.")
 def command(
@@ -47,6 +49,7 @@ def command(
     device: str,
     max_unknown: float,
     normalise: str | None,
+    common: bool,
     seed: int,
     out: Path,
 ) -> None:
@@ -73,6 +76,6 @@ def command(
 
     from rescore.console import is_quiet
 
-    run = Run(dev, test, refs, ngram, lms, n, dtype, device, max_unknown, normalise, seed, out)
+    run = Run(dev, test, refs, ngram, lms, n, dtype, device, max_unknown, normalise, seed, out, common)
     chosen = execute(run, step)
     click.echo(chosen)

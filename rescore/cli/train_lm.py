@@ -10,6 +10,7 @@ import click
 from rescore.cli.outputs import OutputPath
 from rescore.cli.processes import process_options
 from rescore.cli.settings import parse_settings
+from rescore.cli.utterances import utterances_option
 
 if TYPE_CHECKING:
     from lm_zoo.training.mwer import TrainingLists
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     help="Cut sentences of more tokens into pieces.",
 )
+@utterances_option
 @process_options
 @click.option("--device", default="cpu", show_default=True, metavar="cpu|cuda|cuda:N", help="Where to train.")
 def command(
@@ -85,6 +87,7 @@ def command(
     settings: tuple[str, ...],
     options: tuple[str, ...],
     longest: int,
+    common: bool,
     world_size: int,
     master_port: int,
     device: str,
@@ -120,7 +123,7 @@ def command(
     _refuse("with", vocab=vocab, vocab_size=vocab_size)
     if init is None or ref is None:
         raise click.UsageError("--nbest needs --init NAME|DIR, the LM to be trained, and --ref TEXT.")
-    lists, name = _lists(nbest, valid, ref, init, weights_file)
+    lists, name = _lists(nbest, valid, ref, init, weights_file, common)
     recipe = TextRecipe(list(texts), "", init=name, longest=longest)
     run_on_lists(kind, given, recipe, lists, plan, str(out), device, remark, world_size)
 
@@ -132,7 +135,9 @@ def _refuse(beside: str, **options: object) -> None:
             raise click.UsageError(f"--{name.replace('_', '-')} says nothing {beside} --nbest.")
 
 
-def _lists(nbest: str, valid: str, ref: Path, init: str, weights_file: Path | None) -> tuple[TrainingLists, str]:
+def _lists(
+    nbest: str, valid: str, ref: Path, init: str, weights_file: Path | None, common: bool
+) -> tuple[TrainingLists, str]:
     """The lists to train on and to validate with, and the name of the LM."""
     from lm_zoo.training.mwer import TrainingLists
     from lm_zoo.training.run_identity import text_identity
@@ -145,7 +150,7 @@ def _lists(nbest: str, valid: str, ref: Path, init: str, weights_file: Path | No
     column, name = column_of(init)
     weights, scale = weights_for(nbest, column, given_weights(weights_file, ()))
     references = read_kaldi_text(ref)
-    train, held_out = (error_lists(source, references, weights) for source in (nbest, valid))
+    train, held_out = (error_lists(source, references, weights, common) for source in (nbest, valid))
     identity = {
         "nbest": source_identity(nbest),
         "valid": source_identity(valid),

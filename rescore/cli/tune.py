@@ -9,6 +9,7 @@ import click
 
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import OutputPath
+from rescore.cli.utterances import utterances_option
 
 if TYPE_CHECKING:
     from rescore.tuning.settings import Settings
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     help="Write each utterance decoded with scales tuned on the other folds.",
 )
 @normalise_option
+@utterances_option
 def command(
     scores: Path | None,
     lattices: str | None,
@@ -59,6 +61,7 @@ def command(
     select: bool,
     cross_fit: Path | None,
     normalise: str | None,
+    common: bool,
 ) -> None:
     """Find the scales of all scores, and of the number of words, that minimise WER on a development set.
 
@@ -103,31 +106,35 @@ def command(
         raise UsageError("--normalise is for N-best lists; make them of the lattices first: rescore lattice nbest")
     decision = decision or usual_decision(objective, bool(lattices))
     settings = Settings(parse_scales(fixed), objective, decision, seed, restarts, folds, select)
-    said = f"--ref {ref.name} --out {out.name} {_repeated(fixed, settings, normalise)}"
+    said = f"--ref {ref.name} --out {out.name} {_repeated(fixed, settings, normalise, common)}"
     if scores:
-        weights = _of_lists(scores, ref, settings, said, normalise or "none", cross_fit)
+        weights = _of_lists(scores, ref, settings, said, normalise or "none", common, cross_fit)
     elif lattices:
-        weights = _of_lattices(lattices, ref, settings, said, cross_fit)
+        weights = _of_lattices(lattices, ref, settings, said, common, cross_fit)
     save_weights(out, weights)
     for line in summary(weights):
         click.echo(line)
 
 
 def _of_lists(
-    scores: Path, ref: Path, settings: Settings, said: str, normalise: str, cross_fit: Path | None
+    scores: Path, ref: Path, settings: Settings, said: str, normalise: str, common: bool, cross_fit: Path | None
 ) -> Weights:
     from rescore.workflows.combine import read_scores
     from rescore.workflows.cross_fit import cross_fit_lists, fold_weights
     from rescore.workflows.tune import tune_folder
 
-    weights, fits = tune_folder(scores, ref, settings, f"rescore tune --scores {scores.name} {said}", normalise)
+    command = f"rescore tune --scores {scores.name} {said}"
+    weights, fits, utt_ids = tune_folder(scores, ref, settings, command, normalise, common)
     if cross_fit:
-        utt_ids = [nbest.utt_id for nbest in read_scores(scores)]
-        cross_fit_lists(read_scores(scores), weights, fold_weights(weights, utt_ids, fits), cross_fit)
+        tuned_on = set(utt_ids)
+        lists = (nbest for nbest in read_scores(scores) if nbest.utt_id in tuned_on)
+        cross_fit_lists(lists, weights, fold_weights(weights, utt_ids, fits), cross_fit)
     return weights
 
 
-def _of_lattices(lattices: str, ref: Path, settings: Settings, said: str, cross_fit: Path | None) -> Weights:
+def _of_lattices(
+    lattices: str, ref: Path, settings: Settings, said: str, common: bool, cross_fit: Path | None
+) -> Weights:
     from rescore.console import progress
     from rescore.formats import is_pipe, parse_spec, read_lattices, source_identity
     from rescore.workflows.cross_fit import cross_fit_lattices, fold_weights
@@ -135,7 +142,8 @@ def _of_lattices(lattices: str, ref: Path, settings: Settings, said: str, cross_
 
     name, path = parse_spec(lattices)
     read = progress(read_lattices(lattices), "reading lattices")
-    weights, fits, table = tune_lattices(read, ref, settings, f"rescore tune --lattices {name}:{path.name} {said}")
+    command = f"rescore tune --lattices {name}:{path.name} {said}"
+    weights, fits, table = tune_lattices(read, ref, settings, command, common)
     if not is_pipe(lattices):
         weights.info["data"]["content"] = source_identity(lattices)
     if cross_fit:
@@ -143,11 +151,12 @@ def _of_lattices(lattices: str, ref: Path, settings: Settings, said: str, cross_
     return weights
 
 
-def _repeated(fixed: tuple[str, ...], settings: Settings, normalise: str | None) -> str:
+def _repeated(fixed: tuple[str, ...], settings: Settings, normalise: str | None, common: bool) -> str:
     """The options that give the same scales again."""
     options = [f"--fix {scale}" for scale in fixed]
     options.append(f"--seed {settings.seed} --restarts {settings.restarts} --folds {settings.folds}")
     options.append(f"--objective {settings.objective} --decision {settings.decision}")
     options += ["--select"] if settings.select else []
     options += [f"--normalise {normalise}"] if normalise else []
+    options += ["--utterances common"] if common else []
     return " ".join(options)

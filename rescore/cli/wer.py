@@ -9,6 +9,7 @@ import click
 
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import OutputPath
+from rescore.cli.utterances import utterances_option
 
 if TYPE_CHECKING:
     from rescore.types import Words
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 @click.option("--details", type=OutputPath(), help="Write alignments and confusions as icefall does.")
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
 @normalise_option
-def command(ref: Path, hyp: str, cer: bool, details: Path | None, tail: Path | None, normalise: str | None) -> None:
+@utterances_option
+def command(
+    ref: Path, hyp: str, cer: bool, details: Path | None, tail: Path | None, normalise: str | None, common: bool
+) -> None:
     """Word error rate as Kaldi's compute-wer prints it; texts are Kaldi's, or icefall's recogs-SET-SUFFIX.txt.
 
     With --tail, the error rates on tail words (tail-1) and tail bigrams (tail-2) of a training text: all but the most
@@ -40,6 +44,7 @@ def command(ref: Path, hyp: str, cer: bool, details: Path | None, tail: Path | N
     Example: rescore wer --ref data/test/text --hyp exp/test/1best.txt --normalise librispeech
     """
     from rescore.console import remark
+    from rescore.evaluation.common import shared_references
     from rescore.evaluation.icefall_errs import write_errs
     from rescore.evaluation.wer import characters, corpus_errors, kaldi_lines
     from rescore.files import read_kaldi_text
@@ -48,6 +53,8 @@ def command(ref: Path, hyp: str, cer: bool, details: Path | None, tail: Path | N
 
     normaliser = Normaliser(normalise or "none")
     refs, hyps = normaliser.texts(read_kaldi_text(ref)), normaliser.texts(read_hypotheses(hyp))
+    refs = shared_references(refs, {"hypotheses": hyps}, common)
+    hyps = {utt_id: words for utt_id, words in hyps.items() if utt_id in refs}
     if cer:
         refs, hyps = characters(refs), characters(hyps)
     name = "CER" if cer else "WER"

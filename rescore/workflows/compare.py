@@ -13,13 +13,13 @@ import numpy as np
 from rescore import __version__
 from rescore.console import remark
 from rescore.errors import ScoreError, UsageError
+from rescore.evaluation.common import shared_references
 from rescore.evaluation.significance import bootstrap_wer, error_positions, mapsswe
 from rescore.evaluation.tail import Tail, corpus_tail_errors, rate_text
 from rescore.evaluation.wer import (
     ErrorCounts,
     best_of_list,
     characters,
-    check_same_utterances,
     split_characters,
     utterance_errors,
 )
@@ -32,11 +32,20 @@ from rescore.workflows.normalising import KEY, Normaliser
 
 @dataclass
 class System:
-    """The output of one system: its 1-best, and the errors of the best hypotheses if N-best lists are given."""
+    """The output of one system: its 1-best, and the errors of the best hypotheses if N-best lists are given.
+
+    Utterances without a reference have no errors.
+    """
 
     name: str
     hyps: dict[str, Words]
-    oracle: ErrorCounts | None = None
+    oracles: dict[str, ErrorCounts] | None = None
+
+    def oracle(self, refs: Iterable[str]) -> ErrorCounts | None:
+        """Errors of the best hypotheses of these utterances, None where there are no lists."""
+        if self.oracles is None:
+            return None
+        return sum((self.oracles[utt_id] for utt_id in refs), ErrorCounts())
 
 
 @dataclass
@@ -84,9 +93,6 @@ def read_system(
       refs: references, normalised already; with `cer` of characters.
       cer: take words apart to characters.
       normaliser: of the hypotheses.
-
-    Raises:
-      ReferencesError: other utterances than the references'.
     """
     normaliser = normaliser or Normaliser()
     spec = _text_in(spec)
@@ -95,7 +101,6 @@ def read_system(
         hyps = normaliser.texts(read_kaldi_text(spec, "hyp"))
         if cer:
             hyps = characters(hyps)
-        check_same_utterances(refs, hyps, f"hypotheses of '{name}'")
         return System(name, hyps)
     return system_of_lists(name, normaliser.lists(lists), refs, cer)
 
@@ -103,16 +108,16 @@ def read_system(
 def system_of_lists(name: str, lists: Iterable[NbestList], refs: Mapping[str, Words], cer: bool = False) -> System:
     """A system of N-best lists; see `read_system`."""
     hyps: dict[str, Words] = {}
-    oracle = ErrorCounts()
+    oracles: dict[str, ErrorCounts] = {}
     for nbest in lists:
         if nbest.utt_id in hyps:
             raise ScoreError(f"'{name}': utterance {nbest.utt_id} occurs a second time")
         if cer:
             nbest = replace(nbest, hyps=[replace(hyp, words=split_characters(hyp.words)) for hyp in nbest.hyps])
         hyps[nbest.utt_id] = nbest.hyps[0].words if nbest.hyps else ()
-        oracle += best_of_list(nbest, refs.get(nbest.utt_id, ()))
-    check_same_utterances(refs, hyps, f"hypotheses of '{name}'")
-    return System(name, hyps, oracle)
+        if nbest.utt_id in refs:
+            oracles[nbest.utt_id] = best_of_list(nbest, refs[nbest.utt_id])
+    return System(name, hyps, oracles)
 
 
 def read_hypotheses(spec: str) -> dict[str, Words]:
@@ -150,18 +155,22 @@ def compare_systems(
     samples: int = 10_000,
     tail: Tail | None = None,
     cer: bool = False,
+    common: bool = False,
 ) -> Comparison:
     """Error rates with 95 % bootstrap intervals, and MAPSSWE p-values against the first system and those of `against`.
 
-    With `cer`, what the texts have as words are characters, and the table says so.
+    With `cer`, what the texts have as words are characters, and the table says so.  With `common`, the utterances count
+    that the references and all systems have.
 
     Raises:
       UsageError: a name given twice, `against` names none of the systems, or `tail` is in another letter case.
-      ReferencesError: a system has other utterances than the references.
+      ReferencesError: a system has other utterances than the references; with `common`, none is everywhere.
     """
     names = [system.name for system in systems]
     _check_names(names, against)
     against = list(dict.fromkeys([names[0], *against]))
+    refs = shared_references(refs, {f"hypotheses of '{system.name}'": system.hyps for system in systems}, common)
+    systems = [replace(s, hyps={utt_id: s.hyps[utt_id] for utt_id in refs}) for s in systems]
     errors = [utterance_errors(refs, system.hyps) for system in systems]
     places = {s.name: [error_positions(ref, s.hyps[utt_id]) for utt_id, ref in refs.items()] for s in systems}
     totals = [sum(utts.values(), ErrorCounts()) for utts in errors]
@@ -175,7 +184,8 @@ def compare_systems(
             other: None if other == system.name else mapsswe(places[system.name], places[other]).p_value
             for other in against
         }
-        oracle = system.oracle.wer if system.oracle else None
+        best = system.oracle(refs)
+        oracle = best.wer if best else None
         on_tail = corpus_tail_errors(refs, system.hyps, tail) if tail else []
         rows.append(Row(system.name, counts, (ends[0], ends[1]), relative, p_values, oracle, on_tail))
     how = _how(len(refs), totals[0].ref_words, seed, samples) | {"rate": "CER" if cer else "WER"}

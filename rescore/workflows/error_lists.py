@@ -40,8 +40,10 @@ def weights_for(source: str, column: str, weights: Weights | None) -> tuple[Weig
     return Weights({name: scale for name, scale in scales.items() if name != column}, weights.info), scales[column]
 
 
-def error_lists(source: str, references: dict[str, Words], weights: Weights) -> list[ErrorList]:
+def error_lists(source: str, references: dict[str, Words], weights: Weights, common: bool = False) -> list[ErrorList]:
     """The lists of a source, their other scores under the weights, and the errors of every hypothesis.
+
+    With `common`, those that have no reference are left out, with a remark.
 
     Raises:
       ReferencesError: an utterance without a reference.
@@ -54,7 +56,9 @@ def error_lists(source: str, references: dict[str, Words], weights: Weights) -> 
             made.append(_error_list(nbest, normaliser.words(references[nbest.utt_id]), weights, normaliser))
         else:
             missing.append(nbest.utt_id)
-    if missing:
+    if missing and common and made:
+        remark(f"{source}: {len(missing)} utterances without a reference left out ({some_names(missing)})")
+    elif missing:
         raise ReferencesError(f"{source}: {len(missing)} utterances have no reference ({some_names(missing)})")
     return made
 

@@ -53,6 +53,7 @@ class Run:
     normalise: str | None
     seed: int
     out: Path
+    common: bool = False
 
     def source(self, part: str) -> str:
         return self.dev if part == "dev" else self.test
@@ -110,7 +111,7 @@ def execute(run: Run, do: Callable[[list[str]], None]) -> str:
     """
     _check_names(run)
     refs, normaliser = read_references(run.refs), Normaliser(run.normalise or "none")
-    checked = {part: check_part(run.source(part), part, refs, normaliser) for part in PARTS}
+    checked = {part: check_part(run.source(part), part, refs, normaliser, run.common) for part in PARTS}
     say_unused(refs, checked)
     new = check_lms(run.lms, run.ngram, checked, run.max_unknown)
     remark(f"checked: {', '.join(f'{len(each.refs)} utterances of {part}' for part, each in checked.items())}")
@@ -222,9 +223,15 @@ def _tune_step(run: Run, name: str, held: list[str]) -> Step:
     arguments = ["tune", "--scores", str(run.out / "dev"), "--ref", str(ref), "--seed", str(run.seed)]
     for column in held:
         arguments += ["--fix", f"{column}=0"]
-    arguments += ["--normalise", run.normalise] if run.normalise else []
+    arguments += _as_asked(run)
     reads = [str(run.out / "dev" / SCORES_FILE), str(ref)]
     return Step(f"scales of {name}", [*arguments, "--out", str(weights)], reads, weights)
+
+
+def _as_asked(run: Run) -> list[str]:
+    """The options of the run that go to every command with references."""
+    normalise = ["--normalise", run.normalise] if run.normalise else []
+    return [*normalise, *(["--utterances", "common"] if run.common else [])]
 
 
 def _combine_step(run: Run, name: str) -> Step:
@@ -240,7 +247,7 @@ def _compare_step(run: Run, names: list[str]) -> Step:
     first = f"jsonl:{run.out / 'test' / SCORES_FILE}"
     arguments = ["compare", "--ref", str(ref), "--seed", str(run.seed), "--json", str(table)]
     arguments += [word for name in dict.fromkeys([TUNED, run.baseline]) for word in ("--against", name)]
-    arguments += ["--normalise", run.normalise] if run.normalise else []
+    arguments += _as_asked(run)
     arguments += [f"{FIRST}={first}", *(f"{name}={run.out / 'test' / name}" for name in names)]
     reads = [str(ref), first, *(str(run.out / "test" / name / "1best.txt") for name in names)]
     return Step("comparison", arguments, reads, table)

@@ -34,8 +34,10 @@ class PartOfRun:
     words: Counter[str] = field(default_factory=Counter)
 
 
-def check_part(source: str, part: str, refs: Mapping[str, Words], normaliser: Normaliser) -> PartOfRun:
-    """Reads all of a set, and takes its references out of `refs`.
+def check_part(
+    source: str, part: str, refs: Mapping[str, Words], normaliser: Normaliser, common: bool = False
+) -> PartOfRun:
+    """Reads all of a set, and takes its references out of `refs`; with `common`, utterances without one do not count.
 
     Raises:
       UsageError: a pipe, which can be read but once.
@@ -52,16 +54,20 @@ def check_part(source: str, part: str, refs: Mapping[str, Words], normaliser: No
             has = f"{', '.join(columns)}, where others have {', '.join(found.columns)}"
             raise FormatError(source, f"utterance {utt_id} has the scores {has}; every utterance needs the same")
         found.words.update(words)
-        firsts.append(words)
         if utt_id in refs:
+            firsts.append(words)
             found.refs[utt_id] = refs[utt_id]
         else:
             missing.append(utt_id)
-    if missing:
-        total = len(missing) + len(found.refs)
+    total = len(missing) + len(found.refs)
+    if missing and common and found.refs:
+        remark(
+            f"--{part}: {len(missing)} of {total} utterances have no reference and are left out: {some_names(missing)}"
+        )
+    elif missing:
         raise ReferencesError(
             f"--{part} {source}: {len(missing)} of {total} utterances have no reference ({some_names(missing)}); add "
-            "them to --ref, or leave the utterances out"
+            "them to --ref, or leave the utterances out (--utterances common)"
         )
     check_same_case(map(normaliser.words, found.refs.values()), map(normaliser.words, firsts))
     return found

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rescore.console import progress
+from rescore.console import progress, remark
+from rescore.evaluation.common import shared_references
 from rescore.files import file_identity, read_kaldi_text
 from rescore.tuning.decisions import CrossFit
 from rescore.tuning.score_table import build_table
@@ -21,17 +22,24 @@ if TYPE_CHECKING:
 
 
 def tune_folder(
-    scores: Path, ref: Path, settings: Settings, command: str, normalise: str = "none"
-) -> tuple[Weights, CrossFit]:
-    """Finds scales for a scores folder and says in `info` everything needed to find them again; those of the folds.
+    scores: Path, ref: Path, settings: Settings, command: str, normalise: str = "none", common: bool = False
+) -> tuple[Weights, CrossFit, list[str]]:
+    """Finds scales for a scores folder and says in `info` everything needed to find them again.
 
+    Also those of the folds, and the ids of the utterances.
+
+    Args:
+      common: tune on the utterances that both have (see `shared_references`).
     Raises:
       ReferencesError, ScoreError, FormatError: bad input (see `build_table`).
       UsageError, WeightsError: the settings do not fit.
     """
     normaliser = Normaliser(normalise)
-    lists = normaliser.lists(progress(read_scores(scores), "reading scores"))
-    table = build_table(lists, normaliser.texts(read_kaldi_text(ref)), distances=settings.needs_distances)
+    refs = normaliser.texts(read_kaldi_text(ref))
+    if common:
+        refs = shared_references(refs, {"N-best lists": [nbest.utt_id for nbest in read_scores(scores)]}, common)
+    lists = (nbest for nbest in progress(read_scores(scores), "reading scores") if not common or nbest.utt_id in refs)
+    table = build_table(normaliser.lists(lists), refs, distances=settings.needs_distances)
     normaliser.say()
     weights, fits = tune(table, settings)
     data = {
@@ -41,11 +49,11 @@ def tune_folder(
         "words": table.total_words,
     }
     weights.info = {"data": data, KEY: normalise, **weights.info, "command": command}
-    return weights, fits
+    return weights, fits, table.utt_ids
 
 
 def tune_lattices(
-    lattices: Iterable[Lattice], ref: Path, settings: Settings, command: str
+    lattices: Iterable[Lattice], ref: Path, settings: Settings, command: str, common: bool = False
 ) -> tuple[Weights, CrossFit, LatticeTable]:
     """As `tune_folder`, for lattices, which are all held in memory, and returned.
 
@@ -55,7 +63,13 @@ def tune_lattices(
     """
     from rescore.tuning.lattice_line_search import lattice_table
 
-    table = lattice_table(lattices, read_kaldi_text(ref))
+    refs = read_kaldi_text(ref)
+    if common:
+        lattices = list(lattices)
+        refs = shared_references(refs, {"lattices": [lattice.utt_id for lattice in lattices]}, common)
+        lattices = [lattice for lattice in lattices if lattice.utt_id in refs]
+    table = lattice_table(lattices, refs)
+    remark(f"looking for scales of {', '.join(table.names)} over {len(table)} lattices with {table.size} arcs")
     weights, fits = tune(table, settings)
     data = {"lattices": len(table), "arcs": table.size, "ref": file_identity(ref), "words": table.total_words}
     weights.info = {"data": data, **weights.info, "command": command}

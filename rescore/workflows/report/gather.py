@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,8 +72,7 @@ def gather(folder: Path) -> Gathered:
         raise FormatError(folder / RUN_FILE, "the run has not ended; start the same rescore run again")
     normaliser = Normaliser(made["normalise"])
     refs = {part: normaliser.texts(read_kaldi_text(folder / "ref" / f"{part}.txt")) for part in ("test", "dev")}
-    test = list(normaliser.lists(progress(read_scores(folder / "test"), "reading test")))
-    dev_table = build_table(normaliser.lists(progress(read_scores(folder / "dev"), "reading dev")), refs["dev"])
+    test = list(_lists(folder / "test", refs["test"], normaliser))
     names = [FIRST, *made["systems"]]
     hyps = [{nbest.utt_id: nbest.hyps[0].words for nbest in test}]
     hyps += [normaliser.texts(read_kaldi_text(folder / "test" / name / "1best.txt")) for name in names[1:]]
@@ -86,9 +85,15 @@ def gather(folder: Path) -> Gathered:
         refs=refs,
         test=test,
         found=outcomes(refs["test"], hyps),
-        dev_table=dev_table,
+        dev_table=build_table(_lists(folder / "dev", refs["dev"], normaliser), refs["dev"]),
         test_table=build_table(test, refs["test"]),
     )
+
+
+def _lists(folder: Path, refs: Mapping[str, Words], normaliser: Normaliser) -> Iterator[NbestList]:
+    """The lists of a set that have references: the others were counted when the run began."""
+    lists = progress(read_scores(folder), f"reading {folder.name}")
+    return normaliser.lists(nbest for nbest in lists if nbest.utt_id in refs)
 
 
 def _read(path: Path) -> dict[str, Any]:

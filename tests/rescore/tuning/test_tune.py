@@ -68,7 +68,7 @@ def test_an_internal_lm_gets_a_negative_scale(objective: str, tmp_path: Path) ->
     write_nbest(f"jsonl:{tmp_path / 'scores.jsonl.gz'}", lists)
     write_kaldi_text(tmp_path / "ref", refs)
     settings = Settings({}, objective, "map", 0, 5, 0 if objective == "errors" else 3)
-    weights, _ = tune_folder(tmp_path, tmp_path / "ref", settings, "tune", "none")
+    weights, *_ = tune_folder(tmp_path, tmp_path / "ref", settings, "tune", "none")
     assert weights.scales["ilm"] < -0.5 * weights.scales["am"] < 0
     best = {nbest.utt_id: combine_list(nbest, weights).hyps[0].words for nbest in lists}
     fewest = {
@@ -386,7 +386,7 @@ def test_weights_of_a_folder_say_how_they_were_made(tmp_path: Path) -> None:
     write_nbest(f"jsonl:{tmp_path / 'dev' / 'scores.jsonl.gz'}", lists)
     write_kaldi_text(tmp_path / "dev.text", refs)
     settings = Settings({}, seed=1, restarts=2, folds=2)
-    weights, _ = tune_folder(tmp_path / "dev", tmp_path / "dev.text", settings, command="rescore tune ...")
+    weights, *_ = tune_folder(tmp_path / "dev", tmp_path / "dev.text", settings, command="rescore tune ...")
     info = weights.info
     assert info["data"]["scores"]["file"] == "scores.jsonl.gz" and len(info["data"]["ref"]["sha256"]) == 64
     assert (info["data"]["utterances"], info["data"]["words"]) == (20, sum(map(len, refs.values())))
