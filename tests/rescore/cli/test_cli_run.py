@@ -101,15 +101,6 @@ def test_lattices_become_lists(folder: Path) -> None:
     assert len(list(read_nbest("out/lists/test.jsonl.gz"))) == 2
 
 
-def test_utterances_without_a_reference_can_be_left_out(folder: Path) -> None:
-    Path("text").write_text("".join(Path("text").read_text().splitlines(keepends=True)[1:-1]))
-    result = start("--utterances", "common")
-    assert result.exit_code == 0, result.output
-    assert "--dev: 1 of 12 utterances have no reference and are left out: dev-000" in result.stderr
-    table = json.loads(Path("out/table.json").read_text())
-    assert table["how"]["utterances"] == 23 and Path("out/report.html").exists()
-
-
 @pytest.mark.parametrize(
     "spoil, options, message",
     [

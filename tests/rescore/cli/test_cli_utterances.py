@@ -14,6 +14,9 @@ from rescore.formats import write_nbest
 from rescore.types import Hypothesis, NbestList, Weights
 from rescore.weights import load_weights
 from rescore.workflows.error_lists import error_lists
+from rescore.workflows.normalising import Normaliser
+from rescore.workflows.run import Run, plan
+from rescore.workflows.run_checks import check_part
 from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
 
 
@@ -91,3 +94,16 @@ def test_lists_to_train_on(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     made = error_lists("jsonl:dev/scores.jsonl.gz", refs, weights, common=True)
     assert [each.name for each in made] == ["b", "c"]
     assert "1 utterances without a reference left out (d)" in capsys.readouterr().err
+
+
+def test_a_whole_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    refs, source = {"b": ("B",), "c": ("C", "D")}, "jsonl:dev/scores.jsonl.gz"
+    with pytest.raises(ReferencesError, match="1 of 3 utterances have no reference"):
+        check_part(source, "dev", refs, Normaliser())
+    assert list(check_part(source, "dev", refs, Normaliser(), common=True).refs) == ["b", "c"]
+    assert "--dev: 1 of 3 utterances have no reference and are left out: d" in capsys.readouterr().err
+    given = Run(
+        source, source, [Path("ref")], None, ["toy"], 5, "float32", "cpu", 0.1, None, 0, Path("out"), common=True
+    )
+    for step in plan(given, {"toy": ["toy"]}):
+        assert ("--ref" in step.arguments) == ("--utterances" in step.arguments)
