@@ -133,7 +133,8 @@ def check_same_utterances(refs: Iterable[str], hyps: Iterable[str], hyps_name: s
         problems.append(f"{len(only_ref)} of {len(ref_ids)} references have no {hyps_name} ({some_names(only_ref)})")
     if only_hyp:
         problems.append(f"{len(only_hyp)} of {len(hyp_ids)} {hyps_name} have no reference ({some_names(only_hyp)})")
-    raise ReferencesError("; ".join(problems) + ": both must hold the same utterances; filter one of the files")
+    advice = "both must hold the same utterances; filter one of the files, or take --utterances common"
+    raise ReferencesError(f"{'; '.join(problems)}: {advice}")
 
 
 def check_same_case(refs: Iterable[Words], hyps: Iterable[Words]) -> None:

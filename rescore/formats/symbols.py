@@ -121,11 +121,11 @@ def table_for(path: Path, words: str | None) -> SymbolTable:
 
 
 def _usual_tables(path: Path) -> list[Path]:
-    """The table with the lattices' own name alone, or all that are beside them, in the graph's folder, in data/lang."""
+    """The table with the lattices' own name alone, or those beside them, in the graph's folder, in data/lang*."""
     own = path.with_suffix(".words.txt") if path.suffix else path / "words.txt"
     if own.is_file():
         return [own]
     folder = path if path.is_dir() else path.parent
     beside = sorted((folder / "..").glob("graph*/words.txt"))
-    places = [folder / "words.txt", *beside, Path("data/lang/words.txt")]
+    places = [folder / "words.txt", *beside, *sorted(Path("data").glob("lang*/words.txt"))]
     return [place for place in places if place.is_file()]

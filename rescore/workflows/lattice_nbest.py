@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -72,14 +72,17 @@ class LatticeToNbest:
         return nbest, {**counts, PATH_WORDS: coverage.words, UNKNOWN_WORDS: coverage.unknown, SEEN: int(seen)}
 
 
-def nbest_of_lattices(spec: str, work: LatticeToNbest, jobs: int = 1, on_error: OnError = fail) -> Iterator[Found]:
-    """N-best list and counts of every lattice of `spec` (`FORMAT:PATH`), in order; a few lattices in memory at a time.
+def nbest_of_lattices(
+    source: str | Sequence[Lattice], work: LatticeToNbest, jobs: int = 1, on_error: OnError = fail
+) -> Iterator[Found]:
+    """N-best list and counts of every lattice, in order; a few lattices in memory at a time.
 
     Args:
+      source: `FORMAT:PATH`, or the lattices themselves.
       jobs: processes; more than one only where processes can be forked, so that they share the LM's memory.
       on_error: gets the RescoreError that reading a lattice or `work` raises; if it returns, the next one follows.
     """
-    sources, _ = lattice_sources(spec, on_error)
+    sources = lattice_sources(source, on_error)[0] if isinstance(source, str) else source
     if jobs <= 1 or "fork" not in multiprocessing.get_all_start_methods():
         return _serial(sources, work, on_error)
     return _parallel(sources, work, jobs, on_error)

@@ -30,6 +30,7 @@ from rescore.weights import MBR, decision_of, default_scales
 from rescore.workers import kept
 from rescore.workflows.columns import column_of, open_scorers
 from rescore.workflows.combine import combine_list
+from rescore.workflows.first_pass import usual_beams
 from rescore.workflows.seen import is_seen, seen_counts, seen_lines
 from rescore.workflows.streams import WRITERS, Job, lattice_groups, run_shared, through
 
@@ -276,6 +277,26 @@ def say_rescored(counts: Counter[str], total: int, target: str, n: int | None) -
     for name, count in sorted(counts.items()):
         if name != "unknown_words" and not is_seen(name):
             remark(f"{_SAID.get(name, name.replace('_', ' '))}: {count}")
+
+
+def new_scores(lms: Sequence[str], ngram: str | None) -> list[str]:
+    """The names of the scores that new LMs write."""
+    return [*([NGRAM] if ngram else []), *(column_of(name)[0] for name in lms)]
+
+
+def with_beams(settings: Mapping[str, Any], scales: Mapping[str, float], lms: Sequence[str]) -> dict[str, Any]:
+    """The settings of `LatticeRescoring` with the usual beams where neural LMs have none, and a remark on them.
+
+    Where `context` is None, all is to be exact, and no beam is added.
+    """
+    missing = [name for name in ("ngram_beam", "beam") if settings[name] is None]
+    if not lms or settings["context"] is None or not missing:
+        return dict(settings)
+    beams = dict(zip(("ngram_beam", "beam"), usual_beams(scales, lms), strict=True))
+    chosen = {name: beams[name] for name in missing}
+    listed = " ".join(f"--{name.replace('_', '-')} {beam:.6g}" for name, beam in chosen.items())
+    remark(f"{listed}: the usual width, by the LM's scale (--exact: no beam)")
+    return {**settings, **chosen}
 
 
 def _in_order(nbest: NbestList, weights: Weights) -> NbestList:

@@ -77,7 +77,10 @@ def test_numbers_are_words_where_it_is_said(source: str) -> None:
     assert [lattice.symbols[1:] for lattice in read_lattices("kaldi:out.ark?words=ids")][1:] == [["2"]]
 
 
-@pytest.mark.parametrize("place", ["exp/tri1/decode/words.txt", "exp/tri1/graph_tg/words.txt", "data/lang/words.txt"])
+@pytest.mark.parametrize(
+    "place",
+    ["exp/tri1/decode/words.txt", "exp/tri1/graph_tg/words.txt", "data/lang/words.txt", "data/lang_tg/words.txt"],
+)
 def test_a_table_in_a_usual_place_is_taken_and_named(source: str, place: str) -> None:
     Path(place).parent.mkdir(parents=True, exist_ok=True)
     Path(place).write_text(WORDS)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rescore.cli.lattice.first_pass import find_scales, first_pass_options, keep_scales
 from rescore.cli.lattice.source import source_options
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import sharing_options
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("-n", type=click.IntRange(min=1), default=100, show_default=True, help="Word sequences an utterance.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score; repeat it.")
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
+@first_pass_options
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes; default: the number of cores.")
 @sharing_options
 def command(
@@ -31,27 +33,35 @@ def command(
     n: int,
     scales: tuple[str, ...],
     weights_file: Path | None,
+    ref: Path | None,
+    common: bool,
     jobs: int | None,
     sharing: Sharing,
 ) -> None:
     """Write the exact N best different word sequences of lattices, with every score by name.
 
-    --weights are those of rescore tune --lattices.  Scales not given: am=1, and 10 for lm or graph where lattices have
-    it.  (Kaldi's LM weight L and word penalty W are --scale am=1 --scale graph=L --scale words=-LxW.)  `rescore
+    --ref, for a development set, finds the scales first: those with the fewest errors of best paths, Kaldi's LMWT and
+    word insertion penalty.  They are printed, and written beside DST (dev.weights.json of dev.jsonl.gz) to be used on
+    other sets as --weights.
+
+    --weights are those, or of rescore tune --lattices.  Scales not given: am=1, and 10 for lm or graph where lattices
+    have it.  (Kaldi's LM weight L and word penalty W are --scale am=1 --scale graph=L --scale words=-LxW.)  `rescore
     convert` normalises words and takes an n-gram LM too.
 
     \b
     Example: rescore lattice nbest kaldi:exp/tri1/decode lists.jsonl.gz --words words.txt -n 100 --scale graph=12
-    Example: rescore lattice nbest kaldi:exp/tri1/decode lists.jsonl.gz -n 100 --weights exp/first.json
+    Example: rescore lattice nbest kaldi:exp/tri1/decode_dev dev.jsonl.gz --ref data/dev/text
+    Example: rescore lattice nbest kaldi:exp/tri1/decode_test test.jsonl.gz --weights dev.weights.json
     """
     from rescore.cli.lattice.source import policy
     from rescore.formats import with_option
     from rescore.text import TextNormalizer
-    from rescore.weights import given_weights
     from rescore.workflows.convert import ConvertRequest, lattices_to_nbest
+    from rescore.workflows.first_pass import given_scales
 
-    weights = given_weights(weights_file, scales)
-    used, weighted = weights.scales if weights else {}, weights_file is not None
-    source = with_option(source, "words", words)
+    weights, source = given_scales(weights_file, scales, ref), with_option(source, "words", words)
+    found = find_scales(source, target, ref, weights, common, on_error, TextNormalizer(), sharing) if ref else None
+    used, weighted = (found or weights).scales, bool(found or weights_file)
     request = ConvertRequest(source, target, TextNormalizer(), n, scales=used, weighted=weighted)
     lattices_to_nbest("lattice nbest", request, jobs, policy(on_error), sharing)
+    keep_scales(found, target)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rescore.cli.device import device_option, dtype_option, max_unknown_option, text_view_option
+from rescore.cli.lattice.first_pass import find_scales, first_pass_options, keep_scales
 from rescore.cli.lattice.source import source_options
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import max_memory_option, sharing_options
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--old-ngram", metavar="FILE|NAME", help="The LM that the lattices were made with; score `old-ngram`.")
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score; may be repeated.")
+@first_pass_options
 @click.option(
     "--context",
     type=click.IntRange(min=0),
@@ -31,17 +33,19 @@ if TYPE_CHECKING:
     show_default=True,
     help="Histories that share so many last words are merged.",
 )
-@click.option("--exact", is_flag=True, help="Merge no histories; without --beam and --most, all scores are exact.")
+@click.option("--exact", is_flag=True, help="Merge no histories, and no beam but those given: all scores are exact.")
 @click.option(
     "--beam",
     type=click.FloatRange(min=0),
-    help="Neural LMs: leave out histories that are estimated so much worse than the best one; the best may be lost.",
+    help="Neural LMs: leave out histories that are estimated so much worse than the best one; the best may be lost.  "
+    "[default: 6 times the scale of the lattices' own LM]",
 )
 @click.option("--most", type=click.IntRange(min=1), help="Neural LMs: histories a state, at most.")
 @click.option(
     "--ngram-beam",
     type=click.FloatRange(min=0),
-    help="Before the neural LMs: cut arcs whose best path is so much below the best one, and no others.",
+    help="Before the neural LMs: cut arcs whose best path is so much below the best one, and no others.  "
+    "[default: 8 times that scale]",
 )
 @click.option("--in-flight", type=click.IntRange(min=1), default=16, show_default=True, help="Lattices at a time.")
 @dtype_option
@@ -64,6 +68,8 @@ def command(
     old_ngram: str | None,
     weights_file: Path | None,
     scales: tuple[str, ...],
+    ref: Path | None,
+    common: bool,
     context: int,
     exact: bool,
     beam: float | None,
@@ -83,6 +89,11 @@ def command(
 ) -> None:  # fmt: skip
     """Score whole lattices with LMs: every score is kept by name, states are split by LM histories.
 
+    --ref, for a development set, finds the scales of the lattices' own scores first (Kaldi's LMWT and word insertion
+    penalty); the new LMs share half of the LM's scale, or with --old-ngram all of it, where --scale says nothing.  What
+    was used is printed, and written beside DST (dev.weights.json of slf:dev) to be used as --weights.  Then tune on
+    the lattices written: rescore tune --lattices.
+
     Beams are in units of the total score, and need scales that are about right.  --ngram-beam goes by all scores known
     before the neural LMs, whose scales are lent to `ngram`, and cuts exactly; --beam goes by estimates, and may lose
     the best path.  Take the old LM out of `graph` with its scale times -1, so that transitions and pronunciations stay:
@@ -91,33 +102,38 @@ def command(
     kaldi:DST?graph=graph,ngram,-old-ngram says otherwise.  --words serves SRC and DST.
 
     \b
+    Example: rescore lattice rescore kaldi:exp/tri1/decode_dev slf:exp/dev --lm exp/lm --ref data/dev/text
     Example: rescore lattice rescore slf:lat exp/lat --ngram 4gram.arpa --lm transfornn --scale ngram=3 \\
                --scale transfornn=7 --scale words=-7 --ngram-beam 80 --beam 60
     """
     from rescore.cli.lattice.source import policy
-    from rescore.errors import UsageError
     from rescore.formats import has_option, with_option
     from rescore.text import TextNormalizer
-    from rescore.types import Weights
-    from rescore.weights import decision_of, load_weights, parse_scales
-    from rescore.workflows.lattice_rescore import LatticeRequest, rescore_lattices
+    from rescore.weights import decision_of
+    from rescore.workflows.first_pass import given_scales, with_new_lms
+    from rescore.workflows.lattice_rescore import OLD, LatticeRequest, new_scores, rescore_lattices, with_beams
 
     if not n and has_option(target, "words"):
         target = with_option(target, "words", words)
+    normalizer = TextNormalizer(case, delete, split_at)
     settings = {
         "context": None if exact else context,
         "beam": beam,
         "most": most,
         "ngram_beam": ngram_beam,
         "in_flight": in_flight,
-        "normalizer": TextNormalizer(case, delete, split_at),
+        "normalizer": normalizer,
         "max_unknown": max_unknown,
         "exact": text_view == "exact",
     }
-    if weights_file and scales:
-        raise UsageError("give either --weights FILE or --scale NAME=VALUE, not both")
-    weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
+    weights, source = given_scales(weights_file, scales, ref), with_option(source, "words", words)
     decision_of(weights, weights_file)
-    source = with_option(source, "words", words)
+    found = None
+    if ref is not None:
+        found = find_scales(source, target, ref, weights, common, on_error, normalizer, sharing)
+        new, old = new_scores(lms, ngram), OLD if old_ngram else None
+        found = weights = with_new_lms(found, weights.scales, new, old)
+    settings = with_beams(settings, weights.scales, new_scores(lms, None))
     request = LatticeRequest(source, target, lms, ngram, old_ngram, weights, settings, n, dtype, device)
     rescore_lattices(request, policy(on_error), sharing, max_memory)
+    keep_scales(found, target)

@@ -1,0 +1,124 @@
+"""Kaldi's LM weight and word insertion penalty, found on a development set before lists or LMs are made of it.
+
+`rescore tune --lattices` without an LM: scales of the lattices' own scores by exact line search over all their paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lm_zoo.files import is_in_place
+from rescore.console import progress, remark
+from rescore.errors import FormatError, UsageError
+from rescore.formats import parse_spec, read_lattices
+from rescore.lattices.build import normalize_words
+from rescore.skipping import OnError, fail
+from rescore.text import TextNormalizer
+from rescore.tuning.settings import Settings
+from rescore.types import Weights
+from rescore.weights import LM_WEIGHT, WORDS_COLUMN, load_weights, parse_scales, save_weights
+from rescore.workflows.tune import tune_lattices
+
+RESTARTS = 3  # two scales are to be found
+NGRAM_BEAM, LM_BEAM = 8.0, 6.0  # in units of Kaldi's graph cost, that is, of the scale of the lattices' own LM
+
+
+def weights_beside(target: str) -> Path | None:
+    """Where the weights go that belong to `target`, `[FORMAT:]PATH`: `dev.weights.json` beside `dev.jsonl.gz`.
+
+    None for a target that has no place, such as standard output.
+    """
+    path = parse_spec(target)[1]
+    if not path.is_dir() and is_in_place(path):
+        return None
+    name = path.name.removesuffix(".gz").removesuffix(".xz")
+    return path.with_name(f"{Path(name).stem}.weights.json")
+
+
+def given_scales(weights_file: Path | None, scales: Sequence[str], ref: Path | None) -> Weights:
+    """What --weights or --scale say, or no scale at all.
+
+    Raises:
+      UsageError: --weights beside --scale or --ref, which look for weights themselves.
+    """
+    if weights_file and (scales or ref):
+        other = "--scale NAME=VALUE" if scales else "--ref TEXT, which finds scales itself"
+        raise UsageError(f"give either --weights FILE or {other}, not both")
+    return load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
+
+
+def find_first_pass(
+    source: str,
+    ref: Path,
+    fixed: Mapping[str, float],
+    common: bool = False,
+    normalizer: TextNormalizer | None = None,
+    on_error: OnError = fail,
+) -> Weights:
+    """The scales of the scores of lattices, and of the number of words, with the fewest errors; says what was found.
+
+    Args:
+      source: of the lattices, `FORMAT:PATH`.
+      fixed: scales that stay as they are, of scores that lattices do not have too.
+      common: as of `rescore.evaluation.common.shared_references`.
+      normalizer: of the lattices' words.
+      on_error: of lattices that cannot be read.
+    Raises:
+      FormatError: no lattice.  RescoreError: as `tune_lattices`.
+    """
+    read = progress(read_lattices(source, on_error), "reading lattices")
+    lattices = [lattice if normalizer is None else normalize_words(lattice, normalizer) for lattice in read]
+    if not lattices:
+        raise FormatError(source, "no lattice in it that can be read")
+    names = [*lattices[0].scores, WORDS_COLUMN]
+    held = {name: scale for name, scale in fixed.items() if name in names}
+    command = f"--ref {ref.name} of {parse_spec(source)[1].name}"
+    weights, _, _ = tune_lattices(lattices, ref, Settings(held, restarts=RESTARTS, folds=0), command, common)
+    remark(f"{said(weights.scales)}: dev WER {weights.info['wer']:.2f} %, oracle {weights.info['oracle_wer']:.2f} %")
+    return weights
+
+
+def said(scales: Mapping[str, float]) -> str:
+    """Scales, and for lattices with a score `graph` or `lm` Kaldi's two settings that mean the same."""
+    listed = " ".join(f"{name}={scale:.6g}" for name, scale in scales.items())
+    own, acoustics = lm_scale(scales), scales.get("am")
+    if not own or not acoustics:
+        return listed
+    penalty = 0.0 - scales.get(WORDS_COLUMN, 0.0) / own
+    return f"LMWT {own / acoustics:.4g}, word insertion penalty {penalty:.3g} ({listed})"
+
+
+def lm_scale(scales: Mapping[str, float]) -> float:
+    """The scale of the lattices' own LM; 0 if they have none."""
+    return next((scales[name] for name in ("graph", "lm") if scales.get(name, 0.0) > 0), 0.0)
+
+
+def with_new_lms(found: Weights, given: Mapping[str, float], lms: Sequence[str], old: str | None) -> Weights:
+    """Scales for LMs that lattices are to be scored with, to begin with: they share half of the old LM's, or all.
+
+    Args:
+      found: of `find_first_pass`.
+      given: scales of the user, which stay.
+      lms: names of the new scores.
+      old: that of the old LM's n-gram, which is taken out of the lattices' own score.
+    """
+    own = lm_scale(found.scales) or LM_WEIGHT
+    share = (own if old else 0.5 * own) / max(1, len(lms))
+    scales = {**found.scales, **dict.fromkeys(lms, share), **({old: -own} if old else {}), **given}
+    return Weights(scales, found.info)
+
+
+def usual_beams(scales: Mapping[str, float], lms: Sequence[str]) -> tuple[float, float]:
+    """Beams before the neural LMs and in them: so many times the scale of the lattices' own LM, or of the new ones."""
+    unit = lm_scale(scales) or max((scales.get(name, 0.0) for name in lms), default=0.0) or LM_WEIGHT
+    return NGRAM_BEAM * unit, LM_BEAM * unit
+
+
+def save_found(weights: Weights, place: Path | None) -> None:
+    """Writes the weights beside what was made with them, and says where."""
+    if place is None:
+        remark("the scales found are not written, as the output has no place beside it; give them with --scale")
+        return
+    save_weights(place, weights)
+    remark(f"the scales found are in {place}: use them on other sets with --weights {place}")
