@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from asr.cli.pipes import pipes_option
 from asr.decoding.options import LATTICE_FORMATS, LM_SCALE, METHODS, DecodeOptions, DecodeRun
 from rescore.cli.normalise import normalise_option
+from rescore.cli.results import is_alone, json_option
 from rescore.errors import UsageError
 
 PATH = click.Path(path_type=Path)
@@ -101,6 +102,7 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
 @setting(DecodeRun, "max-seconds", type=POSITIVE, help="Longer cuts count as not recognised.")
 @normalise_option
 @pipes_option
+@json_option
 @setting(DecodeRun, "device", help="Such as cpu or cuda.")
 @click.pass_context
 def command(context: click.Context, **values: Any) -> None:
@@ -134,12 +136,14 @@ def command(context: click.Context, **values: Any) -> None:
     from asr.decoding.run import run
     from asr.decoding.run_written import run_written
     from asr.seq2seq.models import find_folder
+    from rescore.cli.results import show
+    from rescore.evaluation.wer import json_counts
 
+    json_file = values.pop("json_file")
     values = one_model(context, values)
     search = {item.name: values.pop(item.name) for item in fields(DecodeOptions) if item.name != "lattices"}
     plan, options = DecodeRun(**values), DecodeOptions(lattices=values["lattices"] is not None, **search)
     folder = find_folder(str(plan.folder)) if plan.folder is not None else None
-    if folder is not None:
-        run_written(plan, options, folder, click.echo)
-    else:
-        run(plan, options, click.echo)
+    say: Callable[[str], None] = (lambda line: None) if is_alone(json_file) else click.echo
+    found = run(plan, options, say) if folder is None else run_written(plan, options, folder, say)
+    show({name: None if counts is None else json_counts(counts) for name, counts in found.items()}, [], json_file)

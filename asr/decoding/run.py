@@ -15,11 +15,12 @@ from asr.decoding.results import Outputs
 from asr.decoding.sets import decode_set, set_names
 from lm_zoo.files import locked
 from lm_zoo.inference.devices import find_device
+from rescore.evaluation.wer import ErrorCounts
 from rescore.files import make_folder
 
 
-def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> None:
-    """Decodes all sets; the error rates go to `say`, a line at a time.
+def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> dict[str, ErrorCounts | None]:
+    """Decodes all sets; the error rates go to `say`, a line at a time, and are returned by set (see `decode_set`).
 
     Raises:
       RescoreError, LMError: whatever the user can mend.
@@ -37,14 +38,18 @@ def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> 
     with ExitStack() as stack:
         for outputs in made:  # not the folder: decodings with other settings write there at the same time
             stack.enter_context(locked(results / f"recogs-{outputs.name}-{suffix}.txt"))
-        decode_sets(decoder, plan, made, say)
+        return decode_sets(decoder, plan, made, say)
 
 
-def decode_sets(decoder: Decoder, plan: DecodeRun, made: list[Outputs], say: Callable[[str], None]) -> None:
-    """Decodes each set into its outputs."""
+def decode_sets(
+    decoder: Decoder, plan: DecodeRun, made: list[Outputs], say: Callable[[str], None]
+) -> dict[str, ErrorCounts | None]:
+    """Decodes each set into its outputs; the errors of each."""
+    errors: dict[str, ErrorCounts | None] = {}
     for path, outputs in zip(plan.cuts, made, strict=True):
         found, left_out, total = batches_of(path, plan.max_duration, plan.max_seconds, plan.allow_pipes)
-        decode_set(recognised(decoder, found), left_out, total, outputs, say)
+        errors[outputs.name] = decode_set(recognised(decoder, found), left_out, total, outputs, say)
+    return errors
 
 
 def recognised(decoder: Decoder, batches: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str, Decoded | None]]:

@@ -28,6 +28,7 @@ from lm_zoo.text.normalise import normalise
 from rescore import __version__
 from rescore.console import remark, some_names
 from rescore.errors import UsageError
+from rescore.evaluation.wer import ErrorCounts
 from rescore.files import file_identity, make_folder, write_kaldi_text
 from rescore.types import Hypothesis, NbestList, Words
 
@@ -45,8 +46,10 @@ FOR_TRANSDUCERS = {  # of `DecodeRun`: the option that it comes from
 }
 
 
-def run_written(plan: DecodeRun, options: DecodeOptions, folder: Path, say: Callable[[str], None]) -> None:
-    """Decodes all sets with the encoder-decoder in `folder`; the error rates go to `say`, a line at a time.
+def run_written(
+    plan: DecodeRun, options: DecodeOptions, folder: Path, say: Callable[[str], None]
+) -> dict[str, ErrorCounts | None]:
+    """Decodes all sets with the encoder-decoder in `folder`; the error rates go to `say`, and are returned by set.
 
     Raises:
       RescoreError, LMError: whatever the user can mend.
@@ -65,10 +68,12 @@ def run_written(plan: DecodeRun, options: DecodeOptions, folder: Path, say: Call
         "version": __version__,
     }
     suffix = f"{recogniser.name}-{options.suffix}"
+    errors: dict[str, ErrorCounts | None] = {}
     for path, set_ in zip(plan.cuts, names, strict=True):
         outputs = Outputs(make_folder(plan.out), set_, suffix, options.setting, normaliser=normaliser)
         with locked(plan.out / f"recogs-{set_}-{suffix}.txt"):
-            _decode_cuts(decoder, path, plan, outputs, made_by, say)
+            errors[set_] = _decode_cuts(decoder, path, plan, outputs, made_by, say)
+    return errors
 
 
 def _decode_cuts(
@@ -78,7 +83,7 @@ def _decode_cuts(
     outputs: Outputs,
     made_by: dict[str, Any],
     say: Callable[[str], None],
-) -> None:
+) -> ErrorCounts | None:
     stem = f"{outputs.name}-{outputs.suffix}"
     journal = Journal(outputs.folder / f"nbest-{stem}.part.jsonl", made_by)
     if journal.count:
@@ -96,12 +101,13 @@ def _decode_cuts(
             single[cut.id] = tuple(entry.get("single", "").split())
             yield cut.id, cut_text(cut), decoded(entry)
 
-    decode_set(utterances(), dict, None if cuts.is_lazy else len(cuts), outputs, say)
+    errors = decode_set(utterances(), dict, None if cuts.is_lazy else len(cuts), outputs, say)
     write_kaldi_text(outputs.folder / f"single-{stem}.txt", single)
     write_text(outputs.folder / f"cut-off-{stem}.txt", "".join(f"{utt_id}\n" for utt_id in cut_off))
     if cut_off:
         remark(f"{outputs.name}: {len(cut_off)} utterances cut off at the limit of length ({some_names(cut_off)})")
     journal.remove()
+    return errors
 
 
 def check_plan(plan: DecodeRun, options: DecodeOptions) -> None:

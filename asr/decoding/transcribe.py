@@ -21,7 +21,7 @@ from asr.decoding.prefixes import Pieces, SearchHypothesis
 from asr.decoding.written import NORMALISER, WrittenDecoder
 from asr.errors import ConfigError, DataError
 from asr.model.streaming import StreamingEncoder
-from asr.seq2seq.models import load
+from asr.seq2seq.models import INSTALL, MOONSHINE, has_moonshine, load
 from lm_zoo.text.normalise import normalise
 from rescore.console import remark
 from rescore.types import Words
@@ -69,6 +69,23 @@ class Transcript:
     def rtf(self) -> float:
         """Real-time factor: work by audio."""
         return self.work / self.seconds
+
+
+def usual_model(streaming: bool) -> str | None:
+    """The model where none is named: moonshine if it is installed, for whole utterances; else None, what ships."""
+    return MOONSHINE if has_moonshine() and not streaming else None
+
+
+def say_what_it_is(folder: Path, streaming: bool) -> None:
+    """A remark on a model that ships: it is good for demonstrations alone."""
+    if folder.parent != PRETRAINED:
+        return
+    better = "moonshine hears it, but no streams" if streaming else f"--model {MOONSHINE}"
+    install = "" if has_moonshine() else f" ({INSTALL})"
+    remark(
+        f"{folder.name}, the model that ships, was trained on synthetic voices alone: of real speech it gets nearly "
+        f"every word wrong (WER 96 to 98 % on LibriSpeech dev-clean); for real speech: {better}{install}"
+    )
 
 
 def find_model(name: str | None = None) -> Path:

@@ -44,13 +44,24 @@ def find_folder(name: str) -> Path | None:
         return folder
     if name != MOONSHINE or folder.exists():
         return None
-    spec = find_spec(PACKAGE)  # not imported: it would load its own libraries
-    if spec is None or spec.origin is None:
+    assets = _assets()
+    if assets is None:
         raise ConfigError(f"the weights of {MOONSHINE} are in the package moonshine-voice 0.0.49: {INSTALL}")
-    folder = Path(spec.origin).parent / ASSETS
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: is not there; only version 0.0.49 of moonshine-voice has the weights: {INSTALL}")
-    return folder
+    if not assets.is_dir():
+        raise ConfigError(f"{assets}: is not there; only version 0.0.49 of moonshine-voice has the weights: {INSTALL}")
+    return assets
+
+
+def has_moonshine() -> bool:
+    """Whether `moonshine` can be loaded."""
+    assets = _assets()
+    return assets is not None and assets.is_dir() and find_spec("onnxruntime") is not None
+
+
+def _assets() -> Path | None:
+    """Where the weights lie in the package, if that is installed; it is not imported, as it loads its own libraries."""
+    spec = find_spec(PACKAGE)
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent / ASSETS
 
 
 def load(folder: Path, name: str, threads: int = 1) -> Recogniser:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import OutputPath
+from rescore.cli.results import json_option
 
 
 @click.command()
@@ -21,6 +23,7 @@ from rescore.cli.outputs import OutputPath
     help="Minimum Bayes risk: choose by expected errors; posteriors are the softmax of SCALE times the totals.",
 )
 @normalise_option
+@json_option
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder for 1best.txt and nbest.jsonl.gz.")
 def command(
     scores: Path,
@@ -28,6 +31,7 @@ def command(
     scales: tuple[str, ...],
     mbr: float | None,
     normalise: str | None,
+    json_file: Path | None,
     out: Path,
 ) -> None:
     """Apply weights to saved scores: new 1-best and N-best.  Loads no LM.
@@ -40,6 +44,7 @@ def command(
     Example: rescore combine --scores exp/test --scale am=1 --scale lm=8 --scale words=10 --out exp/test/best
     Example: rescore combine --scores exp/test --weights exp/weights.json --mbr 0.1 --out exp/test/mbr
     """
+    from rescore.cli.results import show
     from rescore.console import progress, remark
     from rescore.errors import UsageError
     from rescore.types import Weights
@@ -58,3 +63,4 @@ def command(
         f"{counts.utterances} utterances, {counts.hypotheses} hypotheses; {counts.changed} first hypotheses changed; "
         f"written to {out}"
     )
+    show(asdict(counts), [], json_file)

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from rescore.cli.normalise import normalise_option
-from rescore.cli.outputs import OutputPath
+from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
 
 
 @click.command()
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text.")
 @click.option("--against", multiple=True, metavar="NAME", help="p-values against this system too; may be repeated.")
-@click.option("--json", "json_file", type=OutputPath(), help="Write the table as JSON; - prints it alone.")
+@json_option
 @click.option("--markdown", "form", flag_value="markdown", help="Print the table as Markdown.")
 @click.option("--latex", "form", flag_value="latex", help="Print it as LaTeX (booktabs).")
 @click.option("--csv", "form", flag_value="csv", help="Print it as CSV.")
@@ -51,16 +51,18 @@ def command(
     \b
     Example: rescore compare --ref data/test/text first=exp/first.txt rescored=exp/test/best --against first
     """
+    from rescore.cli.results import show
     from rescore.evaluation.tail import load_tail
     from rescore.evaluation.wer import characters
     from rescore.files import file_identity, read_kaldi_text
+    from rescore.tables import width
     from rescore.workflows.compare import (
         compare_systems,
+        comparison_lines,
         parse_system,
-        print_table,
         read_system,
+        to_json,
         to_markdown,
-        write_json,
     )
     from rescore.workflows.compare_forms import signature, to_csv, to_latex
     from rescore.workflows.normalising import KEY, Normaliser, normaliser_of_systems
@@ -78,13 +80,11 @@ def command(
     comparison.how |= {"ref": file_identity(ref), KEY: normaliser.name}
     if tail:
         comparison.how["tail_counts"] = file_identity(tail)
-    if json_file:
-        comparison.how["signature"] = signature(comparison)
-        write_json(json_file, comparison)
+    comparison.how["signature"] = signature(comparison)
     if form in ("latex", "csv"):
-        click.echo(to_latex(comparison) if form == "latex" else to_csv(comparison), nl=False)
+        lines = (to_latex(comparison) if form == "latex" else to_csv(comparison)).splitlines()
     elif form == "markdown":
-        click.echo(f"{to_markdown(comparison)}\n`{signature(comparison)}`")
-    elif str(json_file) != "-":
-        print_table(comparison)
-        click.echo(signature(comparison))
+        lines = [to_markdown(comparison), f"`{signature(comparison)}`"]
+    else:
+        lines = [*comparison_lines(comparison, width()), signature(comparison)]
+    show(to_json(comparison), lines, json_file)

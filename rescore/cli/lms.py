@@ -7,51 +7,54 @@ from typing import Any
 
 import click
 
+from rescore.cli.results import json_option
+
 
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[DIR]...")
 @click.option("--best", is_flag=True, help="Print the folder with the lowest validation loss, nothing else.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-def command(folders: tuple[Path, ...], best: bool, as_json: bool) -> None:
+@json_option
+def command(folders: tuple[Path, ...], best: bool, json_file: Path | None) -> None:
     """List the LMs that ship with the package and the kinds that can be trained; or the trained LMs in the folders DIR.
 
     \b
     Example: rescore lms
     Example: rescore lms exp/dropout-* --best
     """
-    import json
-
-    from lm_zoo.plugins import installed
-    from lm_zoo.registry import KINDS, describe
+    from lm_zoo.registry import describe
+    from rescore.cli.results import show
 
     rows = describe(folders)
-    if best:
-        click.echo(_best(rows, folders))
-        return
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
-    from rich.console import Console
-
-    console = Console(width=max(100, Console().width))
-    console.print(_table(rows, bool(folders)))
-    if not folders:
-        console.print("kinds: " + "; ".join(f"{kind} ({text})" for kind, (_, _, text) in KINDS.items()))
-        if installed():
-            console.print("of other packages: " + "; ".join(f"{name} ({where})" for name, where in installed().items()))
+    listed = [_best(rows, folders)] if best else [*_table(rows, bool(folders)), *([] if folders else _kinds())]
+    show(rows, listed, json_file)
 
 
-def _table(rows: list[dict[str, Any]], runs: bool) -> Any:
-    from rich.table import Table
+def _table(rows: list[dict[str, Any]], runs: bool) -> list[str]:
+    from rescore.tables import table_lines, width
 
-    table = Table("name", "kind", "parameters", "MB", "valid loss" if runs else "ppl/word", "trained on")
-    table.title = None if runs else "shipped, for --lm and --ngram"
+    heads = ["name", "kind", "parameters", "MB", "valid loss" if runs else "ppl/word", "trained on"]
+    cells = []
     for row in rows:
         ppl = "" if row["word_ppl"] is None else f"{row['word_ppl']:.1f} ({row['word_ppl_text']})"
         loss = "" if row["valid_loss"] is None else f"{row['valid_loss']:.4f}"
         size, params = f"{row['bytes'] / 1e6:.1f}", f"{row['params']:,}" if row["params"] else ""
-        table.add_row(row["name"], row["kind"], params, size, loss if runs else ppl, ", ".join(row["data"]))
-    return table
+        cells.append([row["name"], row["kind"], params, size, loss if runs else ppl, ", ".join(row["data"])])
+    lines = table_lines(heads, cells, width(), texts=(0, 1, 5))
+    return lines if runs else ["shipped, for --lm and --ngram", "", *lines]
+
+
+def _kinds() -> list[str]:
+    """The kinds that can be trained, and the LMs of other packages."""
+    from textwrap import wrap
+
+    from lm_zoo.plugins import installed
+    from lm_zoo.registry import KINDS
+    from rescore.tables import width
+
+    said = ["kinds: " + "; ".join(f"{kind} ({text})" for kind, (_, _, text) in KINDS.items())]
+    if installed():
+        said.append("of other packages: " + "; ".join(f"{name} ({where})" for name, where in installed().items()))
+    return ["", *(line for text in said for line in wrap(text, width(), break_on_hyphens=False))]
 
 
 def _best(rows: list[dict[str, Any]], folders: tuple[Path, ...]) -> str:

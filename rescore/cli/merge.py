@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from rescore.cli.outputs import OutputPath
+from rescore.cli.results import json_option
 
 
 @click.command()
 @click.argument("out", metavar="OUT", type=OutputPath(folder=None))
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Of nbest: weights of rescore tune.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Of nbest: scale of one score; repeat it.")
-def command(out: Path, weights_file: Path | None, scales: tuple[str, ...]) -> None:
+@json_option
+def command(out: Path, weights_file: Path | None, scales: tuple[str, ...], json_file: Path | None) -> None:
     """Put the shares of a command that was run with --split K/N together.
 
     Writes to OUT, the folder or file of rescore nbest, lattice rescore, lattice nbest, convert or ppl, what the command
@@ -26,6 +29,7 @@ def command(out: Path, weights_file: Path | None, scales: tuple[str, ...]) -> No
     Before it, a job for each share, here by Kaldi's queue.pl:
       queue.pl JOB=1:8 exp/log/JOB.log rescore nbest --nbest test.jsonl.gz --lm transfornn --split JOB/8 --out exp/test
     """
+    from rescore.cli.results import show
     from rescore.errors import UsageError
     from rescore.sharing.parts import parts_beside
     from rescore.weights import given_weights
@@ -34,8 +38,8 @@ def command(out: Path, weights_file: Path | None, scales: tuple[str, ...]) -> No
 
     weights = given_weights(weights_file, scales)
     if not parts_beside(out).is_dir():
-        merge(out, weights)
+        show(asdict(merge(out, weights)), [], json_file)
     elif weights is not None:
         raise UsageError("--weights and --scale are for the shares of rescore nbest; leave them out")
     else:
-        merge_stream(parts_beside(out))
+        show(merge_stream(parts_beside(out)), [], json_file)

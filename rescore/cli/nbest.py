@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import click
 
 from rescore.cli.device import device_option, dtype_option, max_unknown_option, text_view_option
 from rescore.cli.outputs import OutputPath
+from rescore.cli.results import json_option
 from rescore.cli.sharing import max_memory_option, sharing_options
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
 )
 @max_memory_option
 @sharing_options
+@json_option
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder for scores, 1-best and N-best.")
 def command(
     source: str,
@@ -85,6 +88,7 @@ def command(
     text_view: str,
     on_error: str,
     max_memory: int | None,
+    json_file: Path | None,
     out: Path,
     sharing: Sharing,
 ) -> None:
@@ -106,6 +110,7 @@ def command(
     Example: rescore nbest --nbest test.jsonl.gz --lm exp/joined --context 100 --weights exp/weights.json \\
                --recordings data/test/segments --out exp/test
     """
+    from rescore.cli.results import show
     from rescore.errors import UsageError
     from rescore.workflows.nbest import ContextOptions, rescore_nbest
 
@@ -115,7 +120,8 @@ def command(
     if context is not None:
         before = ContextOptions(None if context == "all" else int(context), recording_of, recordings)
     settings = dtype, device, max_unknown, exact, sharing, before, on_error == "skip", max_memory
-    rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, *settings)
+    counts = rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, *settings)
+    show(asdict(counts), [], json_file)
 
 
 def _checked(context: str | None) -> str | None:

@@ -8,6 +8,7 @@ import click
 
 from rescore.cli.device import device_option, max_unknown_option, text_view_option
 from rescore.cli.outputs import OutputPath
+from rescore.cli.results import json_option
 
 
 @click.command()
@@ -41,7 +42,7 @@ from rescore.cli.outputs import OutputPath
 @device_option
 @max_unknown_option
 @text_view_option
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def command(
     lms: tuple[str, ...],
     ngram: str | None,
@@ -56,7 +57,7 @@ def command(
     device: str,
     max_unknown: float,
     text_view: str,
-    as_json: bool,
+    json_file: Path | None,
 ) -> None:
     """Perplexity a word (with and without words that the LM does not know) and a token, with the counts.
 
@@ -70,9 +71,11 @@ def command(
                --mixture ngram,lstm --mixture ngram,transfornn
     Example: rescore ppl --lm transfornn --text test.txt --tail counts.txt.gz
     """
-    from rescore.workflows.perplexity import measure, print_rows
+    from rescore.cli.results import show
+    from rescore.tables import width
+    from rescore.workflows.perplexity import measure, row_lines
 
     windows = (window, position)
     exact = text_view == "exact"
     rows = measure(lms, ngram, text, tune_mix, mix, save_mix, windows, tail, mixtures, device, max_unknown, exact)
-    print_rows(rows, as_json)
+    show(rows, row_lines(rows, width()), json_file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import click
 from rescore.cli.device import device_option, dtype_option, max_unknown_option
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import OutputPath
+from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
 
 
@@ -36,6 +38,7 @@ from rescore.cli.utterances import utterances_option
 @max_unknown_option
 @normalise_option
 @utterances_option
+@json_option
 @click.option("--seed", default=0, show_default=True, help="Seed of tuning and of the bootstrap.")
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder for everything.")
 def command(
@@ -51,6 +54,7 @@ def command(
     normalise: str | None,
     common: bool,
     seed: int,
+    json_file: Path | None,
     out: Path,
 ) -> None:
     """From lists or lattices to a report on what LMs change: scores, tunes, combines, compares.
@@ -66,7 +70,12 @@ def command(
     Example: rescore run --dev slf:lat/dev --test slf:lat/test --ref dev.txt --ref test.txt \\
                --ngram 4gram.arpa --lm transfornn --lm lstm --out exp/run
     """
-    from rescore.workflows.run import Run, execute
+    import json
+    from contextlib import nullcontext, redirect_stdout
+
+    from rescore.cli.results import is_alone, show
+    from rescore.console import is_quiet
+    from rescore.workflows.run import RUN_FILE, TABLE_FILE, Run, execute
 
     def step(arguments: list[str]) -> None:
         from rescore.cli.main import cli
@@ -74,8 +83,8 @@ def command(
         click.echo(f"$ rescore {shlex.join(arguments)}")
         cli.main(["--quiet", *arguments] if is_quiet() else arguments, prog_name="rescore", standalone_mode=False)
 
-    from rescore.console import is_quiet
-
     run = Run(dev, test, refs, ngram, lms, n, dtype, device, max_unknown, normalise, seed, out, common)
-    chosen = execute(run, step)
-    click.echo(chosen)
+    with redirect_stdout(sys.stderr) if is_alone(json_file) else nullcontext():  # the steps print, too
+        chosen = execute(run, step)
+    made, table = (json.loads((out / name).read_text(encoding="utf-8")) for name in (RUN_FILE, TABLE_FILE))
+    show({**made, "table": table}, [chosen], json_file)

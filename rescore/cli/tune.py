@@ -9,6 +9,7 @@ import click
 
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import OutputPath
+from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 )
 @normalise_option
 @utterances_option
+@json_option
 def command(
     scores: Path | None,
     lattices: str | None,
@@ -62,6 +64,7 @@ def command(
     cross_fit: Path | None,
     normalise: str | None,
     common: bool,
+    json_file: Path | None,
 ) -> None:
     """Find the scales of all scores, and of the number of words, that minimise WER on a development set.
 
@@ -93,6 +96,7 @@ def command(
     Example: rescore tune --scores exp/dev --ref data/dev/text --normalise librispeech --out exp/weights.json
     Example: rescore tune --lattices kaldi:exp/dev?words=words.txt --ref data/dev/text --out exp/weights.json
     """
+    from rescore.cli.results import show
     from rescore.errors import UsageError
     from rescore.tuning.settings import Settings, usual_decision
     from rescore.weights import parse_scales, save_weights
@@ -112,8 +116,7 @@ def command(
     elif lattices:
         weights = _of_lattices(lattices, ref, settings, said, common, cross_fit)
     save_weights(out, weights)
-    for line in summary(weights):
-        click.echo(line)
+    show({"scales": weights.scales, "info": weights.info}, summary(weights), json_file)
 
 
 def _of_lists(

@@ -9,9 +9,12 @@ import click
 
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import OutputPath
+from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
 
 if TYPE_CHECKING:
+    from rescore.evaluation.tail import Tail
+    from rescore.evaluation.wer import ErrorCounts
     from rescore.types import Words
 
 
@@ -28,8 +31,16 @@ if TYPE_CHECKING:
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
 @normalise_option
 @utterances_option
+@json_option
 def command(
-    ref: Path, hyp: str, cer: bool, details: Path | None, tail: Path | None, normalise: str | None, common: bool
+    ref: Path,
+    hyp: str,
+    cer: bool,
+    details: Path | None,
+    tail: Path | None,
+    normalise: str | None,
+    common: bool,
+    json_file: Path | None,
 ) -> None:
     """Word error rate as Kaldi's compute-wer prints it; texts are Kaldi's, or icefall's recogs-SET-SUFFIX.txt.
 
@@ -43,13 +54,15 @@ def command(
     Example: rescore wer --ref data/test/text --hyp exp/test/1best.txt --tail counts.txt.gz
     Example: rescore wer --ref data/test/text --hyp exp/test/1best.txt --normalise librispeech
     """
+    from rescore.cli.results import show
     from rescore.console import remark
     from rescore.evaluation.common import shared_references
     from rescore.evaluation.icefall_errs import write_errs
-    from rescore.evaluation.wer import characters, corpus_errors, kaldi_lines
+    from rescore.evaluation.tail import json_tails, tail_lines
+    from rescore.evaluation.wer import characters, corpus_errors, json_counts, kaldi_lines
     from rescore.files import read_kaldi_text
     from rescore.workflows.compare import read_hypotheses
-    from rescore.workflows.normalising import Normaliser
+    from rescore.workflows.normalising import KEY, Normaliser
 
     normaliser = Normaliser(normalise or "none")
     refs, hyps = normaliser.texts(read_kaldi_text(ref)), normaliser.texts(read_hypotheses(hyp))
@@ -57,25 +70,23 @@ def command(
     hyps = {utt_id: words for utt_id, words in hyps.items() if utt_id in refs}
     if cer:
         refs, hyps = characters(refs), characters(hyps)
-    name = "CER" if cer else "WER"
-    for line in kaldi_lines(corpus_errors(refs, hyps), name):
-        click.echo(line)
-    if normalise:
-        click.echo(f"text normalised by {normalise}")
+    name, counts = "CER" if cer else "WER", corpus_errors(refs, hyps)
+    lines = kaldi_lines(counts, name) + ([f"text normalised by {normalise}"] if normalise else [])
+    data = {"name": name, **json_counts(counts), KEY: normaliser.name}
     if tail:
-        _print_tail(refs, hyps, tail, name)
+        rare, on_tail = _on_tail(refs, hyps, tail, name)
+        lines, data = [*lines, *tail_lines(on_tail, name)], {**data, **json_tails(on_tail), "tail": rare.describe()}
+        remark(rare.describe())
+    show(data, lines, json_file)
     if details:
         write_errs(details, refs, hyps)
         remark(f"details: {details}")
 
 
-def _print_tail(refs: dict[str, Words], hyps: dict[str, Words], path: Path, name: str) -> None:
-    from rescore.console import remark
-    from rescore.evaluation.tail import corpus_tail_errors, load_tail, tail_lines
+def _on_tail(refs: dict[str, Words], hyps: dict[str, Words], path: Path, name: str) -> tuple[Tail, list[ErrorCounts]]:
+    from rescore.evaluation.tail import corpus_tail_errors, load_tail
 
     tail = load_tail(path)
     if name == "CER":
         tail.check_characters()
-    for line in tail_lines(corpus_tail_errors(refs, hyps, tail), name):
-        click.echo(line)
-    remark(tail.describe())
+    return tail, corpus_tail_errors(refs, hyps, tail)

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from rescore.errors import UsageError
 from rescore.evaluation.counts import BEGIN_ID, NgramCounts, read_counts
-from rescore.evaluation.wer import GAP, ErrorCounts, align, letter_case
+from rescore.evaluation.wer import GAP, ErrorCounts, align, json_counts, letter_case
 from rescore.types import Words
 
 TAIL_PERCENT = 5
@@ -153,6 +154,14 @@ def tail_lines(errors: Sequence[ErrorCounts], name: str = "WER") -> list[str]:
         + ("" if counts.ref_words else " (nothing of the references is in this tail)")
         for n, counts in enumerate(errors, start=1)
     ]
+
+
+def json_tails(errors: Sequence[ErrorCounts]) -> dict[str, dict[str, Any]]:
+    """Errors on tail words, and on tail bigrams if they were counted, as data: `tail1`, `tail2`."""
+    found = {f"tail{n}": json_counts(counts) for n, counts in enumerate(errors, start=1)}
+    for counts in found.values():
+        del counts["ser"], counts["utterances"]  # words have errors, not sentences
+    return found
 
 
 def rate_text(counts: ErrorCounts) -> str:

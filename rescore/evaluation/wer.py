@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import kaldialign
 
@@ -192,6 +193,20 @@ def kaldi_lines(counts: ErrorCounts, name: str = "WER") -> list[str]:
         f"{counts.ins} ins, {counts.dele} del, {counts.sub} sub ]",
         f"%SER {counts.ser:.2f} [ {counts.wrong_sentences} / {counts.sentences} ]",
     ]
+
+
+def json_counts(counts: ErrorCounts) -> dict[str, Any]:
+    """What `kaldi_lines` say, as data; rates in percent, null where there is nothing to make errors on."""
+    return {
+        "wer": round(counts.wer, 4) if counts.ref_words else None,
+        "errors": counts.errors,
+        "words": counts.ref_words,
+        "sub": counts.sub,
+        "del": counts.dele,
+        "ins": counts.ins,
+        "ser": round(counts.ser, 4) if counts.sentences else None,
+        "utterances": counts.sentences,
+    }
 
 
 def present_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> tuple[ErrorCounts, int]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from rescore.console import some_names
 from rescore.errors import ReferencesError
-from rescore.evaluation.wer import ErrorCounts
+from rescore.evaluation.wer import ErrorCounts, json_counts
 from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import oracle
 from rescore.types import Lattice, Words
@@ -58,6 +59,27 @@ class LatticeInfo:
         if ref is not None:
             self.oracle = (self.oracle or ErrorCounts()) + oracle(lattice, ref).counts
             self.ref_arcs += lattice.num_arcs
+
+    def data(self) -> dict[str, Any]:
+        """The same as data; None or NaN for what is not known."""
+        sizes = {
+            name: {"all": sum(values), "median": float(np.median(values)), "largest": max(values)}
+            for name, values in (("states", self.states), ("arcs", self.arcs))
+        }
+        seconds = self.seconds or np.nan
+        return {
+            "lattices": len(self.arcs),
+            **sizes,
+            "epsilons": self.epsilons,
+            "different_words": len(self.words),
+            "scores": self.scores,
+            "seconds": self.seconds,
+            "arcs_per_second": sum(self.arcs) / seconds,
+            "depth": None if self.crossing is None else self.crossing / seconds,
+            "oracle": None if self.oracle is None else json_counts(self.oracle),
+            "no_reference": len(self.no_ref),
+            "counts": self.counts,
+        }
 
     def lines(self) -> list[str]:
         """What a user reads."""

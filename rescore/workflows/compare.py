@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,16 +15,18 @@ from rescore.console import remark
 from rescore.errors import ScoreError, UsageError
 from rescore.evaluation.common import shared_references
 from rescore.evaluation.significance import bootstrap_wer, error_positions, mapsswe
-from rescore.evaluation.tail import Tail, corpus_tail_errors, rate_text
+from rescore.evaluation.tail import Tail, corpus_tail_errors, json_tails, rate_text
 from rescore.evaluation.wer import (
     ErrorCounts,
     best_of_list,
     characters,
+    json_counts,
     split_characters,
     utterance_errors,
 )
-from rescore.files import atomic_text, read_kaldi_text
+from rescore.files import read_kaldi_text
 from rescore.formats import names_format, read_nbest
+from rescore.tables import WIDTH, table_lines
 from rescore.types import NbestList, Words
 from rescore.workflows.combine import NBEST_FILE, SCORES_FILE, TEXT_FILE
 from rescore.workflows.normalising import KEY, Normaliser
@@ -223,41 +225,16 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
 
 def json_row(row: Row, first: str) -> dict[str, Any]:
     """One row of `to_json`; `first` is the system that `p_value` is against."""
-    counts = row.counts
     return {
         "name": row.name,
-        "wer": round(counts.wer, 4),
-        "errors": counts.errors,
-        "words": counts.ref_words,
-        "sub": counts.sub,
-        "del": counts.dele,
-        "ins": counts.ins,
-        "ser": round(counts.ser, 4),
-        "utterances": counts.sentences,
+        **json_counts(row.counts),
         "ci": [round(end, 4) for end in row.interval],
         "relative": None if row.relative is None else round(row.relative, 4),
         "p_value": row.p_values[first],
         "p_values": row.p_values,
         "oracle_wer": None if row.oracle_wer is None else round(row.oracle_wer, 4),
-        **{f"tail{n}": _json_tail(tail) for n, tail in enumerate(row.tail, start=1)},
+        **json_tails(row.tail),
     }
-
-
-def _json_tail(counts: ErrorCounts) -> dict[str, Any]:
-    return {
-        "wer": round(counts.wer, 4) if counts.ref_words else None,
-        "errors": counts.errors,
-        "words": counts.ref_words,
-        "sub": counts.sub,
-        "del": counts.dele,
-        "ins": counts.ins,
-    }
-
-
-def write_json(path: str | Path, comparison: Comparison) -> None:
-    """Writes `to_json` to a file."""
-    with atomic_text(path) as stream:
-        stream.write(json.dumps(to_json(comparison), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def cells(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
@@ -307,21 +284,7 @@ def caption(comparison: Comparison) -> str:
     return f"{text} T{how['tail'][1:]}." if "tail" in how else text
 
 
-def print_table(comparison: Comparison) -> None:
-    """Writes the table to standard output with rich (plain, and as wide as it needs, if that is no terminal)."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
+def comparison_lines(comparison: Comparison, most: int = WIDTH) -> list[str]:
+    """The table and its caption, at most `most` columns wide (see `table_lines`)."""
     heads, lines = cells(comparison)
-    table = Table(box=box.SIMPLE_HEAD)
-    for place, head in enumerate(heads):
-        table.add_column(head, justify="right" if place else "left")
-    for line in lines:
-        table.add_row(*map(Text, line))
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=200)
-    console.print(table)
-    console.print(Text(caption(comparison)))
+    return [*table_lines(heads, lines, most), "", *textwrap.wrap(caption(comparison), most, break_on_hyphens=False)]

@@ -12,16 +12,18 @@ from rescore.sharing.parts import finished_splits, join_parts, notes, part_files
 from rescore.skipping import note_skipped
 from rescore.types import NbestList, Weights
 from rescore.weights import equal_weights
-from rescore.workflows.combine import SCORES_FILE, say_combined, write_combined
+from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, write_combined
 from rescore.workflows.context import with_context
 from rescore.workflows.part_files import LISTS
 
 
-def merge(out: Path, weights: Weights | None) -> None:
+def merge(out: Path, weights: Weights | None) -> CombineCounts:
     """Writes what `rescore nbest` writes, of the shares that are in `out`.
 
     Args:
       weights: None for scales of 1.
+    Returns:
+      what was combined.
     Raises:
       FormatError: a share or a part is missing.
       ScoreError, WeightsError: as `write_combined`.
@@ -54,3 +56,4 @@ def merge(out: Path, weights: Weights | None) -> None:
             f"{column}: {unknown[column]} of {total} hypothesis words unknown ({share_unknown:.1f} %), scored as <unk>"
         )
     say_combined(counts, weights, out)
+    return counts

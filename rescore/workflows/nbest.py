@@ -49,7 +49,7 @@ def rescore_nbest(
     context: ContextOptions | None = None,
     skip: bool = False,
     max_memory: int | None = None,
-) -> None:
+) -> CombineCounts:
     """Scores the lists of `source` into `out/scores.jsonl.gz` and combines them; see `rescore nbest`.
 
     Args:
@@ -58,6 +58,8 @@ def rescore_nbest(
       context: LMs see the text before an utterance.
       skip: an utterance that cannot be read or scored is left out, named and counted.
       max_memory: bytes that each of the processes may take; this one is bounded by whoever calls.
+    Returns:
+      what was combined; of a share alone, its utterances.
     Raises:
       UsageError: both or contradicting options; a mix that names an LM that is not given.
     """
@@ -68,13 +70,14 @@ def rescore_nbest(
     if sharing is None or sharing.alone:
         scored = work(None, weights)
         say_combined(scored.used, weights, out)
-    elif sharing.split is None:
+        counts: CombineCounts = scored.used
+        return counts
+    if sharing.split is None:
         share_out(work, sharing, parts_inside(out), skip, max_memory)
-        merge(out, weights)
-    elif weights is None or context is not None:
-        work(sharing.split)
-    else:
+        return merge(out, weights)
+    if weights is not None and context is None:
         raise UsageError("--split scores its share alone; give --weights or --scale to rescore merge")
+    return CombineCounts(utterances=work(sharing.split).total)
 
 
 def _score(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 
 from lm_zoo.inference.interpolation import em_weights, interpolate
@@ -19,6 +17,7 @@ from lm_zoo.text.sentences import read_sentences
 from rescore.console import progress, remark
 from rescore.errors import UsageError
 from rescore.evaluation.tail import TailMarker, load_tail
+from rescore.tables import WIDTH, table_lines
 from rescore.text import short
 from rescore.types import Weights
 from rescore.weights import load_weights, save_weights
@@ -178,27 +177,22 @@ def _windowed(scorer: LMColumn, text: str, window: int, position: str) -> Perple
     return window_perplexity(scorer.lm, tokens, window, position)
 
 
-def print_rows(rows: list[Row], as_json: bool) -> None:
-    """A table, or a JSON list."""
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-        return
+def row_lines(rows: list[Row], most: int = WIDTH) -> list[str]:
+    """Tables of what was measured, at most `most` columns wide."""
     names: tuple[str, ...] = ("ppl_word", "ppl_word_known", "ppl_token", "words", "sentences", "unknown", "tokens")
-    _print_table(rows, ("ppl/word", "without OOV", "ppl/token", "words", "sentences", "OOV", "tokens"), names)
+    heads: tuple[str, ...] = ("ppl/word", "without OOV", "ppl/token", "words", "sentences", "OOV", "tokens")
+    lines = _table(rows, heads, names, most)
     for n in (1, 2):
         if f"tail{n}_words" in rows[0]:
+            heads = (f"Tail-{n} ppl/word", "without OOV", f"Tail-{n} words", "OOV")
             names = (f"ppl_tail{n}", f"ppl_tail{n}_known", f"tail{n}_words", f"tail{n}_unknown")
-            _print_table(rows, (f"Tail-{n} ppl/word", "without OOV", f"Tail-{n} words", "OOV"), names)
+            lines += ["", *_table(rows, heads, names, most)]
+    return lines
 
 
-def _print_table(rows: list[Row], heads: Sequence[str], names: Sequence[str]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("LM", *heads)
-    for row in rows:
-        table.add_row(row["lm"], *(_share(row) if name == "unknown" else _cell(row[name]) for name in names))
-    Console(width=max(100, Console().width)).print(table)
+def _table(rows: list[Row], heads: Sequence[str], names: Sequence[str], most: int) -> list[str]:
+    cells = [[_share(row) if name == "unknown" else _cell(row[name]) for name in names] for row in rows]
+    return table_lines(["LM", *heads], [[row["lm"], *line] for row, line in zip(rows, cells, strict=True)], most)
 
 
 def _share(row: Row) -> str:

@@ -130,9 +130,11 @@ def run_shared(job: Job, sharing: Sharing, max_memory: int | None = None) -> Non
         merge_stream(folder)
 
 
-def merge_stream(folder: Path) -> None:
+def merge_stream(folder: Path) -> dict[str, Any]:
     """Writes the target of the parts in a folder, says what was counted, and removes them.
 
+    Returns:
+      the same as data: target, number of results, counts.
     Raises:
       FormatError: a share or a part is missing.
     """
@@ -146,6 +148,7 @@ def merge_stream(folder: Path) -> None:
     getattr(importlib.import_module(module), name)(note.counts, total, plan["target"], plan["n"])
     note_skipped(note.skipped)
     remove_parts(folder)
+    return {"target": plan["target"], plan["results"]: total, "counts": dict(note.counts)}
 
 
 def _do_share(job: Job, plan: dict[str, Any], folder: Path, split: Split) -> None:

@@ -8,6 +8,7 @@ import click
 
 from rescore.cli.lattice.source import source_options
 from rescore.cli.outputs import OutputPath
+from rescore.cli.results import json_option
 
 
 @click.command()
@@ -17,6 +18,7 @@ from rescore.cli.outputs import OutputPath
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights of rescore tune instead.")
 @click.option("--ref", type=click.Path(path_type=Path), help="References, Kaldi text: print error rates, not words.")
 @click.option("--out", type=OutputPath(), help="Write the words here, Kaldi text.")
+@json_option
 def command(
     source: str,
     words: str | None,
@@ -26,6 +28,7 @@ def command(
     weights_file: Path | None,
     ref: Path | None,
     out: Path | None,
+    json_file: Path | None,
 ) -> None:
     """The best path of each lattice, and its word error rate, as Kaldi's local/score.sh has them.
 
@@ -42,8 +45,9 @@ def command(
     Example: rescore lattice best-path k2:exp/test/lattices --weights exp/weights.json --ref text
     """
     from rescore.cli.lattice.source import policy, read
+    from rescore.cli.results import show
     from rescore.errors import UsageError
-    from rescore.evaluation.wer import kaldi_lines, present_errors
+    from rescore.evaluation.wer import json_counts, kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
     from rescore.lattices.best_path import best_words, weighted_words
     from rescore.weights import LM_WEIGHT, load_weights
@@ -60,8 +64,7 @@ def command(
         write_kaldi_text(out, hyps)
     if refs is not None:
         counts, absent = present_errors(refs, hyps)
-        for line in (*kaldi_lines(counts), f"Scored {counts.sentences} sentences, {absent} not present in hyp."):
-            click.echo(line)
-    elif out is None:
-        for utt_id, hyp in hyps.items():
-            click.echo(" ".join((utt_id, *hyp)))
+        scored = f"Scored {counts.sentences} sentences, {absent} not present in hyp."
+        show({**json_counts(counts), "absent": absent}, [*kaldi_lines(counts), scored], json_file)
+    elif json_file or out is None:
+        show(hyps, (" ".join((utt_id, *hyp)) for utt_id, hyp in hyps.items()), json_file)

@@ -9,6 +9,7 @@ import click
 
 from rescore.cli.lattice.options import posterior_scale, scaled_options
 from rescore.cli.outputs import OutputPath
+from rescore.cli.results import json_option
 
 
 @click.command()
@@ -18,7 +19,10 @@ from rescore.cli.outputs import OutputPath
 @click.option("--out", type=OutputPath(), help="Write the words here, Kaldi text.")
 @click.option("--ctm", type=OutputPath(), help="Write words with times and confidences here, NIST CTM.")
 @click.option("--network", type=OutputPath(), help="Write the confusion networks here, JSON lines.")
-def command(ref: Path | None, out: Path | None, ctm: Path | None, network: Path | None, **given: Any) -> None:
+@json_option
+def command(
+    ref: Path | None, out: Path | None, ctm: Path | None, network: Path | None, json_file: Path | None, **given: Any
+) -> None:
     """Minimum Bayes risk: the words with the fewest expected errors, their confidences, and confusion networks.
 
     After Xu, Povey, Mangu and Zhu (2011).  Pruned lattices (rescore lattice prune) take less time.
@@ -27,7 +31,8 @@ def command(ref: Path | None, out: Path | None, ctm: Path | None, network: Path 
     Example: rescore lattice mbr lattices/ --scale am=1 --scale lm=12 --posterior-scale 0.08 --ctm mbr.ctm
     """
     from rescore.cli.lattice.options import scaled_lattices
-    from rescore.evaluation.wer import kaldi_lines, present_errors
+    from rescore.cli.results import show
+    from rescore.evaluation.wer import json_counts, kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
     from rescore.lattices.mbr import decode_all
 
@@ -36,8 +41,7 @@ def command(ref: Path | None, out: Path | None, ctm: Path | None, network: Path 
     if out:
         write_kaldi_text(out, hyps)
     if refs is not None:
-        for line in kaldi_lines(present_errors(refs, hyps)[0]):
-            click.echo(line)
-    elif not (out or ctm or network):
-        for utt_id, hyp in hyps.items():
-            click.echo(" ".join((utt_id, *hyp)))
+        counts, _ = present_errors(refs, hyps)
+        show(json_counts(counts), kaldi_lines(counts), json_file)
+    elif json_file or not (out or ctm or network):
+        show(hyps, (" ".join((utt_id, *hyp)) for utt_id, hyp in hyps.items()), json_file)

@@ -9,13 +9,15 @@ import click
 
 from rescore.cli.lattice.options import text_options
 from rescore.cli.outputs import OutputPath
+from rescore.cli.results import json_option
 
 
 @click.command()
 @text_options
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text.")
 @click.option("--out", type=OutputPath(), help="Write the words of the best paths here, Kaldi text.")
-def command(ref: Path, out: Path | None, **source: Any) -> None:
+@json_option
+def command(ref: Path, out: Path | None, json_file: Path | None, **source: Any) -> None:
     """The path of each lattice with the fewest errors, exactly, and the error rate of these paths.
 
     Only utterances with a lattice and a reference are counted; how many have not is said.
@@ -24,7 +26,8 @@ def command(ref: Path, out: Path | None, **source: Any) -> None:
     Example: rescore lattice oracle kaldi:exp/tri1/decode --words words.txt --ref text --out oracle.txt
     """
     from rescore.cli.lattice.options import normalized_lattices
-    from rescore.evaluation.wer import kaldi_lines, present_errors
+    from rescore.cli.results import show
+    from rescore.evaluation.wer import json_counts, kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
     from rescore.lattices.oracle import oracle
 
@@ -34,7 +37,6 @@ def command(ref: Path, out: Path | None, **source: Any) -> None:
         for lattice in normalized_lattices(**source)
     }
     counts, _ = present_errors(refs, hyps)
-    for line in kaldi_lines(counts):
-        click.echo(line)
+    show(json_counts(counts), kaldi_lines(counts), json_file)
     if out:
         write_kaldi_text(out, {utt_id: hyp for utt_id, hyp in hyps.items() if utt_id in refs})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from asr.cli.main import cli
 from asr.decoding.prefixes import Pieces
-from asr.decoding.transcribe import Transcriber, find_model, finished, read_audio, report
+from asr.decoding.transcribe import Transcriber, find_model, finished, read_audio, report, usual_model
 from asr.errors import CheckpointError, ConfigError, DataError
 from asr.model.checkpoint import load_model, save_model
 from asr.model.config import EncoderConfig, TransducerConfig
@@ -80,6 +81,37 @@ def test_words_and_speed_are_printed(model: Path, wav: Path) -> None:
     assert lines[-2].endswith(f" s  {words}") and lines[0].split()[1] == "s"
     assert run("--quiet", "transcribe", wav, "--model", model).stderr == ""
     assert "Example: asr transcribe speech.wav" in run("transcribe", "-h").stdout
+
+
+def test_transcripts_as_data(model: Path, wav: Path) -> None:
+    (row,) = json.loads(run("transcribe", wav, "--model", model, "--streaming", "--json", "-").stdout)
+    words = run("transcribe", wav, "--model", model).stdout.removeprefix(f"{wav}: ").split()
+    assert row["words"] == words and row["file"] == str(wav)
+    assert row["seconds"] == pytest.approx(1.5) and row["rtf"] > 0 and len(row["delays"]) == 5
+
+
+def test_the_model_that_ships_says_what_it_is(
+    model: Path, wav: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(model, tmp_path / "small")
+    monkeypatch.setattr("asr.decoding.transcribe.PRETRAINED", tmp_path)
+    for installed in (False, True):
+        monkeypatch.setattr("asr.decoding.transcribe.has_moonshine", lambda: installed)  # noqa: B023
+        said = run("transcribe", wav, "--model", "small").stderr
+        assert "trained on synthetic voices alone" in said and "WER 96 to 98 %" in said and "--model moonshine" in said
+        assert ("pip install 'rescore[moonshine]'" in said) != installed
+        assert usual_model(streaming=False) == ("moonshine" if installed else None) and usual_model(True) is None
+    assert "moonshine hears it, but no streams" in run("transcribe", wav, "--streaming").stderr
+    assert "synthetic" not in run("transcribe", wav, "--model", model).stderr
+
+
+def test_moonshine_is_the_default_where_it_is_installed(wav: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("asr.decoding.transcribe.has_moonshine", lambda: True)
+    monkeypatch.setattr("asr.seq2seq.models.find_folder", lambda name: asked.append(name))
+    with pytest.raises(ConfigError, match="no model is called 'moonshine'"):
+        run("transcribe", wav)
+    assert asked == ["moonshine"]
 
 
 def test_audio_that_cannot_be_used(tmp_path: Path) -> None:

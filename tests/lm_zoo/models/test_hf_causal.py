@@ -376,7 +376,7 @@ def test_commands(folders: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("the cat\n")
     failed = run("ppl", "--lm", bert, "--text", tmp_path / "text")
     assert isinstance(failed.exception, LMError) and "for N-best only" in str(failed.exception)
-    done = run("ppl", "--lm", gpt2, "--text", tmp_path / "text", "--json")
+    done = run("ppl", "--lm", gpt2, "--text", tmp_path / "text", "--json", "-")
     assert json.loads(done.stdout)[0]["lm"] == "gpt2"
     (tmp_path / "mix.json").write_text(json.dumps({"scales": {"bert": 0.5, "gpt2": 0.5}}))
     options = ("--lm", bert, "--lm", gpt2, "--mix", tmp_path / "mix.json", "--out", tmp_path / "mixed")

@@ -220,13 +220,13 @@ def test_ppl(counts: Path, tmp_path: Path, two_lms: list[Path]) -> None:
 def test_ppl_prints(counts: Path, tmp_path: Path, two_lms: list[Path]) -> None:
     (tmp_path / "text").write_text("A B\nA\n")
     command = ("ppl", "--lm", two_lms[0], "--text", tmp_path / "text")
-    assert "Tail" not in run(*command) and "tail" not in run(*command, "--json")
-    row = json.loads(run(*command, "--tail", counts, "--json"))[0]
+    assert "Tail" not in run(*command) and "tail" not in run(*command, "--json", "-")
+    row = json.loads(run(*command, "--tail", counts, "--json", "-"))[0]
     assert (row["ppl_tail1"], row["ppl_tail1_known"], row["tail1_words"], row["tail2_words"]) == (None, None, 0, 0)
     counts.write_text("99 A\n1 C\n")
     out = run(*command, "--tail", counts)
     assert "Tail-1 ppl/word" in out and "Tail-2" not in out
-    row = json.loads(run(*command, "--tail", counts, "--json"))[0]
+    row = json.loads(run(*command, "--tail", counts, "--json", "-"))[0]
     assert row["tail1_words"] == 1 and row["ppl_tail1"] > 1 and "tail2_words" not in row
 
 

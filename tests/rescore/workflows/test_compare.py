@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rescore.cli.results import show
 from rescore.errors import ReferencesError, RescoreError, UsageError
 from rescore.evaluation.significance import error_positions, mapsswe
 from rescore.files import write_kaldi_text
@@ -17,13 +18,12 @@ from rescore.workflows.compare import (
     System,
     cells,
     compare_systems,
+    comparison_lines,
     p_text,
     parse_system,
-    print_table,
     read_system,
     to_json,
     to_markdown,
-    write_json,
 )
 
 REFS: dict[str, Words] = {"a": ("A", "B", "C", "D"), "b": ("E", "F"), "c": ("G", "H", "I", "J")}
@@ -51,7 +51,7 @@ def test_rows_hold_counts_changes_and_p_values() -> None:
 
 
 def test_json_has_the_fields_others_read(tmp_path: Path) -> None:
-    write_json(tmp_path / "out" / "table.json", example())
+    show(to_json(example()), [], tmp_path / "out" / "table.json")
     content = json.loads((tmp_path / "out" / "table.json").read_text())
     assert content == to_json(example())
     first, second, _ = content["rows"]
@@ -76,10 +76,11 @@ def test_markdown_is_a_table() -> None:
     assert "3 utterances, 10 words" in lines[-1]
 
 
-def test_terminal_table_is_not_cut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_terminal_table_is_not_cut() -> None:
     systems = [System("a rather long name of a system, number " + str(i), FIRST) for i in range(3)]
-    print_table(compare_systems(REFS, [*systems, System("[bold]", SECOND)], samples=50))
-    out = capsys.readouterr().out
+    lines = comparison_lines(compare_systems(REFS, [*systems, System("[bold]", SECOND)], samples=50))
+    out = "\n".join(lines)
+    assert max(map(len, lines)) <= 80
     assert "a rather long name of a system, number 2" in out and "[bold]" in out and "…" not in out
     assert "MAPSSWE" in out
 

@@ -240,7 +240,7 @@ def test_ppl_mix_is_tuned_saved_and_used(tmp_path: Path, folder: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("A B C\nC B A ZZZ\nD E\n")
     lms = ["--lm", folder, "--lm", tmp_path / "other"]
-    result = run("ppl", *lms, "--text", text, "--tune-mix", text, "--save-mix", tmp_path / "mix.json", "--json")
+    result = run("ppl", *lms, "--text", text, "--tune-mix", text, "--save-mix", tmp_path / "mix.json", "--json", "-")
     assert result.exit_code == 0, result.output
     rows = json.loads(result.output[result.output.index("[") : result.output.rindex("]") + 1])
     assert rows[2]["ppl_word"] <= min(rows[0]["ppl_word"], rows[1]["ppl_word"]) + 1e-6
@@ -259,7 +259,7 @@ def test_ppl_of_chosen_mixtures(tmp_path: Path, folder: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("A B C\nC B A ZZZ\nD E\n")
     lms = [part for name in (folder, tmp_path / "lstm", tmp_path / "transfornn") for part in ("--lm", name)]
-    args = ["ppl", *lms, "--text", text, "--tune-mix", text, "--json"]
+    args = ["ppl", *lms, "--text", text, "--tune-mix", text, "--json", "-"]
     chosen = run(*args, "--mixture", "transfornn,small", "--mixture", "lstm,small"), run(*args[:3], *args[5:])
     rows, pair = (json.loads(result.output[result.output.index("[") :]) for result in chosen)
     assert [set(row["weights"]) for row in rows[3:]] == [{"transfornn", "small"}, {"lstm", "small"}]
@@ -275,7 +275,9 @@ def test_ppl_windows(tmp_path: Path, folder: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("A B C\nC B A\n")
     rows = [
-        json.loads(run("ppl", "--lm", folder, "--text", text, "--window", 3, "--position", how, "--json").stdout)[0]
+        json.loads(run("ppl", "--lm", folder, "--text", text, "--window", 3, "--position", how, "--json", "-").stdout)[
+            0
+        ]
         for how in ("all", "final")
     ]
     assert rows[0]["tokens"] == rows[1]["tokens"] == 8
@@ -283,7 +285,7 @@ def test_ppl_windows(tmp_path: Path, folder: Path) -> None:
 
 
 def test_lms_lists_what_is_shipped() -> None:
-    rows = json.loads(run("lms", "--json").output)
+    rows = json.loads(run("lms", "--json", "-").output)
     assert all({"name", "kind", "params", "bytes", "word_ppl"} <= set(row) for row in rows)
     assert run("lms").exit_code == 0
 
@@ -324,7 +326,7 @@ def test_train_lm_from_text_to_a_usable_folder(tmp_path: Path) -> None:
     result = run(*args, *small)
     assert result.exit_code == 0, result.output
     assert "60 sentences, 180 words" in result.output
-    ppl = run("ppl", "--lm", out, "--text", text, "--json")
+    ppl = run("ppl", "--lm", out, "--text", text, "--json", "-")
     assert ppl.exit_code == 0, ppl.output
     bad = run(*args[:2], *args[2:], *small, "--train", "speed=3")
     assert "training has no setting 'speed'; it has: optimizer" in str(bad.exception)
@@ -390,7 +392,7 @@ def test_lms_lists_runs_and_finds_the_best(tmp_path: Path) -> None:
     folders = [str(tmp_path / name) for name in "abc"]
     result = CliRunner().invoke(cli, ["lms", *folders, "--best"])
     assert (result.exit_code, result.output.strip()) == (0, folders[1])
-    rows = json.loads(CliRunner().invoke(cli, ["lms", *folders, "--json"]).output)
+    rows = json.loads(CliRunner().invoke(cli, ["lms", *folders, "--json", "-"]).output)
     assert [(row["kind"], row["valid_loss"]) for row in rows] == [("lstm", 4.5), ("lstm", 4.25), ("lstm", 5.0)]
     save_folder(tmp_path / "d", neural("lstm"), "lstm", {})
     failed = CliRunner().invoke(cli, ["lms", str(tmp_path / "d"), "--best"])

@@ -159,7 +159,7 @@ def test_scores_of_a_run_with_another_view_are_not_taken_over(folder: Path) -> N
 @pytest.mark.parametrize("window", [(), ("--window", 3)])
 def test_perplexity_is_that_of_the_normalised_text(folder: Path, window: tuple[object, ...]) -> None:
     tables = [
-        run("ppl", "--lm", folder / "lm", "--text", folder / name, "--json", *window)
+        run("ppl", "--lm", folder / "lm", "--text", folder / name, "--json", "-", *window)
         for name in ("none", "librispeech")
     ]
     assert json.loads(tables[0].stdout) == json.loads(tables[1].stdout)
