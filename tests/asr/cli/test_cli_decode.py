@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,9 @@ def nbests(path: Path) -> dict[str, NbestList]:
 
 
 def test_greedy_writes_icefalls_files(folder: Path, tmp_path: Path) -> None:
-    result = run(folder, "--decoding-method", "greedy_search", "--out", tmp_path)
+    result = run(folder, "--decoding-method", "greedy_search", "--out", tmp_path, "--json", tmp_path / "errors.json")
+    found = json.loads((tmp_path / "errors.json").read_text())["test"]
+    assert found["words"] == 9 and f"test: %WER {found['wer']:.2f} [ {found['errors']} / 9" in result.stdout
     assert result.stdout.startswith("test: %WER ") and " / 9, " in result.stdout
     suffix = "test-stateless-greedy_search.txt"
     recogs = (tmp_path / f"recogs-{suffix}").read_text().splitlines()

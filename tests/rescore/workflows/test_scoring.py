@@ -267,7 +267,7 @@ def test_ppl_of_chosen_mixtures(tmp_path: Path, folder: Path) -> None:
     assert rows[3]["weights"] == pytest.approx(pair[2]["weights"])
     wrong = run(*args, "--mixture", "lstm,big")
     assert "--mixture lstm,big: expected two or more of small, lstm, transfornn" in str(wrong.exception)
-    alone = run(*args[:-3], "--mixture", "lstm,small")
+    alone = run(*args[:-4], "--mixture", "lstm,small")
     assert "--mixture needs --tune-mix" in str(alone.exception)
 
 
