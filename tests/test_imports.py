@@ -29,7 +29,7 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
         ("evaluation", "sharing", "weights"),
         ("files", "text"),
         ("file_names", "skipping", "types", "workers"),
-        ("console", "errors"),
+        ("console", "tables", "errors"),
     ],
     "lm_zoo": [
         ("icefall_scorer",),  # an old name
@@ -95,6 +95,7 @@ NEIGHBOURS: dict[str, tuple[str, ...]] = {
         "rescore.cli.normalise",
         "rescore.cli.outputs",
         "rescore.cli.processes",
+        "rescore.cli.results",
         "rescore.cli.settings",
         "rescore.console",
         "rescore.errors",

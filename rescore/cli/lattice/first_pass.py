@@ -50,7 +50,9 @@ def find_scales(
     if is_pipe(source):
         raise UsageError(f"{source} is a pipe, which is read but once; --ref needs it twice: write it to a file first")
     if sharing.split is not None:
-        raise UsageError("--ref finds scales on all lattices, not on a share; find them first, and share with --weights")
+        raise UsageError(
+            "--ref finds scales on all lattices, not on a share; find them first, and share with --weights"
+        )
     place = weights_beside(target)
     if place is not None:
         hold(place, click.get_current_context())
