@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
@@ -52,10 +53,11 @@ class _Column:
         return max(len(line) for cell in [self.head, *self.cells] for line in cell)
 
     def squeeze(self) -> None:
-        """The heading in as many lines as it has words, or fewer where the cells are wide."""
+        """The heading in as many lines as it has words and parts of them, or fewer where the cells are wide."""
         cells = max((len(line) for cell in self.cells for line in cell), default=0)
-        longest = max(map(len, self.head[0].split()), default=1)
-        self.head = _wrapped(self.head[0], max(cells, min(longest, LONGEST_HEAD)))
+        longest = max(map(len, re.split(r"(?<=-)|\s", self.head[0])))
+        most = max(1, cells, min(longest, LONGEST_HEAD))
+        self.head = textwrap.wrap(self.head[0], most) or [""]
 
     def line(self, cell: list[str], number: int) -> str:
         text = cell[number] if 0 <= number < len(cell) else ""
