@@ -62,10 +62,11 @@ def lm_identity(name: str) -> str:
       ModelError: there is no such LM, or a file of it that cannot be read.
     """
     options = name.partition("?")[2]
-    return content(_files_of_lm(name), [options])
+    return content(files_of_lm(name), [options])
 
 
-def _files_of_lm(name: str) -> list[Path]:
+def files_of_lm(name: str) -> list[Path]:
+    """The files that the LM is made of; some that it may have are not there.  Raises as `lm_identity`."""
     from lm_zoo.hub import find_folders
     from lm_zoo.model_folder import CONFIG, WEIGHTS
     from lm_zoo.registry import GRAMMAR, find, foreign, read_config

@@ -121,6 +121,8 @@ LAZY = {
     "transformers": ("lm_zoo.models.hf_causal", "lm_zoo.models.hf_load"),
     "huggingface_hub": ("lm_zoo.hub",),
     "peft": ("lm_zoo.models.hf_load",),
+    "wandb": ("lm_zoo.training.wandb_log",),
+    "matplotlib": ("rescore.workflows.curves",),
     "num2words": ("lm_zoo.text.spoken",),
     "whisper_normalizer": ("lm_zoo.text.normalise",),
     "pocketsphinx": (),

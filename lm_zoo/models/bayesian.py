@@ -44,9 +44,9 @@ PARTS = ("embedding", "attention", "feedforward")
 class BayesianConfig(TransformerConfig):
     """Defaults are the paper's: Section 4.2, and the best position of Table 1 (feed-forward, block 1)."""
 
-    feedforward: int = 4096
-    layers: int = 6
-    activation: str = "gelu"
+    feedforward: int = 4096  # width inside a layer
+    layers: int = 6  # Transformer layers
+    activation: str = "gelu"  # "relu" or "gelu"
     uncertain: str = "feedforward"  # or "attention", "embedding"
     blocks: str = "1"  # "K" or "FIRST-LAST", from 1 at the bottom; of no meaning for the embedding
     sigma: float = 0.01  # standard deviation of the posterior at the start

@@ -31,13 +31,13 @@ from lm_zoo.text.vocabulary import Vocabulary
 class IcefallTransformerConfig:
     """Defaults are those of icefall's `transformer_lm/train.py`."""
 
-    dim: int = 768
-    embedding_dim: int = 768
-    heads: int = 8
-    feedforward: int = 2048
-    layers: int = 12
-    tied: bool = True
-    dropout: float = 0.1
+    dim: int = 768  # width of the layers
+    embedding_dim: int = 768  # width of the embeddings
+    heads: int = 8  # of attention; they share the width
+    feedforward: int = 2048  # width inside a layer
+    layers: int = 12  # Transformer layers
+    tied: bool = True  # one matrix for input and output embeddings
+    dropout: float = 0.1  # share of what is dropped in training
 
 
 class IcefallTransformer(NeuralLM):

@@ -36,18 +36,18 @@ from lm_zoo.text.vocabulary import Vocabulary
 class LookupConfig(TransformerConfig):
     """Defaults are the paper's for LibriSpeech (Section 3.2)."""
 
-    dim: int = 1024
-    feedforward: int = 4096
-    layers: int = 16
-    dropout: float = 0.3
-    activation: str = "gelu"
-    slots: int = 5000  # U
-    entries: int = 64  # M
-    order: int = 2  # N
+    dim: int = 1024  # width of embeddings and layers
+    feedforward: int = 4096  # width inside a layer
+    layers: int = 16  # Transformer layers
+    dropout: float = 0.3  # share of what is dropped in training
+    activation: str = "gelu"  # "relu" or "gelu"
+    slots: int = 5000  # of the dictionary, U of the paper
+    entries: int = 64  # of a slot, M of the paper
+    order: int = 2  # of the n-grams that are looked up, N of the paper
     hashing: str = "sum"  # or "positional"
-    alpha: float = 0.5
+    alpha: float = 0.5  # share of what stays when an entry is updated, Eq. 3
     gated: bool = True  # Eq. 4; false: every hit updates
-    residual: bool = True
+    residual: bool = True  # what is found is added; false: mixed in, Eq. 6 to the letter
     update_after: int = 1000  # steps of a run before the first update
 
 

@@ -22,11 +22,11 @@ from lm_zoo.text.vocabulary import Vocabulary
 class LSTMConfig:
     """Defaults are those of Table 1 (two layers, d = 512); `embedding_dim` 0 means `dim`."""
 
-    dim: int = 512
-    rnn_layers: int = 2
-    embedding_dim: int = 0
-    tied: bool = True
-    dropout: float = 0.1
+    dim: int = 512  # width of the layers
+    rnn_layers: int = 2  # LSTM layers
+    embedding_dim: int = 0  # width of the embeddings; 0: dim
+    tied: bool = True  # one matrix for input and output embeddings
+    dropout: float = 0.1  # share of what is dropped in training
 
 
 class LSTM(NeuralLM):

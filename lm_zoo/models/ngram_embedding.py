@@ -24,8 +24,8 @@ from lm_zoo.text.vocabulary import Vocabulary
 class NgramEmbeddingConfig(TransformerConfig):
     """A Transformer's settings, and those of the table."""
 
-    slots: int = 5000
-    order: int = 2
+    slots: int = 5000  # of the table
+    order: int = 2  # of the n-grams that are embedded
     hashing: str = "sum"  # or "positional"
 
 

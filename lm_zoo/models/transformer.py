@@ -24,13 +24,13 @@ from lm_zoo.text.vocabulary import Vocabulary
 class TransformerConfig:
     """Defaults are the best Transformer on PTB in Table 1 (N = 8, d = 512)."""
 
-    dim: int = 512
-    heads: int = 8
-    feedforward: int = 1024
-    layers: int = 8
-    positions: bool = True
-    tied: bool = True
-    dropout: float = 0.1
+    dim: int = 512  # width of embeddings and layers
+    heads: int = 8  # of attention; they share the width
+    feedforward: int = 1024  # width inside a layer
+    layers: int = 8  # Transformer layers
+    positions: bool = True  # sinusoidal positions are added to the embeddings
+    tied: bool = True  # one matrix for input and output embeddings
+    dropout: float = 0.1  # share of what is dropped in training
     activation: str = "relu"  # or "gelu"
     norm: str = "post"  # or "pre"
 

@@ -30,14 +30,14 @@ from lm_zoo.text.vocabulary import Vocabulary
 class TransfoRNNConfig:
     """Defaults are the paper's best setting on PTB (Table 1: N = 2, M = 2, d = 512)."""
 
-    dim: int = 512
-    heads: int = 8
-    feedforward: int = 1024
-    layers: int = 2
-    rnn_layers: int = 2
-    positions: bool = True
-    tied: bool = True
-    dropout: float = 0.1
+    dim: int = 512  # width of embeddings and layers
+    heads: int = 8  # of attention; they share the width
+    feedforward: int = 1024  # width inside a Transformer layer
+    layers: int = 2  # Transformer layers, N of the paper
+    rnn_layers: int = 2  # LSTM layers behind them, M of the paper
+    positions: bool = True  # sinusoidal positions are added to the embeddings
+    tied: bool = True  # one matrix for input and output embeddings
+    dropout: float = 0.1  # share of what is dropped in training
     activation: str = "relu"  # or "gelu"
 
 

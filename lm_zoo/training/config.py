@@ -14,21 +14,21 @@ class TrainConfig:
 
     optimizer: str = "adamw"  # or "sgd", or "muon"
     schedule: str = "cosine"  # over `steps` after `warmup` steps; or "newbob": halve when validation stalls
-    lr: float = 2e-3
+    lr: float = 2e-3  # learning rate, the highest
     muon_lr: float = 0.02  # of the layers' matrices, with "muon"
-    momentum: float = 0.0
-    weight_decay: float = 0.01
-    warmup: int = 400
+    momentum: float = 0.0  # of "sgd"
+    weight_decay: float = 0.01  # of AdamW, beside Muon too
+    warmup: int = 400  # steps in which the learning rate rises
     steps: int = 10_000  # optimiser steps in all (cosine), or the most (newbob)
     passes: int = 0  # over the training text; where above 0 they decide, and the steps follow
     text: str = "sentences"  # or "windows"
     batch_tokens: int = 8192  # tokens of a padded batch of sentences
     join: int = 0  # sentences: half of them in runs of up to so many tokens, each behind those before it; 0: each alone
     window: int = 64  # tokens of a window
-    batch_windows: int = 16
+    batch_windows: int = 16  # windows of a batch
     carry: bool = False  # windows go on in the state of the window before, `batch_windows` streams side by side
     accumulate: int = 1  # batches an optimiser step
-    clip: float = 1.0
+    clip: float = 1.0  # largest norm of the gradient
     dtype: str = "float32"  # or "bfloat16": autocast
     valid_every: int = 1000  # steps; 0: after each pass
     save_every: int = 500  # steps
@@ -37,7 +37,8 @@ class TrainConfig:
     lm_loss: float = 0.1  # N-best lists and text: of the text's loss a token so much is added
     patience: int = 0  # validations without a better one before the run stops early; 0: newbob 5, cosine never
     newbob_gain: float = 0.003  # relative loss reduction between validations below which the learning rate is halved
-    seed: int = 1
+    wandb: str = ""  # project of Weights & Biases that gets the records too
+    seed: int = 1  # of weights, order, dropout
 
 
 @dataclass

@@ -39,12 +39,13 @@ from lm_zoo.text.vocabulary import Vocabulary, text_form
 from lm_zoo.training import checkpoint
 from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import Ranks, to_start
-from lm_zoo.training.run import TextRecipe, make_vocabulary, tokenise, train_config
+from lm_zoo.training.run import TextRecipe, finish_card, make_vocabulary, tokenise, train_config
 from lm_zoo.training.run_identity import check_run, text_identity
 from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.runtime import autocast
 from lm_zoo.training.train import LMRun, check_settings, epoch_batches
 from lm_zoo.training.transfer import inherit_settings, start_from
+from lm_zoo.training.wandb_log import with_wandb
 
 DEFAULTS = {"lr": 1e-4, "weight_decay": 0.0, "warmup": 0, "passes": 3, "valid_every": 0}  # of settings not given
 
@@ -266,9 +267,17 @@ def run_on_lists(
         "training": dataclasses.asdict(config),
         "started_from": read_config(find(recipe.init)).get("trained", {}),
     }
-    made = (lm.to(ranks.device), kind, config, folder, info, ranks, _reporter(remark), remark)
-    with closing(MwerRun(*made, scale=data.scale, text=text)) as run:
-        run.begin(checkpoint.newest(folder / "checkpoint"), config.seed)
+    made = {"kind": kind, "settings": settings_of(kind, settings), **info}
+    with with_wandb(config.wandb, folder, made, _reporter(remark)) as report:
+        work = (lm.to(ranks.device), kind, config, folder, info, ranks, report, remark)
+        progress = _run(MwerRun(*work, scale=data.scale, text=text), train, valid)
+    finish_card(folder, remark)
+    return progress
+
+
+def _run(made: MwerRun, train: list[ErrorList], valid: list[ErrorList]) -> LMProgress:
+    with closing(made) as run:
+        run.begin(checkpoint.newest(run.out / "checkpoint"), run.config.seed)
         return run.loop(train, valid)
 
 

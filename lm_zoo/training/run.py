@@ -20,12 +20,14 @@ from lm_zoo.text.coverage import check_case
 from lm_zoo.text.sentences import read_sentences
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary, read_pieces
+from lm_zoo.training.card import CARD, write_card
 from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import PORT, Ranks, start, to_start
 from lm_zoo.training.run_identity import check_run, text_identity
 from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.train import train
 from lm_zoo.training.transfer import inherit_settings
+from lm_zoo.training.wandb_log import find_wandb, with_wandb
 
 
 @dataclass
@@ -100,10 +102,21 @@ def run_here(
     info = {"data": [os.path.basename(text) for text in recipe.texts], "training": dataclasses.asdict(config)}
     if recipe.init is not None:
         info["started_from"] = read_config(find(recipe.init)).get("trained", {})
-    report = _reporter(remark)
-    return train(
-        kind, settings, vocab, train_text, valid_text, folder, config, info, report, device, recipe.init, remark
-    )
+    project = "" if ranks.rank else config.wandb
+    made = {"kind": kind, "settings": settings_of(kind, settings), **info}
+    with with_wandb(project, folder, made, _reporter(remark)) as report:
+        progress = train(
+            kind, settings, vocab, train_text, valid_text, folder, config, info, report, device, recipe.init, remark
+        )
+    if not ranks.rank:
+        finish_card(folder, remark)
+    return progress
+
+
+def finish_card(folder: Path, remark: Remark) -> None:
+    """Writes the model card, and says where it is or that somebody's own stays."""
+    written = write_card(folder)
+    remark(f"{folder / CARD}: " + ("the model card" if written else "changed by hand, it stays as it is"))
 
 
 def made_of(kind: str, settings: dict[str, Any], recipe: TextRecipe, config: TrainConfig) -> dict[str, Any]:
@@ -141,6 +154,8 @@ def train_config(options: dict[str, Any]) -> TrainConfig:
         default = known[name].default
         if not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
             raise ModelError(f"training setting '{name}' is {value!r}, expected something like {default!r}")
+    if options.get("wandb"):
+        find_wandb()
     return TrainConfig(**options)
 
 

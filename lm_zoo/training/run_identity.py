@@ -17,7 +17,7 @@ from lm_zoo.text.sentences import parse_text_spec
 FILE = "run.json"
 BEGUN = ("vocab/case", "checkpoint", "checkpoint.old")
 # Settings of the training that may change when a run goes on: how long it is, what is looked at on the way.
-FREE = ("steps", "passes", "epochs", "patience", "valid_every", "save_every", "log_every")
+FREE = ("steps", "passes", "epochs", "patience", "valid_every", "save_every", "log_every", "wandb")
 
 
 def text_identity(spec: str) -> str:

@@ -168,7 +168,13 @@ class LMRun(TrainingRun):
 
     def stand(self) -> dict[str, Any]:
         self._count_time()
-        return {**super().stand(), "tokens": self.progress.tokens, "cpu_seconds": self.progress.cpu_seconds}
+        passes = {"passes": round(self.progress.tokens / self.targets, 4)} if self.targets else {}
+        return {
+            **super().stand(),
+            **passes,
+            "tokens": self.progress.tokens,
+            "cpu_seconds": self.progress.cpu_seconds,
+        }
 
     # -- the loop ----------------------------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ COMMANDS = {
     "kaldi": "N-best rescoring in Kaldi's files",
     "lms": "the LMs of the zoo",
     "train-lm": "train a neural LM of the zoo",
+    "curves": "training runs in one picture: perplexity against passes, tokens, core-hours",
+    "push-lm": "bring a trained LM to the hub of Hugging Face",
     "convert-lm": "turn a trained LM into one of another kind (Bayesian, lookup)",
     "import-lm": "turn an LM checkpoint of icefall or Kaldi into a model folder",
     "export-lm": "write an LM as a checkpoint for icefall",

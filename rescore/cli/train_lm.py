@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rescore.cli.kinds import NeuralKind, TrainingCommand
 from rescore.cli.outputs import OutputPath
 from rescore.cli.processes import process_options
 from rescore.cli.settings import parse_settings
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from lm_zoo.training.mwer import TrainingLists
 
 
-@click.command()
-@click.argument("kind")
+@click.command(cls=TrainingCommand)
+@click.argument("kind", type=NeuralKind())
 @click.option(
     "--text",
     "texts",
@@ -92,7 +93,7 @@ def command(
     master_port: int,
     device: str,
 ) -> None:
-    """Train an LM of KIND (see: rescore lms) and write its folder; run it again to continue after a stop.
+    """Train an LM of KIND and write its folder; run it again to continue after a stop.
 
     With --nbest, the LM of --init is trained to leave few errors in the lists: the expected errors under the posteriors
     of the hypotheses are minimised.  --train posterior=0.1 makes the posteriors flatter, --train lm_loss=0.1 is the

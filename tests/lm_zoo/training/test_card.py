@@ -1,0 +1,76 @@
+"""The model card of a run, from the command to the page; and what the command refuses and shows before it works."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lm_zoo.errors import ModelError
+from lm_zoo.registry import KINDS, neural_class
+from lm_zoo.training.card import write_card
+from lm_zoo.training.config import TrainConfig
+from rescore.cli.kinds import settings_of_class
+from rescore.cli.main import cli
+
+OPTIONS = "--tokens word --set dim=8 --set tied=false --train steps=2 --train warmup=1 --longest 5"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("card")
+    (folder / "books.txt").write_text("THE CAT SAT\nTHE DOG RAN\n" * 20)
+    (folder / "valid.txt").write_text("THE CAT RAN\n")
+    words = ["train-lm", "lstm", "--text", "books.txt", "--valid", "valid.txt", *OPTIONS.split(), "--out", "mine"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+    assert "mine/README.md: the model card" in done.output
+    return folder / "mine"
+
+
+def test_the_card_says_what_the_lm_is(run: Path) -> None:
+    text = (run / "README.md").read_text()
+    assert text.startswith("---\nlibrary_name: rescore\n") and "# mine: a language model for rescoring" in text
+    for part in ("| kind | lstm |", "| validation perplexity a token | ", "| 2 steps, ", "- books.txt (blake2b "):
+        assert part in text
+    assert "- validation: valid.txt (blake2b " in text and "- dim: 8\n" in text and "- training, steps: 2\n" in text
+    (line,) = (line.strip() for line in text.splitlines() if line.startswith("    rescore train-lm"))
+    words = shlex.split(line)
+    assert words[:5] == ["rescore", "train-lm", "lstm", "--text", "books.txt"] and words[-2:] == ["--out", "mine"]
+    given = OPTIONS.split()
+    pairs, shown = ({(a, b) for a, b in zip(w[::2], w[1::2], strict=True)} for w in (given, words[3:]))
+    assert pairs <= shown and len(shown) == len(pairs) + 3
+
+
+def test_a_card_that_is_changed_by_hand_stays(run: Path) -> None:
+    card = run / "README.md"
+    ours = card.read_text()
+    assert write_card(run) and card.read_text() == ours
+    for text in (ours.replace("not said yet", "CC BY 4.0"), ours + "More.\n", "# mine\n"):
+        card.write_text(text)
+        assert not write_card(run) and card.read_text() == text
+    card.write_text(ours)
+
+
+def test_a_wrong_kind_is_refused_before_anything_else() -> None:
+    done = CliRunner().invoke(cli, ["train-lm", "transfornm"])
+    assert isinstance(done.exception, ModelError)
+    assert "no kind of LM is called 'transfornm' (did you mean 'transfornn'?)" in str(done.exception)
+    done = CliRunner().invoke(cli, ["train-lm", "ngram"])
+    assert isinstance(done.exception, ModelError) and "rescore train-ngram makes n-gram LMs" in str(done.exception)
+
+
+@pytest.mark.parametrize("kind", [None, *(kind for kind in KINDS if kind != "ngram")])
+def test_help_shows_all_settings_and_what_they_are(kind: str | None) -> None:
+    done = CliRunner().invoke(cli, ["train-lm", *([kind] if kind else []), "-h"])
+    assert done.exit_code == 0 and "transfornn           Transformer layers, then LSTM layers" in done.output
+    classes = [TrainConfig, *([neural_class(kind).Config] if kind else [])]
+    for cls in classes:
+        for shown, said in settings_of_class(cls):
+            assert said, f"{cls.__name__}.{shown} has no comment behind it"
+            assert f"\n  {shown} " in done.output
+    assert ("train-lm KIND -h  shows them" in done.output) == (kind is None)
