@@ -155,6 +155,8 @@ def test_no_worse_lm_is_left(tmp_path: Path) -> None:
     run_on_lists("lstm", {}, recipe, data, {"lr": 0.01}, str(tmp_path / "out"), "cpu", lambda line: None)
     before, after = (load_file(folder / "model.safetensors") for folder in (init, tmp_path / "out"))
     assert all(torch.equal(before[name], after[name]) for name in before)
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| expected errors an utterance, validation |" in card and "--nbest LISTS --valid DEV-LISTS" in card
 
 
 @pytest.mark.parametrize("with_text", [False, True])
