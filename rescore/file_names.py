@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import ntpath
+import os
 import re
 from pathlib import Path
 
 LONGEST = 200  # bytes; file systems take 255, temporary names are a little longer
+DRIVE = re.compile(r"[A-Za-z]:[\\/]")  # how a path of Windows begins: C:\lists
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\ud800-\udfff]")
 _ESCAPED = re.compile(rf"{_UNSAFE.pattern}|%|^\.")
 
@@ -26,6 +29,12 @@ def file_name(name: str) -> str:
         return safe
     head = safe.encode()[: LONGEST - 40].decode(errors="ignore")
     return f"{head}%{hashlib.sha256(_bytes(name)).hexdigest()[:32]}"
+
+
+def base_name(path: str) -> str:
+    """The last part of a path, of one of Windows (`C:\\lms\\books`) too."""
+    here = ntpath if DRIVE.match(path) else os.path
+    return here.basename(here.normpath(path))
 
 
 def by_numbers(path: Path) -> list[int | str]:

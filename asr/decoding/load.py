@@ -20,6 +20,7 @@ from lm_zoo.registry import load, load_ngram
 from lm_zoo.text.vocabulary import PieceVocabulary
 from rescore.console import remark
 from rescore.errors import UsageError
+from rescore.file_names import base_name
 
 
 def read_model(plan: DecodeRun) -> tuple[Transducer, PieceVocabulary, Path, str]:
@@ -51,7 +52,7 @@ def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
     for spec, scale in zip(lms, scales or (LM_SCALE,) * len(lms), strict=True):
         name, equals, rest = spec.partition("=")
         if not equals:
-            name, rest = Path(spec.partition("?")[0]).name, spec
+            name, rest = base_name(spec.partition("?")[0]), spec
         if name in loaded:
             raise UsageError(f"two LMs are called '{name}'; name them: --lm NAME=LM")
         loaded[name] = (load(rest), scale)

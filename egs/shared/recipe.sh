@@ -11,6 +11,8 @@
 #
 # `--exp-dir DIR` then sets exp_dir, and so on for every variable that was set; `--help` prints the comment at the head.
 
+. "$(dirname "${BASH_SOURCE[0]}")/bash.sh"
+
 log() { echo "$(date '+%Y-%m-%d %H:%M:%S') ${0##*/}: $*" >&2; }
 
 fail() {

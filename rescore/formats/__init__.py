@@ -14,6 +14,7 @@ from types import ModuleType
 
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, UsageError
+from rescore.file_names import DRIVE
 from rescore.formats.common import Checked, Piece, Place, UniqueIds, utterance_id
 from rescore.formats.table import FORMATS, Format, all_formats, by_suffix
 from rescore.skipping import OnError, fail
@@ -212,7 +213,7 @@ def _parse(spec: str, kind: str | None = None) -> tuple[Format, Path, dict[str, 
     body = spec[: found.start()] if found else spec
     pairs = (tuple(pair.split("=", 1)) for pair in found[1].split("&")) if found else ()
     options: dict[str, str] = dict(pairs)  # type: ignore[arg-type]
-    name, colon, rest = body.partition(":")
+    name, colon, rest = ("", "", "") if DRIVE.match(body) else body.partition(":")
     if colon and (name in FORMATS or name in all_formats()):
         path = Path(rest)
         entry = _of_kind(FORMATS.get(name) or all_formats()[name], path, kind)

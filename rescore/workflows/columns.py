@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 from lm_zoo.text.view import View
 from rescore.console import remark
 from rescore.errors import UsageError
+from rescore.file_names import base_name
 from rescore.types import NbestList, Words
 from rescore.workers import kept
 
@@ -215,14 +215,14 @@ def column_of(option: str) -> tuple[str, str]:
       ModelError: an option that a name with `hf:` does not have.
     """
     column, equals, name = option.partition("=")
-    if equals and column and "/" not in column and "?" not in column:
+    if equals and column and not set(column) & set("/\\?"):
         return column, name
     if (other := foreign(option)) is not None:
         return other.name, option
     if (hub := hub_name(option)) is not None:
         return hub.column, option
     path = option.partition("?")[0]
-    base = os.path.basename(os.path.normpath(path))
+    base = base_name(path)
     for suffix in (".gz", ".arpa", ".bin", ".binary", ".klm", ".mmap"):
         base = base.removesuffix(suffix)
     return base, option

@@ -93,6 +93,17 @@ def test_scripts_are_bash(script: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_an_old_bash_is_refused_in_one_line(tmp_path: Path) -> None:
+    """`BASH_VERSINFO` cannot be set, so a copy of the check asks for another name."""
+    check = (EGS / "shared" / "bash.sh").read_text().replace("BASH_VERSINFO", "found").replace("BASH_VERSION", "said")
+    (tmp_path / "run.sh").write_text(f"set -eu\n. ./versions.sh\n{check}\necho on\n")
+    for versions, code, output in (("3 2", 2, ""), ("4 3", 2, ""), ("4 4", 0, "on\n"), ("5 2", 0, "on\n")):
+        (tmp_path / "versions.sh").write_text(f"found=({versions})\nsaid={versions.replace(' ', '.')}\n")
+        done = subprocess.run(["bash", "run.sh"], cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (code, output)
+        assert not code or re.fullmatch(r"run.sh: found bash [34.]*[23], expected 4.4 or newer; .*\n", done.stderr)
+
+
 @pytest.mark.parametrize("script", STARTED, ids=label)
 def test_scripts_explain_themselves(script: Path, tmp_path: Path) -> None:
     assert os.access(script, os.X_OK)

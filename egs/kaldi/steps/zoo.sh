@@ -1,6 +1,8 @@
 # What the scripts here share: options as Kaldi's utils/parse_options.sh takes them, path.sh, the command rescore.
 # A script sets its options as variables and sources this file; what is not an option stands in `positional` then.
 
+. "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../../shared/bash.sh"
+
 say() { echo "${0##*/}: $*" >&2; }
 
 die() {
