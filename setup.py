@@ -1,14 +1,18 @@
 """Packaging; the exact versions that development and CI use stand in tools/requirements-*.txt."""
 
 import re
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).resolve().parent
 README = ROOT / "README.md"
 VERSION = re.search(r'^__version__ = "([^"]+)"', (ROOT / "rescore" / "__init__.py").read_text(), re.MULTILINE)
 assert VERSION
+# Links into the repository mean nothing on a package index, and where it is published is not known: their text stays.
+LINK = re.compile(r"\[([^\]]*)\]\((?!https?:)[^)\s]+\)")
 
 # What k2 1.23.4 needs.  k2 itself is no requirement here: its wheels for five Pythons carry one tag, so that pip may
 # take a file that cannot be imported; tools/requirements-k2.txt names the right one by its hash.
@@ -43,24 +47,41 @@ EXTRAS["all"] = [
     requirement for name, requirements in EXTRAS.items() if name not in BY_NAME for requirement in requirements
 ]
 
+
+class Source(sdist):
+    """The source distribution; of a folder that has two names, a link, setuptools takes one."""
+
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        super().make_release_tree(base_dir, files)
+        links = [path for path in ROOT.glob("egs/*/*/*") if path.is_symlink() and path.is_dir()]
+        for folder in {*links, *(path.resolve() for path in links)}:
+            shutil.copytree(folder, Path(base_dir) / folder.relative_to(ROOT), dirs_exist_ok=True)
+
+
 setup(
     name="rescore",
     version=VERSION.group(1),
     description="Lattice and N-best rescoring for speech recognition with neural and n-gram language models",
-    long_description=README.read_text(encoding="utf-8") if README.exists() else "",
+    long_description=LINK.sub(r"\1", README.read_text(encoding="utf-8")),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
     keywords="speech recognition, language model, lattice, n-best, rescoring, Kaldi, k2, icefall",
     classifiers=[
         "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",
+        "Natural Language :: English",
         "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
         "Programming Language :: Python :: 3.10",
         "Programming Language :: Python :: 3.11",
         "Topic :: Multimedia :: Sound/Audio :: Speech",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
     ],
     python_requires=">=3.10",
     install_requires=[
@@ -85,5 +106,6 @@ setup(
         "console_scripts": ["rescore=rescore.cli.main:main", "asr=asr.cli.main:main"],
         "pytest11": ["lm_zoo=lm_zoo.testing.plugin"],
     },
+    cmdclass={"sdist": Source},
     zip_safe=False,
 )
