@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from asr.decoding.load import base_name
 from lm_zoo.errors import ModelError
 from lm_zoo.hub import hub_name
 from lm_zoo.plugins import plug_in
 from lm_zoo.registry import find
 from lm_zoo.text.sentences import parse_text_spec
+from rescore.file_names import base_name
 from rescore.formats import is_lattice, options_of, parse_spec
 from rescore.workflows.columns import column_of
 from rescore.workflows.compare import parse_system
