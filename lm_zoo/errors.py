@@ -1,14 +1,23 @@
 """Errors of the LM zoo that a user can act on; the command line prints their message and exits with code 2."""
 
+import re
 from collections.abc import Iterable
 
 MOST = 1500  # characters of a message
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def printable(message: object) -> str:
-    """A message as any terminal takes it: of bounded length, without characters that UTF-8 cannot write."""
-    text = str(message).encode("utf-8", "backslashreplace").decode()
+    """A message as any terminal takes it: a line of bounded length, without characters that UTF-8 cannot write."""
+    text = visible(str(message))
     return text if len(text) <= MOST else f"{text[: MOST * 2 // 3]} ... {text[-MOST // 3 :]}"
+
+
+def visible(text: str) -> str:
+    """The text with escapes for control characters, by which an id could move a terminal's cursor or end a line, and
+    for halves of surrogate pairs."""
+    text = text.encode("utf-8", "backslashreplace").decode()
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

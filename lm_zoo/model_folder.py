@@ -55,6 +55,13 @@ def read_object(folder: Path, made_by: str) -> Any:
         raise ModelError(f"{path}: not JSON ({error})") from None
 
 
+def is_like(value: Any, default: Any) -> bool:
+    """Whether a setting's value is of the type of its default; an integer is a float too, but true is no number."""
+    if isinstance(value, bool) or isinstance(default, bool):
+        return type(value) is type(default)
+    return isinstance(value, (int, float) if isinstance(default, float) else type(default))
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, as they are stored.
 

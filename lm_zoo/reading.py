@@ -95,6 +95,7 @@ class _Bounded(io.RawIOBase):
     def __init__(self, stream: IO[bytes], path: Path) -> None:
         self.stream = stream
         about = os.stat(path)
+        self.is_empty = stat.S_ISREG(about.st_mode) and not about.st_size
         self.most = max(FREE, RATIO * about.st_size) if stat.S_ISREG(about.st_mode) else None
 
     def readable(self) -> bool:
@@ -114,6 +115,8 @@ class _Bounded(io.RawIOBase):
         return self.stream.tell()
 
     def readinto(self, buffer: Any) -> int:
+        if self.is_empty:  # gzip takes it for no text
+            raise EOFError("it is empty, which no packed file is")
         data = self.stream.read1(len(buffer))  # type: ignore[attr-defined]
         buffer[: len(data)] = data
         if self.most is not None and self.stream.tell() > self.most:

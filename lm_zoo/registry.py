@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lm_zoo.errors import ModelError, VocabError, nearest
 from lm_zoo.hub import HubFolders, find_folders, hub_name
-from lm_zoo.model_folder import CONFIG, WEIGHTS, Allowance, check_shapes, read_object, read_tensors, write_model
+from lm_zoo.model_folder import (
+    CONFIG,
+    WEIGHTS,
+    Allowance,
+    check_shapes,
+    is_like,
+    read_object,
+    read_tensors,
+    write_model,
+)
 from lm_zoo.plugins import PlugIn, installed, plug_in
 from lm_zoo.text.view import form_of
 from lm_zoo.text.vocabulary import NUMBERS, Vocabulary, load_vocabulary, text_form
@@ -275,7 +284,7 @@ def settings_of(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
         default = known[key].default
         if isinstance(default, str) and type(value) is int:
             settings = {**settings, key: str(value)}  # such as blocks=1
-        elif not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
+        elif not is_like(value, default):
             raise ModelError(f"{kind}: setting '{key}' is {value!r}, expected something like {default!r}")
         elif type(value) is int and value < (least := int(key in SIZES)):
             raise ModelError(f"{kind}: setting '{key}' is {value}, expected {least} or more")

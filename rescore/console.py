@@ -9,6 +9,8 @@ from typing import TypeVar
 
 import click
 
+from lm_zoo.errors import visible
+
 T = TypeVar("T")
 QUIET = "RESCORE_QUIET"  # a variable of the environment, which processes inherit
 SECONDS = 30.0  # between two lines of progress
@@ -29,7 +31,7 @@ def is_quiet() -> bool:
 def remark(message: str) -> None:
     """A line for the user (counts of what was skipped, where output went)."""
     if not is_quiet():
-        click.echo(message, err=True)
+        click.echo(visible(message), err=True)
 
 
 def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:

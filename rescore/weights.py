@@ -44,6 +44,10 @@ def load_weights(path: str | Path) -> Weights:
     info = content.get("info", {})
     if not isinstance(info, dict):
         raise WeightsError(f'{path}: "info" is not an object; expected {{"scales": {{...}}, "info": {{...}}}}')
+    try:
+        json.dumps(info, allow_nan=False)
+    except ValueError:
+        raise WeightsError(f'{path}: "info" has a number that is not finite; tune again') from None
     return Weights(checked_scales(content["scales"], str(path)), info)
 
 

@@ -23,7 +23,7 @@ from asr.dataset.flac import save_flac
 from asr.dataset.synthesis import SPEAKERS, NothingSpoken, Range, Speakers, draw_setting
 from asr.errors import DataError
 from lm_zoo.files import write_text
-from lm_zoo.reading import read_json
+from lm_zoo.reading import parse_json, read_json
 from rescore.console import progress, remark
 from rescore.file_names import file_name
 from rescore.files import atomic_folder, atomic_text, read_kaldi_text, read_lines
@@ -116,7 +116,10 @@ def _check_options(path: Path, options: dict[str, Any]) -> None:
         with atomic_text(path) as stream:
             json.dump(options, stream, indent=1)
         return
-    there = read_json(path)
+    try:
+        there = dict(read_json(path))
+    except (ValueError, TypeError) as error:
+        raise DataError(f"{path}: damaged ({error}); name a new folder or remove this one") from None
     for name in sorted(options.keys() | there.keys()):
         if options.get(name) != there.get(name):
             text = f"{path.parent}: was made with {name} {there.get(name)}, expected {options.get(name)}"
@@ -183,8 +186,15 @@ def _write_manifests(out: Path, folders: list[Path]) -> SetCounts:
 
 def _rows(folders: list[Path]) -> Iterator[tuple[Path, dict[str, Any]]]:
     for folder in folders:
-        for _, line in read_lines(folder / "shard.jsonl"):
-            yield folder, json.loads(line)
+        path = folder / "shard.jsonl"
+        for number, line in read_lines(path, ended=True):
+            try:
+                row = parse_json(line)
+                if not isinstance(row["id"], str) or not isinstance(row["text"], str):
+                    raise ValueError("id or text is no string")
+            except (ValueError, LookupError, TypeError) as error:
+                raise DataError(f"{path}:{number}: damaged ({error}); remove its folder to make it again") from None
+            yield folder, row
 
 
 def _recording(row: dict[str, Any], path: str) -> dict[str, Any]:

@@ -108,6 +108,8 @@ def mean(paths: list[Path]) -> dict[str, Tensor]:
         if total and weights.keys() != total.keys():
             raise CheckpointError(f"{path}: has other weights than {paths[0].name}; both must be of one run")
         for name, tensor in weights.items():
+            if total.get(name, tensor).shape != tensor.shape:
+                raise CheckpointError(f"{path}: '{name}' has another shape than in {paths[0].name}")
             if not tensor.is_floating_point():
                 total.setdefault(name, tensor)
             elif name not in total:
@@ -143,6 +145,8 @@ def between(end: dict[str, Any], start: dict[str, Any] | None, paths: list[Path]
             f"{paths[0]}: its running average is of batch {last}, that of {paths[-1].name} of batch {first} (one every "
             f"{period}); expected it later: give a larger --avg, or leave out --use-averaged-model"
         )
+    if start is not None and _shapes(start["model_avg"]) != _shapes(end["model_avg"]):
+        raise CheckpointError(f"{paths[-1]}: has other weights than {paths[0].name}; both must be of one run")
     weight = last / (last - first)
     result = {}
     for name, tensor in end["model_avg"].items():
@@ -154,9 +158,14 @@ def between(end: dict[str, Any], start: dict[str, Any] | None, paths: list[Path]
     return result
 
 
+def _shapes(weights: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in weights.items()}
+
+
 def _updates(contents: dict[str, Any], path: Path) -> tuple[int, int]:
     """The batch of which a checkpoint's running average is, 0 if there was no update yet; and the period."""
-    if not all(contents.get(key) for key in ("model_avg", "batch_idx_train", "average_period")):
+    numbers = contents.get("batch_idx_train"), contents.get("average_period")
+    if not contents.get("model_avg") or not all(type(number) is int and number > 0 for number in numbers):
         raise CheckpointError(
             f"{path}: has no model_avg, batch_idx_train and average_period; leave out --use-averaged-model"
         )

@@ -19,6 +19,7 @@ from asr.errors import CheckpointError
 from lm_zoo.reading import read_json
 
 RATE, WINDOW, SHIFT, SECONDS = 16000, 400, 160, 30
+SPARSE = 4  # numbers that there may be for each token
 BEGIN, END, TRANSCRIBE, NO_TIMES = "<|startoftranscript|>", "<|endoftext|>", "<|transcribe|>", "<|notimestamps|>"
 
 
@@ -34,8 +35,13 @@ class WhisperTokens:
         """
         numbers = {**_read(folder / "vocab.json"), **_read(folder / "added_tokens.json")}
         settings = _read(folder / "generation_config.json")
-        if BEGIN not in numbers or END not in numbers or not all(isinstance(n, int) for n in numbers.values()):
+        if BEGIN not in numbers or END not in numbers:
             raise CheckpointError(f"{folder}: its vocabulary lacks {BEGIN} or {END}, expected one of Whisper")
+        suppressed = settings.get("suppress_tokens") or []
+        if not isinstance(suppressed, list) or not all(type(n) is int for n in [*numbers.values(), *suppressed]):
+            raise CheckpointError(f"{folder}: its vocabulary or its suppress_tokens have a token that is no number")
+        if not 0 <= min(numbers.values()) <= max(numbers.values()) < SPARSE * len(numbers):
+            raise CheckpointError(f"{folder}: tokens are not numbered from 0 on; its vocabulary is damaged")
         prompt = [BEGIN, NO_TIMES]
         if f"<|{language}|>" in numbers and settings.get("is_multilingual", True):
             prompt = [BEGIN, f"<|{language}|>", TRANSCRIBE, NO_TIMES]
@@ -46,7 +52,7 @@ class WhisperTokens:
             pieces[number] = piece
         special = np.array([(piece.startswith("<|") and piece.endswith("|>")) or not piece for piece in pieces])
         self.allowed = ~special
-        self.allowed[[number for number in settings.get("suppress_tokens") or [] if 0 <= number < len(pieces)]] = False
+        self.allowed[[number for number in suppressed if 0 <= number < len(pieces)]] = False
         letters = {letter: byte for byte, letter in enumerate(byte_letters())}
         self.spelled = [
             b"" if no else bytes(letters[letter] for letter in piece if letter in letters)

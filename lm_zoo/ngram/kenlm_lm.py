@@ -24,6 +24,7 @@ from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, TextForm, Vocabulary, WordVocabulary, text_case, text_form
 
 LN10 = math.log(10.0)
+LONGEST_NAME = 255  # bytes that file systems take
 BOUNDARIES = ("<s>", "</s>")  # in KenLM words like any other; inside a sentence they are unknown words here
 
 
@@ -56,7 +57,10 @@ class NgramLM(WordLM):
         path = Path(folder) / "config.json"
         try:
             config = read_json(path)
-            return cls(Path(folder) / config["file"], config.get("case"), text_form(config))
+            name = config["file"]
+            if not name or Path(name).name != name or len(name.encode()) > LONGEST_NAME:
+                raise ValueError(f"'file' is {name[:80]!r}, expected the name of a file in the folder")
+            return cls(Path(folder) / name, config.get("case"), text_form(config))
         except FileNotFoundError:
             raise ModelError(f"{folder}: not a model folder, it has no config.json") from None
         except (ValueError, KeyError, TypeError) as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 from lm_zoo.errors import ModelError
 from lm_zoo.files import atomic_folder, write_text
+from lm_zoo.model_folder import is_like
 from lm_zoo.registry import build, find, read_config, settings_of
 from lm_zoo.text.batches import TokenText, split_long, tokenize
 from lm_zoo.text.coverage import check_case
@@ -152,7 +153,7 @@ def train_config(options: dict[str, Any]) -> TrainConfig:
         if name not in known:
             raise ModelError(f"training has no setting '{name}'; it has: {', '.join(known)}")
         default = known[name].default
-        if not isinstance(value, (int, float) if isinstance(default, float) else type(default)):
+        if not is_like(value, default):
             raise ModelError(f"training setting '{name}' is {value!r}, expected something like {default!r}")
     if options.get("wandb"):
         find_wandb()

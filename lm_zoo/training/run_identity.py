@@ -46,7 +46,8 @@ def check_run(folder: Path, parts: dict[str, Any]) -> None:
     if path.exists() and any((folder / name).exists() for name in BEGUN):
         try:
             before = read_json(path)
-        except (OSError, ValueError) as error:
+            _flat(before)
+        except (OSError, ValueError, AttributeError) as error:
             raise ModelError(f"{path}: damaged ({error}); remove it to go on without this check") from None
         check_same(folder, before, parts)
     write_text(path, json.dumps(parts, indent=2) + "\n")

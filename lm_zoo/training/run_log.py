@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lm_zoo.errors import ModelError
 from lm_zoo.files import append_line, write_text
+from lm_zoo.reading import parse_json, read_text
 
 LOG = "log.jsonl"
 Reporter = Callable[[dict[str, Any]], None]
@@ -33,8 +35,7 @@ class RunLog:
           epoch: of the checkpoint; what was found behind the last step of an epoch is of the next one, and found again.
         """
         path = self.folder / LOG
-        whole = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-        write_text(path, "".join(line + "\n" for line in whole if _is_before(json.loads(line), step, epoch)))
+        write_text(path, "".join(f"{line}\n" for line in lines_before(path, step, epoch)))
         self.writer = summary_writer(self.folder / "tensorboard", self.remark)
 
     def write(self, stand: dict[str, Any], figures: dict[str, Any]) -> None:
@@ -54,6 +55,21 @@ class RunLog:
     def close(self) -> None:
         if self.writer is not None:
             self.writer.close()
+
+
+def lines_before(path: Path, step: int, epoch: int | None) -> list[str]:
+    """The records of a log that are kept when its run goes on behind `step`.
+
+    Raises:
+      ModelError: the log is damaged.
+    """
+    if not path.exists():
+        return []
+    try:
+        whole = read_text(path).split("\n")[:-1]
+        return [line for line in whole if _is_before(parse_json(line), step, epoch)]
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        raise ModelError(f"{path}: damaged ({error}); remove it to go on with a new log") from None
 
 
 def _is_before(record: dict[str, Any], step: int, epoch: int | None) -> bool:

@@ -48,7 +48,7 @@ class Place:
         return ScoreError(f"{where}: {self._utterance()}{problem}")
 
     def _utterance(self) -> str:
-        return f"utterance '{self.utt_id}': " if self.utt_id is not None else ""
+        return f"utterance {short(self.utt_id)}: " if self.utt_id is not None else ""
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # and lone surrogates, which UTF-8 cannot write

@@ -28,6 +28,7 @@ from rescore.formats.kaldi_text import format_text, parse_text
 from rescore.formats.symbols import is_id
 from rescore.skipping import OnError, fail
 
+NO_PIPES = "which is never run for lattices; write its output to a file, and name that"
 _CHUNK = 1 << 20
 _LONGEST_KEY = 4096
 _BLANK = b" \t\r\n"
@@ -211,7 +212,10 @@ def read_line(path: Path, number: int, line: str) -> tuple[Path, RawLattice]:
     """
     fields = line.split(None, 1)
     try:
-        if len(fields) < 2 or fields[1].rstrip().endswith("|"):
+        if len(fields) > 1 and (fields[1].rstrip().endswith("|") or fields[1].startswith("|")):
+            problem = f"'{fields[0]}' is the output of a command ('{fields[1][:80]}'), {NO_PIPES}"
+            raise FormatError(path, problem, line=number)
+        if len(fields) < 2:
             raise FormatError(path, f"found '{line[:80]}', expected 'utt-id FILE:OFFSET'", line=number)
         name, offset = re.fullmatch(r"(.*?)(?::([0-9]{1,18}))?", fields[1].rstrip()).groups("0")  # type: ignore[union-attr]
         file = Path(name) if Path(name).exists() else path.parent / name

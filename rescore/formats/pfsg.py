@@ -87,7 +87,7 @@ def read_lattice(path: Path) -> Lattice:
 
 def _parse(path: Path) -> _Pfsg:
     pfsg, named = _Pfsg(), False
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, ended=True):
         fields, place = line.split(), Place(path, number)
         if not fields:
             continue

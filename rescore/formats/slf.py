@@ -39,7 +39,8 @@ _SHORT_NAMES = {
 _READ = NO_SCORES | SCORE_NAMES.keys()
 _LONG_NAMES = frozenset(_SHORT_NAMES)
 _VARIANT = re.compile(r"\(\d+\)$")
-_QUOTED = re.compile(r"""(?<!\S)([^\s=]+)=("(?:\\.|[^"\\])*"(?!\S)|'(?:\\.|[^'\\])*'(?!\S)|\S*)""")
+_FIELD_NAME = re.compile(r"\s*([^\s=]+)=")
+_CHARACTER = re.compile(r"\\.|[\"']")
 
 
 @dataclass
@@ -171,7 +172,7 @@ def _inner_id(slf: _Slf) -> str:
 
 def _parse(path: Path) -> _Slf:
     slf = _Slf(path)
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, ended=True):
         if line.startswith("J="):
             slf.links.append(_fields(path, number, line, ("S", "E")))
         elif line.startswith("I="):
@@ -204,7 +205,7 @@ def _fields(path: Path, number: int, line: str, required: tuple[str, ...]) -> di
     """The `name=value` fields of a line; values may be quoted or escaped, long names become short ones."""
     try:
         if '="' in line or "='" in line or "\\" in line:
-            fields = {name: _unquote(value) for name, value in _QUOTED.findall(line)}
+            fields = dict(_quoted_fields(line))
         else:
             fields = dict([item.split("=", 1) for item in line.split()])  # type: ignore[misc]
     except ValueError:
@@ -217,6 +218,28 @@ def _fields(path: Path, number: int, line: str, required: tuple[str, ...]) -> di
         if name not in fields:
             raise FormatError(path, f"a link without {name}=, expected 'J=... S=... E=...'", line=number)
     return fields
+
+
+def _quoted_fields(line: str) -> Iterator[tuple[str, str]]:
+    """The fields of a line with quotes or backslashes in it; ValueError where something is none."""
+    line, at = line.rstrip(), 0
+    while at < len(line):
+        name = _FIELD_NAME.match(line, at)
+        if name is None:
+            raise ValueError
+        end = _end_of_value(line, name.end())
+        yield name[1], _unquote(line[name.end() : end])
+        at = end
+
+
+def _end_of_value(line: str, start: int) -> int:
+    """Behind the quote that ends a value and has a blank after it; else the next blank."""
+    if line[start : start + 1] in ('"', "'"):
+        for found in _CHARACTER.finditer(line, start + 1):
+            if found[0] == line[start] and (found.end() == len(line) or line[found.end()].isspace()):
+                return found.end()
+    blank = re.compile(r"\s").search(line, start)
+    return blank.start() if blank else len(line)
 
 
 def _unquote(value: str) -> str:

@@ -39,8 +39,11 @@ def build_lattice(
     memory are those of the arcs, however high states are numbered.
 
     Raises:
-      RescoreError: there is a cycle, or no path from `start` to `final`; the message does not name the file.
+      RescoreError: there is a cycle, no path from `start` to `final`, or `start` is `final` and there are arcs; the
+        message does not name the file.
     """
+    if start == final and len(src):
+        raise RescoreError(f"node {start} is both start and end, so that no arc is on a path")
     first, last = start, final
     if num_states <= 4 * (len(src) + 1):
         used = np.arange(num_states)

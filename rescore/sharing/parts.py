@@ -165,8 +165,7 @@ class Parts:
 
     def cuts(self, index: int) -> tuple[list[int], set[int]]:
         """Where a part is cut into pieces, and the utterances that are left out of it; see `cut`."""
-        found = _read(_cut(self.folder, index))
-        return found.get("cuts", []), set(found.get("left out", []))
+        return _places(self.folder, index, "cuts"), set(_places(self.folder, index, "left out"))
 
     def note(self, index: int, note: Note) -> None:
         """Says, before the part is written, what was counted and left out in it."""
@@ -214,6 +213,12 @@ def _read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _places(folder: Path, index: int, name: str) -> list[int]:
+    """The places in a part that its file `.cut.json` has under a name."""
+    found = _read(_cut(folder, index)).get(name)
+    return [place for place in found if type(place) is int] if isinstance(found, list) else []
+
+
 def read_plan(folder: Path) -> dict[str, Any]:
     """The plan of a folder of parts; nothing where none was written, or its file is damaged."""
     return _read(folder / PLAN)
@@ -222,19 +227,23 @@ def read_plan(folder: Path) -> dict[str, Any]:
 def read_note(folder: Path, index: int) -> Note:
     """What was counted and left out in a part."""
     found = _read(_note(folder, index))
-    return Note(Counter(found.get("counts", {})), list(found.get("skipped", [])))
+    counts, skipped = found.get("counts"), found.get("skipped")
+    kept = {name: count for name, count in counts.items() if type(count) is int} if isinstance(counts, dict) else {}
+    return Note(Counter(kept), list(map(str, skipped)) if isinstance(skipped, list) else [])
 
 
 def at_work(folder: Path, split: Split) -> Bite | None:
     """What a share was at work on when its process died; None if it was at nothing yet."""
     found = _read(_at(folder, split))
-    return Bite(**found) if found else None
+    try:
+        return Bite(int(found["index"]), int(found["begin"]), int(found["end"]), str(found["first"]))
+    except (LookupError, TypeError, ValueError, OverflowError):
+        return None
 
 
 def cut(folder: Path, bite: Bite, leave_out: bool = False) -> None:
     """Says that a part is to be done in smaller pieces, `bite` in two; with `leave_out`, its utterance not at all."""
-    found = _read(_cut(folder, bite.index))
-    cuts, left_out = set(found.get("cuts", [])), set(found.get("left out", []))
+    cuts, left_out = (set(_places(folder, bite.index, name)) for name in ("cuts", "left out"))
     cuts |= {bite.begin, (bite.begin + bite.end) // 2, bite.end}
     if leave_out:
         left_out.add(bite.begin)
@@ -247,8 +256,9 @@ def part_files(folder: Path, number: int, suffix: str = LISTS) -> list[Path]:
     Raises:
       FormatError: one is missing.
     """
-    paths = [_part(folder, index, suffix) for index in range(number)]
-    for path in paths:
+    paths = []
+    for index in range(number):
+        paths.append(path := _part(folder, index, suffix))
         if not path.exists():
             raise FormatError(path, "no such part of a scoring; run its share again, then merge again")
     return paths
@@ -272,7 +282,7 @@ def finished_splits(folder: Path) -> list[dict[str, Any]]:
     """What the shares of a finished work found, in their order.
 
     Raises:
-      FormatError: there are none, some are missing, or they were cut in different ways.
+      FormatError: there are none, some are missing or damaged, or they were cut in different ways.
     """
     names = [re.fullmatch(r"split-(\d+)-of-(\d+)\.json", path.name) for path in sorted(folder.glob("split-*.json"))]
     found = sorted((int(match[2]), int(match[1])) for match in names if match)
@@ -284,10 +294,23 @@ def finished_splits(folder: Path) -> list[dict[str, Any]]:
     if missing:
         shown = ", ".join(missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
         raise FormatError(folder, f"shares that are not finished: {shown}; run them with --split, then merge again")
-    shares = [read_json(_summary(folder, Split(number, of))) for number in range(1, of + 1)]
+    shares = [_finished(_summary(folder, Split(number, of))) for number in range(1, of + 1)]
     if any(share["parts"] != shares[0]["parts"] for share in shares):
         raise FormatError(folder, "its shares were cut in different ways; remove the folder, and begin anew")
     return shares
+
+
+def _finished(path: Path) -> dict[str, Any]:
+    """What a share found: the number of `parts`; of scores the `words` of each column, how many, and unknown ones."""
+    try:
+        found = read_json(path)
+        pairs = list(found.get("words", {}).values())
+        counts = [found["parts"], *(count for pair in pairs for count in pair)]
+        if not all(type(count) is int and count >= 0 for count in counts) or any(len(pair) != 2 for pair in pairs):
+            raise ValueError("a count that is none")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise FormatError(path, f"damaged ({error}); remove it and run its share again, then merge again") from None
+    return dict(found)
 
 
 def notes(folder: Path, number: int) -> Note:

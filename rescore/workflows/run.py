@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.identity import content, lm_identity
+from lm_zoo.reading import read_json
 from lm_zoo.text.coverage import MOST_UNKNOWN
 from rescore import __version__
 from rescore.console import remark
@@ -143,9 +144,9 @@ def _manifest(run: Run, checked: dict[str, PartOfRun], new: dict[str, list[str]]
         "systems": list(systems(run, new)),
     }
     try:
-        steps = json.loads(path.read_text(encoding="utf-8"))["steps"]
-    except (FileNotFoundError, ValueError, KeyError):
-        steps = {}
+        steps = {name: dict(step) for name, step in read_json(path)["steps"].items()}
+    except (FileNotFoundError, ValueError, LookupError, TypeError, AttributeError):
+        steps = {}  # all are done again
     return Manifest(path, made, steps)
 
 

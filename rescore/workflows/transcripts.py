@@ -71,7 +71,7 @@ def _read(path: Path, rules: Kind) -> Iterator[list[str]]:
 # -- Switchboard: the transcripts of the Mississippi State University (ISIP), `sw2001A-ms98-a-trans.text` ----
 
 _LAUGHED = re.compile(r"^(-?)\[laughter-(.+)\](-?)$", re.IGNORECASE)
-_VARIANT = re.compile(r"^\[(.+)/.+\](-?)$")
+_VARIANT = re.compile(r"^\[(.+)/[^/]+/?\](-?)$")
 _NO_BEGIN = re.compile(r"^-?\[[^][]+\]([^][]+)$")
 _NO_END = re.compile(r"^([^][]+)\[[^][]+\]-?$")
 
@@ -121,7 +121,7 @@ def _fisher_utterances(lines: Iterable[str]) -> Iterator[str]:
 
 def fisher_words(text: str) -> list[str]:
     """`(( i mean )) *mandatory [laughter] a._b._c. what? <german ja >` -> i mean mandatory a b c what."""
-    text = re.sub(r"<[^>]*>|\[+[^][]*\]+", " ", text)
+    text = re.sub(r"(?<!\[)\[+[^][]*\]+", " ", _without(text, "<", ">"))
     text = re.sub(r"[*()?,\"]", "", text.replace("._", " ").replace("-- ", " "))
     return [word.rstrip(".") for word in text.split()]
 
@@ -144,8 +144,8 @@ def _stm_utterances(lines: Iterable[str]) -> Iterator[str]:
 
 def stm_words(text: str) -> list[str]:
     """`{ yeah / yes / @ } (%hesitation) (i-) <b_aside>` -> yeah uh i- (the first alternative; hesitations as uh)."""
-    text = re.sub(r"\{([^/{}]*)[^{}]*\}", r" \1 ", text)
-    text = re.sub(r"<[^>]*>|[()@]", " ", text)
+    text = re.sub(r"\{([^/{}]*)(?:/[^{}]*)?\}", r" \1 ", text)
+    text = re.sub(r"[()@]", " ", _without(text, "<", ">"))
     return ["uh" if word.lower() == "%hesitation" else word for word in text.split()]
 
 
@@ -175,7 +175,8 @@ def _chat_utterances(lines: Iterable[str]) -> Iterator[str]:
 
 def chat_words(text: str) -> list[str]:
     """`&-uh (be)cause <the boy> [//] cookie+jar xxx &=laughs 0is &w +...` -> uh because the boy cookie jar."""
-    text = re.sub(r"\x15[^\x15]*\x15|\[[^]]*\]|\(\.+\)|\([0-9.:]+\)", " ", text)  # time marks, codes, pauses
+    text = _without(text, "[", "]")  # codes
+    text = re.sub(r"\x15[^\x15]*\x15|\(\.+\)|\([0-9.:]+\)", " ", text)  # time marks, pauses
     words = []
     for word in re.sub(r"[<>]", " ", text).split():
         filler = word.startswith("&-") or word.lower() in ("&uh", "&um", "&er", "&hm", "&mm", "&ah")
@@ -184,6 +185,16 @@ def chat_words(text: str) -> list[str]:
         word = re.sub(r"@.*", "", word.lstrip("&-"))
         words.extend(re.sub(r"[^\w' -]", "", re.sub(r"[+_]", " ", word)).split())
     return words
+
+
+def _without(text: str, begin: str, end: str) -> str:
+    """The text with a blank for each part from a `begin` to the next `end`; the time is that of its length, which that
+    of the regular expression is not where nothing ends."""
+    parts, at = list[str](), 0
+    while (start := text.find(begin, at)) >= 0 and (stop := text.find(end, start)) >= 0:
+        parts += [text[at:start], " "]
+        at = stop + len(end)
+    return "".join([*parts, text[at:]])
 
 
 def _is_time(field: str) -> bool:

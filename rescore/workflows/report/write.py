@@ -55,6 +55,8 @@ def read_networks(path: Path) -> dict[str, list[Any]]:
             found[entry["utt_id"]] = [[[str(word), float(share)] for word, share in place] for place in words]
         except (ValueError, KeyError, TypeError):
             raise FormatError(path, "expected a line of rescore lattice mbr --network", number) from None
+    if not found:
+        raise FormatError(path, "empty file, expected what rescore lattice mbr --network writes")
     return found
 
 

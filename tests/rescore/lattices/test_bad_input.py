@@ -240,7 +240,7 @@ def test_truncated_kaldi_archives(rescore: Rescore, tmp_path: Path, packed: bool
             "good-2 \n0 1 1 1,2,7\n0 1 2 1,2,7\n1 2 2 1,2,7\n2\n",
             "'good-2' .*: the archive ends within",
         ),
-        ("slf", "J=1 S=0", r"bad.slf:8: a link without E="),
+        ("slf", "J=1 S=0", r"bad.slf:8: the line does not end: cut off"),
         ("slf", "E=1 W=a a=-2 l=-1\n", "bad.slf: the header says L=3, found 1 links"),
         ("slf", "", "bad.slf: empty file"),
     ],

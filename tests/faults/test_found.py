@@ -1,0 +1,169 @@
+"""What `tests.faults.fuzz` has found, one test for each class of fault."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from asr.dataset.synthetic_set import SetOptions, _check_options, _rows
+from asr.decoding.journal import Journal
+from asr.errors import CheckpointError, DataError
+from asr.seq2seq.whisper import WhisperTokens
+from lm_zoo.errors import ModelError, TextError, printable
+from lm_zoo.registry import load, settings_of
+from lm_zoo.text.sentences import read_sentences
+from lm_zoo.training.config import TrainConfig
+from lm_zoo.training.run import train_config
+from lm_zoo.training.run_identity import check_run
+from lm_zoo.training.run_log import lines_before
+from rescore.errors import FormatError, WeightsError
+from rescore.files import read_kaldi_text
+from rescore.formats import read_lattices
+from rescore.weights import load_weights
+from rescore.sharing.parts import finished_splits, part_files
+from rescore.workflows.transcripts import KINDS, read_transcripts
+from tests.faults.damage import _forget_peak, _peak
+from tests.faults.readers.recognisers import WHISPER
+
+NODES = "VERSION=1.0\nN=3 L=2\nI=0\nI=1\nI=2\n"
+
+
+def test_a_lattice_whose_arcs_are_on_no_path_is_refused(tmp_path: Path) -> None:
+    """It was read as an empty sentence."""
+    (tmp_path / "a.slf").write_text(NODES + "J=0 S=0 E=1 W=A a=1\nJ=1 S=1 E=0 W=B a=1\n")
+    (tmp_path / "b.pfsg").write_text("name a\nnodes 2 NULL A\ninitial 0\nfinal 0\ntransitions 1\n0 1 -1\n")
+    for spec in ("slf:a.slf", "pfsg:b.pfsg"):
+        with pytest.raises(FormatError, match="is both start and end"):
+            list(read_lattices(spec.replace(":", f":{tmp_path}/")))
+
+
+@pytest.mark.parametrize("name", ["a.slf", "a.pfsg"])
+def test_a_last_number_that_was_cut_is_no_number(tmp_path: Path, name: str) -> None:
+    """`a=-15` cut off to `a=-1` is another score; a whole file ends with its line."""
+    text = {"a.slf": NODES + "J=0 S=0 E=1 W=A a=-1\nJ=1 S=1 E=2 W=B a=-15\n"}
+    text["a.pfsg"] = "name a\nnodes 2 NULL A\ninitial 0\nfinal 1\ntransitions 1\n0 1 -15\n"
+    (tmp_path / name).write_text(text[name][:-2])
+    with pytest.raises(FormatError, match="the line does not end: cut off"):
+        list(read_lattices(str(tmp_path / name)))
+
+
+def test_fields_beside_quotes_are_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a.slf").write_text(NODES + 'J=0 S=0 E=1 W="A" junk a=1\nJ=1 S=1 E=2 W=B a=1\n')
+    with pytest.raises(FormatError, match=r"a.slf:6: expected fields 'name=value'"):
+        list(read_lattices(str(tmp_path / "a.slf")))
+
+
+@pytest.mark.parametrize("unit", ["\\", "\\'", 'a\\"', "'"])
+def test_long_quoted_words_take_little_memory(tmp_path: Path, unit: str) -> None:
+    """A regular expression took 480 bytes for each character."""
+    word = 'W="' + unit * (1_000_000 // len(unit))
+    (tmp_path / "a.slf").write_text(NODES + f'J=0 S=0 E=1 {word} a"\nJ=1 S=1 E=2 W=B a=1\n')
+    before = _forget_peak()
+    with pytest.raises(FormatError):
+        list(read_lattices(str(tmp_path / "a.slf")))
+    assert _peak() - before < 64 << 20
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_transcripts_take_time_by_their_length(tmp_path: Path, kind: str) -> None:
+    """Marks that are opened and never closed took hours."""
+    before = {"swbd": "a 0 1 ", "fisher": "0 1 A: ", "stm": "f 1 s 0 1 ", "chat": "*P:\t"}[kind]
+    for run in ("[", "<", "{", "(", "/", "[/", "{a/", "<a", "\x15", "(1", "]", "[a/"):
+        (tmp_path / "t").write_text(f"{before}a {run * 200_000}\n{before}b {run * 200_000}]\n")
+        list(read_transcripts(kind, tmp_path / "t"))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_a_packed_file_of_no_bytes_is_no_empty_text(tmp_path: Path, suffix: str) -> None:
+    """So is one that a full disk or a stopped copy left."""
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(b"")
+    with pytest.raises(TextError, match="it is empty, which no packed file is"):
+        list(read_sentences(path))
+    with pytest.raises(FormatError, match="compressed file is truncated or damaged"):
+        read_kaldi_text(path)
+
+
+def test_weights_with_infinite_notes_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "w.json").write_text('{"scales": {"am": 1}, "info": {"wer": 1e999}}')
+    with pytest.raises(WeightsError, match=r'"info" has a number that is not finite'):
+        load_weights(tmp_path / "w.json")
+
+
+def test_true_is_no_number_in_settings() -> None:
+    with pytest.raises(ModelError, match="setting 'heads' is True, expected something like"):
+        settings_of("transformer", {"heads": True})
+    with pytest.raises(ModelError, match="'steps' is True"):
+        train_config({"steps": True})
+    assert train_config({"steps": 3}) == TrainConfig(steps=3)
+
+
+@pytest.mark.parametrize("name", ["../lm.arpa", "/etc/passwd", "x" * 300, "", "..", 7])
+def test_a_model_folder_names_files_of_its_own(tmp_path: Path, name: object) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"kind": "ngram", "file": name, "case": "upper"}))
+    with pytest.raises(ModelError, match=r"config.json: expected JSON with 'file'|no such file"):
+        load(str(tmp_path))
+
+
+SHARE = {"parts": 1, "words": {"lm": [3, 0]}}
+
+
+BAD_SHARES = ["", "[]", "{", "\xff", '"\\ud800"', "{}", "9" * 5000, "[" * 100_000]
+BAD_SHARES += [f'{{"parts": {parts}, "words": {{}}}}' for parts in ("-1", "true", '"1"')]
+
+
+@pytest.mark.parametrize("text", [*BAD_SHARES, '{"parts": 1, "words": {"lm": [1]}}'])
+def test_damaged_records_of_shares(tmp_path: Path, text: str) -> None:
+    folder = tmp_path / ".parts"
+    folder.mkdir()
+    (folder / "split-1-of-2.json").write_text(json.dumps(SHARE))
+    (folder / "split-2-of-2.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(FormatError, match=r"split-2-of-2.json: damaged \(.*\); remove it and run its share again"):
+        finished_splits(folder)
+
+
+def test_a_number_of_parts_is_not_trusted(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"000000.jsonl.gz: no such part"):
+        part_files(tmp_path, 10**15)
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"id": 3}', '{"x": "a"}', "\xff", '{"id": "\\ud800"}'])
+def test_damaged_journals(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(b'{"a": 1}\n{"id": "x"}\n' + line.encode("latin-1") + b"\n")
+    with pytest.raises(DataError, match=r"journal(:3: damaged|: cannot be read) \(.*\); remove"):
+        list(Journal(path, {"a": 1}))
+
+
+def test_damaged_records_of_sets_and_trainings(tmp_path: Path) -> None:
+    for text in ("{", "[1]", "7"):
+        (tmp_path / "options.json").write_text(text)
+        with pytest.raises(DataError, match=r"options.json: damaged"):
+            _check_options(tmp_path / "options.json", vars(SetOptions()))
+        (tmp_path / "shard.jsonl").write_text(f'{{"id": "a", "text": "A"}}\n{text}\n')
+        with pytest.raises(DataError, match=r"shard.jsonl:2: damaged"):
+            list(_rows([tmp_path]))
+        (tmp_path / "log.jsonl").write_text(f'{{"step": 1}}\n{text}\n')
+        with pytest.raises(ModelError, match=r"log.jsonl: damaged"):
+            lines_before(tmp_path / "log.jsonl", 2, None)
+        (tmp_path / "vocab").mkdir(exist_ok=True)
+        (tmp_path / "vocab" / "case").write_text("upper")
+        (tmp_path / "run.json").write_text(text)
+        with pytest.raises(ModelError, match=r"run.json: damaged"):
+            check_run(tmp_path, {"a": 1})
+
+
+@pytest.mark.parametrize("numbers", [{"x": 10**12}, {"x": -1}, {"x": "1"}, {"x": True}])
+def test_numbers_of_whisper_tokens_are_not_trusted(tmp_path: Path, numbers: dict[str, object]) -> None:
+    for name, content in WHISPER.items():
+        (tmp_path / name).write_text(content)
+    (tmp_path / "vocab.json").write_text(json.dumps({**json.loads(WHISPER["vocab.json"]), **numbers}))
+    with pytest.raises(CheckpointError, match=r"a token that is no number|not numbered from 0 on"):
+        WhisperTokens(tmp_path)
+
+
+def test_messages_are_one_line_without_control_characters() -> None:
+    """An id with an escape sequence could move a terminal's cursor, or begin a line of its own."""
+    assert printable("a\x1b[2Jb\nc\x9bd\te") == "a\\x1b[2Jb\\nc\\x9bd\\te"
