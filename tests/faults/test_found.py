@@ -21,8 +21,8 @@ from lm_zoo.training.run_log import lines_before
 from rescore.errors import FormatError, WeightsError
 from rescore.files import read_kaldi_text
 from rescore.formats import read_lattices
-from rescore.weights import load_weights
 from rescore.sharing.parts import finished_splits, part_files
+from rescore.weights import load_weights
 from rescore.workflows.transcripts import KINDS, read_transcripts
 from tests.faults.damage import _forget_peak, _peak
 from tests.faults.readers.recognisers import WHISPER

@@ -15,9 +15,9 @@ from rescore.cli.recipe import read_defaults
 from rescore.evaluation.counts import read_counts
 from rescore.files import read_kaldi_text, write_kaldi_text
 from rescore.formats.symbols import read_symbols
+from rescore.sharing.parts import Parts, Split, at_work, finished_splits, notes, parts_inside, read_plan
 from rescore.types import NbestList, Weights
 from rescore.weights import load_weights, save_weights
-from rescore.sharing.parts import Parts, Split, at_work, finished_splits, notes, parts_inside, read_plan
 from rescore.workflows.recordings import find_recordings
 from rescore.workflows.report.write import read_networks
 from rescore.workflows.transcripts import KINDS, read_transcripts
