@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import PAGES, name
+from tests.docs.pages import PAGES, ROOT, name
 
 
 def anchors(page: Path) -> set[str]:
@@ -25,3 +25,8 @@ def test_links_lead_somewhere(page: Path) -> None:
         path = page.parent / file if file else page
         assert path.exists(), f"{page}: {target}"
         assert not anchor or anchor in anchors(path), f"{page}: {target}"
+
+
+def test_the_benchmarks_begin_with_a_screen_of_summary() -> None:
+    head, first, *_ = (ROOT / "BENCHMARKS.md").read_text().split("\n## ")
+    assert first.startswith("In short\n") and head.count("\n") <= 2 and first.count("\n") <= 35
