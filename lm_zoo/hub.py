@@ -132,7 +132,9 @@ def _from_hub(repository: str, revision: str | None, config: str, name: str) -> 
             return found
     except Exception:  # huggingface_hub has many ways to say that it is not there
         pass
-    nowhere += f", and the hub's model of this name is not whole in the cache {hub.constants.HF_HUB_CACHE}"
+    from huggingface_hub import constants  # no attribute of the package before it is imported
+
+    nowhere += f", and the hub's model of this name is not whole in the cache {constants.HF_HUB_CACHE}"
     if is_offline():
         raise ModelError(f"{nowhere}; nothing is downloaded with --offline or {OFFLINE[0]}")
     try:

@@ -171,10 +171,10 @@ def write_lm_costs(
     remark(f"{folder}: {said(coverage, 'hypothesis words')}, scored as <unk>")
     for words in texts:
         view.count(tuple(chain.from_iterable(normal.words((word,)) for word in words)))
-    if shown := view.said():
+    scored = lm.score_hypotheses(sentences, max_unknown=None)
+    for shown in filter(None, (view.said(), lm.said())):
         remark(f"{folder}: {shown}")
     with atomic_text(folder / "lmwt.nn") as each, atomic_text(folder / "lmwt.nn.sum") as sums:
-        scored = lm.score_hypotheses(sentences, max_unknown=None)
         for key, parts, scores in zip(keys, pieces, scored, strict=True):
             costs = _costs_of_words([len(part) for part in parts], scores)
             if not all(map(math.isfinite, costs)):

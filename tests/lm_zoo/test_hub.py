@@ -177,8 +177,8 @@ def test_a_model_folder_of_the_zoo_from_the_hub(remote: Hub) -> None:
 
 def test_the_cache_of_huggingface_hub_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its layout: `models--USER--NAME/refs/main` names a snapshot, whose files are links to blobs."""
-    real = pytest.importorskip("huggingface_hub", reason="the package of the hub")
-    monkeypatch.setattr(real.constants, "HF_HUB_CACHE", str(tmp_path))
+    constants = pytest.importorskip("huggingface_hub.constants", reason="the package of the hub")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setenv(hub.OFFLINE[0], "1")
     base = tmp_path / "models--user--lm"
     snapshot, blobs = base / "snapshots" / COMMIT, base / "blobs"
