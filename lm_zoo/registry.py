@@ -280,7 +280,7 @@ def settings_of(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     known = {field.name: field for field in dataclasses.fields(cls.Config)}
     for key, value in settings.items():
         if key not in known:
-            raise ModelError(f"{kind} has no setting '{key}'; it has: {', '.join(known)}")
+            raise ModelError(f"{kind} has no setting '{key}'{nearest(key, known)}; it has: {', '.join(known)}")
         default = known[key].default
         if isinstance(default, str) and type(value) is int:
             settings = {**settings, key: str(value)}  # such as blocks=1

@@ -19,6 +19,7 @@ from lm_zoo.safe_unpickle import without_pickles
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+LOCAL = {"local_files_only": True, "trust_remote_code": False}
 # Packages that some ways to load a model need, and the extra of this package that brings them.
 EXTRAS = {"transformers": "hf", "peft": "lora", "accelerate": "quantized", "bitsandbytes": "quantized"}
 
@@ -67,6 +68,24 @@ class Loading:
         return config(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=DTYPES[self.dtype])
 
 
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer of a folder.
+
+    Raises:
+      ModelError: transformers is missing.  VocabError: no tokenizer.
+    """
+    transformers = package("transformers", "Hugging Face models need")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **LOCAL)
+    except Exception as error:  # transformers raises whatever its parts raise
+        raise VocabError(f"{folder}: no tokenizer that transformers can load ({first_line(error)})") from None
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
+        raise VocabError(f"{folder}: no tokenizer; expected the files that the tokenizer's save_pretrained writes")
+    return tokenizer
+
+
 def load_parts(folder: Path, auto_class: str, how: Loading) -> tuple[Any, Any]:
     """Tokenizer and model of a folder, in evaluation mode; nothing is downloaded or executed.
 
@@ -79,18 +98,10 @@ def load_parts(folder: Path, auto_class: str, how: Loading) -> tuple[Any, Any]:
         of this model.
       VocabError: no tokenizer.
     """
+    tokenizer = load_tokenizer(folder)
     transformers = package("transformers", "Hugging Face models need")
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    options = {"local_files_only": True, "trust_remote_code": False}
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **options)
-    except Exception as error:  # transformers raises whatever its parts raise
-        raise VocabError(f"{folder}: no tokenizer that transformers can load ({first_line(error)})") from None
-    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
-        raise VocabError(f"{folder}: no tokenizer; expected the files that the tokenizer's save_pretrained writes")
-    options |= {"use_safetensors": True, "ignore_mismatched_sizes": True, "output_loading_info": True}
-    options |= how.options(folder)
+    options = {"use_safetensors": True, "ignore_mismatched_sizes": True, "output_loading_info": True}
+    options |= {**LOCAL, **how.options(folder)}
     try:
         with without_pickles(folder) as where:
             model, found = getattr(transformers, auto_class).from_pretrained(str(where), **options)

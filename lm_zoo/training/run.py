@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.errors import ModelError
+from lm_zoo.errors import ModelError, nearest
 from lm_zoo.files import atomic_folder, write_text
 from lm_zoo.model_folder import is_like
 from lm_zoo.registry import build, find, read_config, settings_of
@@ -151,7 +151,7 @@ def train_config(options: dict[str, Any]) -> TrainConfig:
     known = {field.name: field for field in dataclasses.fields(TrainConfig)}
     for name, value in options.items():
         if name not in known:
-            raise ModelError(f"training has no setting '{name}'; it has: {', '.join(known)}")
+            raise ModelError(f"training has no setting '{name}'{nearest(name, known)}; it has: {', '.join(known)}")
         default = known[name].default
         if not is_like(value, default):
             raise ModelError(f"training setting '{name}' is {value!r}, expected something like {default!r}")

@@ -27,7 +27,7 @@ def load_lm(
     Args:
       source: what `--lm` takes (the name of an LM that ships, a model folder, an ARPA, `hf:gpt2`, ...), or a causal
         or masked LM of Hugging Face, which is used as it is: in its dtype, on its device.
-      tokenizer: of a Hugging Face model object.
+      tokenizer: of a Hugging Face model object; None: that of the folder, or of the hub's model, that it is from.
       case: "lower" lower-cases words for a Hugging Face model object alone, "mixed" takes them as they are; by default
         text that is all upper case is refused.
       name: the column of its scores; by default it follows from `source`.
@@ -63,12 +63,26 @@ def _of_hugging_face(model: Any, tokenizer: Any, case: str) -> LanguageModel:
             f"a {type(model).__name__} is no LM; expected a name, a folder, a LanguageModel of lm_zoo, or a causal or "
             "masked LM of Hugging Face"
         )
-    if tokenizer is None:
-        raise ModelError("a Hugging Face model needs its tokenizer: load_lm(model, tokenizer=tokenizer)")
+    tokenizer = _tokenizer_of(model) if tokenizer is None else tokenizer
     cls = HFMaskedLM if type(model).__name__.endswith("ForMaskedLM") else HFCausalLM
     place = Path(str(getattr(model, "name_or_path", "")) or type(model).__name__)
     made: LanguageModel = cls(place, case, parts=(tokenizer, model.eval()))
     return made
+
+
+def _tokenizer_of(model: Any) -> Any:
+    """The tokenizer beside the weights that a model object of Hugging Face was loaded from."""
+    from lm_zoo.hub import find_folders
+    from lm_zoo.models.hf_load import load_tokenizer
+
+    place = str(getattr(model, "name_or_path", ""))
+    try:
+        found = find_folders(f"hf:{place}") if place else None
+    except ModelError:
+        found = None  # neither a folder nor a name of the hub
+    if found is None:
+        raise ModelError("this Hugging Face model needs its tokenizer: load_lm(model, tokenizer=tokenizer)")
+    return load_tokenizer(found.folder)
 
 
 def by_column(lms: LMs, dtype: str = "float32", device: str | None = None) -> dict[str, LanguageModel]:

@@ -64,6 +64,16 @@ def test_a_wrong_kind_is_refused_before_anything_else() -> None:
     assert isinstance(done.exception, ModelError) and "rescore train-ngram makes n-gram LMs" in str(done.exception)
 
 
+def test_a_wrong_setting_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    words = ["train-lm", "lstm", "--text", "none", "--valid", "none", "--out", str(tmp_path / "out")]
+    for option, message in (
+        ("--set dmi=8", "lstm has no setting 'dmi' (did you mean 'dim'?)"),
+        ("--train stesp=2", "training has no setting 'stesp' (did you mean 'steps'?)"),
+    ):
+        done = CliRunner().invoke(cli, [*words, *option.split()])
+        assert isinstance(done.exception, ModelError) and message in str(done.exception)
+
+
 @pytest.mark.parametrize("kind", [None, *(kind for kind in KINDS if kind != "ngram")])
 def test_help_shows_all_settings_and_what_they_are(kind: str | None) -> None:
     done = CliRunner().invoke(cli, ["train-lm", *([kind] if kind else []), "-h"])

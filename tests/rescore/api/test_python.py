@@ -165,8 +165,9 @@ def test_a_model_object_of_hugging_face(tmp_path: Path) -> None:
     assert lm.name == "tiny"
     expected = rs.load_lm(f"hf:{path}?case=mixed").score_sentences([("A", "B")])
     assert rs.score(letters(), lm)[0].hyps[0].scores["tiny"] == pytest.approx(expected[0], abs=1e-4)
+    assert rs.load_lm(model, case="mixed").score_sentences([("A", "B")]) == pytest.approx(expected, abs=1e-4)
     with pytest.raises(rs.LMError, match="needs its tokenizer"):
-        rs.load_lm(model)
+        rs.load_lm(hugging_face.gpt2_model(10))
 
 
 # -- scales, error rates ----------------------------------------------------------------------------------------------
