@@ -15,6 +15,7 @@ import rescore
 from tests.docs.pages import ROOT
 from tests.docs.test_commands import PROGRAMS
 
+pytestmark = pytest.mark.slow
 pytest.importorskip("mkdocs")
 
 
