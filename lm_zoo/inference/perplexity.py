@@ -89,6 +89,16 @@ class WordScores:
     tokens: np.ndarray
     sentences: int
 
+    @staticmethod
+    def joined(parts: Sequence[WordScores]) -> WordScores:
+        """Of a text, from those of its parts one after the other."""
+        return WordScores(
+            np.concatenate([part.log_probs for part in parts], axis=1),
+            np.concatenate([part.known for part in parts], axis=1),
+            np.sum([part.tokens for part in parts], axis=0),
+            sum(part.sentences for part in parts),
+        )
+
     def subset(self, lms: Sequence[int]) -> WordScores:
         """The scores of some of the LMs."""
         chosen = list(lms)
@@ -114,17 +124,22 @@ class WordScores:
 
 
 def score_text(
-    lms: Sequence[LanguageModel], sentences: Iterable[list[str]], where: str, max_unknown: float = MOST_UNKNOWN
+    lms: Sequence[LanguageModel],
+    sentences: Iterable[list[str]],
+    where: str,
+    max_unknown: float = MOST_UNKNOWN,
+    before: int = 0,
 ) -> WordScores:
     """Scores a text with every LM, sentence by sentence.
 
     Args:
       max_unknown: the largest share of the words that an LM may not know.
+      before: sentences of the text that stand before these.
     Raises:
       VocabError: the text is in another case than an LM's, or has too many words that it does not know.
       LMError: no sentence, or a score that is NaN.
     """
-    stream, count = iter(sentences), 0
+    stream, count = iter(sentences), before
     coverages = [Coverage(lm, where, max_unknown) for lm in lms]
     log_probs: list[list[np.ndarray]] = [[] for _ in lms]
     known: list[list[np.ndarray]] = [[] for _ in lms]
@@ -146,7 +161,7 @@ def score_text(
             sizes = {word: lm.token_count(word) for word in distinct}
             tokens[index] += sum(map(sizes.__getitem__, words)) + len(chunk)
         count += len(chunk)
-    if not count:
+    if count == before:
         raise LMError(f"{where}: no sentence to score")
     for coverage in coverages:
         coverage.check()
@@ -154,7 +169,7 @@ def score_text(
         np.array([np.concatenate(parts) for parts in log_probs]),
         np.array([np.concatenate(parts) for parts in known]),
         tokens,
-        count,
+        count - before,
     )
 
 

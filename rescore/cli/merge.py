@@ -31,7 +31,7 @@ def command(out: Path, weights_file: Path | None, scales: tuple[str, ...], json_
     """
     from rescore.cli.results import show
     from rescore.errors import UsageError
-    from rescore.sharing.parts import parts_beside
+    from rescore.sharing.parts import parts_beside, read_plan
     from rescore.weights import given_weights
     from rescore.workflows.merge import merge
     from rescore.workflows.streams import merge_stream
@@ -41,5 +41,9 @@ def command(out: Path, weights_file: Path | None, scales: tuple[str, ...], json_
         show(asdict(merge(out, weights)), [], json_file)
     elif weights is not None:
         raise UsageError("--weights and --scale are for the shares of rescore nbest; leave them out")
+    elif read_plan(parts_beside(out)).get("command") == "ppl":
+        from rescore.cli.ppl import show_merged
+
+        show_merged(parts_beside(out))
     else:
         show(merge_stream(parts_beside(out)), [], json_file)

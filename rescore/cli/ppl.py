@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rescore.cli.device import device_option, max_unknown_option, text_view_option
 from rescore.cli.outputs import OutputPath
-from rescore.cli.results import json_option
+from rescore.cli.results import is_alone, json_option
+from rescore.cli.sharing import sharing_options
+
+if TYPE_CHECKING:
+    from rescore.sharing.shares import Sharing
 
 
 @click.command()
@@ -43,6 +48,7 @@ from rescore.cli.results import json_option
 @max_unknown_option
 @text_view_option
 @json_option
+@sharing_options
 def command(
     lms: tuple[str, ...],
     ngram: str | None,
@@ -58,6 +64,7 @@ def command(
     max_unknown: float,
     text_view: str,
     json_file: Path | None,
+    sharing: Sharing,
 ) -> None:
     """Perplexity a word (with and without words that the LM does not know) and a token, with the counts.
 
@@ -71,11 +78,36 @@ def command(
                --mixture ngram,lstm --mixture ngram,transfornn
     Example: rescore ppl --lm transfornn --text test.txt --tail counts.txt.gz
     """
+    from rescore.errors import UsageError
+    from rescore.workflows.perplexity import measure
+
+    exact = text_view == "exact"
+    if not sharing.alone:
+        from rescore.workflows.perplexity_shares import TextRequest, measure_shared
+
+        if json_file is None or is_alone(json_file) or tune_mix or mixtures or save_mix or window:
+            raise UsageError("a text that is shared out needs --json FILE, and takes no --tune-mix and no --window")
+        request = TextRequest(lms, ngram, text, json_file, mix, tail, device, max_unknown, exact)
+        measure_shared(request, sharing, show_merged)
+        return
+    windows = (window, position)
+    rows = measure(lms, ngram, text, tune_mix, mix, save_mix, windows, tail, mixtures, device, max_unknown, exact)
+    _show(rows, json_file)
+
+
+def show_merged(folder: Path) -> None:
+    """Writes and prints the figures of the parts in a folder, which goes."""
+    from rescore.sharing.parts import read_plan, remove_parts
+    from rescore.workflows.perplexity_shares import merged_rows
+
+    target = Path(read_plan(folder)["target"])
+    _show(merged_rows(folder), target)
+    remove_parts(folder)
+
+
+def _show(rows: list[dict[str, Any]], json_file: Path | None) -> None:
     from rescore.cli.results import show
     from rescore.tables import width
-    from rescore.workflows.perplexity import measure, row_lines
+    from rescore.workflows.perplexity import row_lines
 
-    windows = (window, position)
-    exact = text_view == "exact"
-    rows = measure(lms, ngram, text, tune_mix, mix, save_mix, windows, tail, mixtures, device, max_unknown, exact)
     show(rows, row_lines(rows, width()), json_file)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lm_zoo.inference.perplexity import WordScores
 from rescore.files import atomic_text, read_lines
 from rescore.formats import jsonl
 from rescore.types import Alignments, Lattice, NbestList
@@ -84,6 +85,31 @@ def _unpacked(packed: list[str] | None) -> Any:
     return None if packed is None else np.frombuffer(base64.b64decode(packed[1]), np.dtype(packed[0])).copy()
 
 
+@dataclass(frozen=True)
+class ScoredText:
+    """Sentences, each its words with blanks between them, and the scores of their words."""
+
+    sentences: list[str]
+    scores: WordScores
+
+
+def _write_texts(path: Path, texts: Iterable[ScoredText]) -> None:
+    with atomic_text(path) as stream:
+        for text in texts:
+            arrays = {name: _packed(getattr(text.scores, name).ravel()) for name in ("log_probs", "known", "tokens")}
+            stream.write(json.dumps({"sentences": text.sentences, **arrays}, ensure_ascii=False) + "\n")
+
+
+def _read_texts(path: Path) -> Iterator[ScoredText]:
+    for _, line in read_lines(path, ended=True):
+        found = json.loads(line)
+        log_probs, known, tokens = (_unpacked(found[name]) for name in ("log_probs", "known", "tokens"))
+        shape = len(tokens), -1
+        scores = WordScores(log_probs.reshape(shape), known.reshape(shape), tokens, len(found["sentences"]))
+        yield ScoredText(found["sentences"], scores)
+
+
 LISTS = PartFile(".jsonl.gz", _write_lists, _read_lists)
 LATTICES = PartFile(".lattices.gz", _write_lattices, _read_lattices)
-PARTS = {"lists": LISTS, "lattices": LATTICES}
+TEXTS = PartFile(".text.gz", _write_texts, _read_texts)
+PARTS = {"lists": LISTS, "lattices": LATTICES, "texts": TEXTS}

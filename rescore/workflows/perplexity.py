@@ -54,17 +54,8 @@ def measure(
     if windows[0] is not None:
         return [{"lm": scorer.column, **_windowed(scorer, text, windows[0], windows[1]).row()} for scorer in scorers]
     scores = _score(scorers, text, marker)
-    rows: list[Row] = [{"lm": scorer.column, **scores.perplexity(index).row()} for index, scorer in enumerate(scorers)]
-    masks = _tail_masks(marker)
-    for row, log_probs, known in zip(rows, scores.log_probs, scores.known, strict=True):
-        row.update(tail_row(log_probs, known, masks))
     mixed = _mix_weights(scorers, tune_mix, mix_file, mixtures)
-    for weights in mixed:
-        label = " + ".join(f"{value:.3f} {column}" for column, value in weights.items())
-        used = [index for index, scorer in enumerate(scorers) if scorer.column in weights]
-        part, values = scores.subset(used), [weights[scorers[index].column] for index in used]
-        tails = tail_row(interpolate(part.log_probs, values), part.known.any(axis=0), masks)
-        rows.append({"lm": label, **part.mixed_perplexity(values).row(), **tails, "weights": weights})
+    rows = rows_of([scorer.column for scorer in scorers], scores, marker, mixed)
     if save_mix and mixed:
         made = {"what": "linear interpolation a word, by EM", "text": str(tune_mix)}
         save_weights(save_mix, Weights(mixed[0], made))
@@ -72,8 +63,25 @@ def measure(
     return rows
 
 
+def rows_of(
+    columns: Sequence[str], scores: WordScores, marker: TailMarker | None, mixed: Sequence[dict[str, float]]
+) -> list[Row]:
+    """One row an LM, and one for each interpolation, of weights by column."""
+    rows: list[Row] = [{"lm": column, **scores.perplexity(index).row()} for index, column in enumerate(columns)]
+    masks = _tail_masks(marker)
+    for row, log_probs, known in zip(rows, scores.log_probs, scores.known, strict=True):
+        row.update(tail_row(log_probs, known, masks))
+    for weights in mixed:
+        label = " + ".join(f"{value:.3f} {column}" for column, value in weights.items())
+        used = [index for index, column in enumerate(columns) if column in weights]
+        part, values = scores.subset(used), [weights[columns[index]] for index in used]
+        tails = tail_row(interpolate(part.log_probs, values), part.known.any(axis=0), masks)
+        rows.append({"lm": label, **part.mixed_perplexity(values).row(), **tails, "weights": weights})
+    return rows
+
+
 def _score(scorers: list[LMColumn], text: str, marker: TailMarker | None = None) -> WordScores:
-    sentences: Iterable[list[str]] = progress(_seen(scorers, text), "scoring text")
+    sentences: Iterable[list[str]] = progress(seen_sentences(scorers, text), "scoring text")
     watched = marker.watch(sentences) if marker else sentences
     scores = score_text([scorer.lm for scorer in scorers], watched, text, scorers[0].most_unknown)
     for scorer in scorers:
@@ -82,7 +90,7 @@ def _score(scorers: list[LMColumn], text: str, marker: TailMarker | None = None)
     return scores
 
 
-def _seen(scorers: list[LMColumn], text: str) -> Iterator[list[str]]:
+def seen_sentences(scorers: list[LMColumn], text: str) -> Iterator[list[str]]:
     """The sentences of a text as all of the LMs see them.
 
     Raises:
@@ -142,10 +150,7 @@ def _mix_weights(
     """Weights by column of every interpolation: the file's, or by EM of each of `mixtures` (none: of all LMs)."""
     columns = [scorer.column for scorer in scorers]
     if mix_file:
-        weights = load_weights(mix_file).scales
-        if set(weights) != set(columns):
-            raise UsageError(f"{mix_file} mixes {', '.join(weights)}, but the LMs given are {', '.join(columns)}")
-        return [weights]
+        return [read_mix(mix_file, columns)]
     if not tune_mix:
         return []
     if len(scorers) < 2:
@@ -159,6 +164,18 @@ def _mix_weights(
     return [dict(zip(names, map(float, weights), strict=True)) for names, weights in zip(chosen, found, strict=True)]
 
 
+def read_mix(mix_file: Path, columns: Sequence[str]) -> dict[str, float]:
+    """Interpolation weights by column.
+
+    Raises:
+      UsageError: they are those of other LMs.
+    """
+    weights = load_weights(mix_file).scales
+    if set(weights) != set(columns):
+        raise UsageError(f"{mix_file} mixes {', '.join(weights)}, but the LMs given are {', '.join(columns)}")
+    return weights
+
+
 def _windowed(scorer: LMColumn, text: str, window: int, position: str) -> Perplexity:
     from lm_zoo.inference.neural import NeuralLM
     from lm_zoo.text.batches import tokenize
@@ -168,7 +185,7 @@ def _windowed(scorer: LMColumn, text: str, window: int, position: str) -> Perple
     coverage = Coverage(scorer.lm, text, scorer.most_unknown)
 
     def checked() -> Iterator[list[str]]:
-        for number, words in enumerate(_seen([scorer], text), start=1):
+        for number, words in enumerate(seen_sentences([scorer], text), start=1):
             coverage.add(Counter(words), f"{text}, sentence {number}")
             yield words
         coverage.check()

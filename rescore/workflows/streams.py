@@ -104,12 +104,26 @@ class Job:
     skip: bool = False
 
     @property
-    def plan(self) -> dict[str, Any]:
+    def target_path(self) -> Path:
+        return parse_spec(self.target)[1]
+
+    @property
+    def identity(self) -> str:
+        """Of the source, by content.
+
+        Raises:
+          UsageError: it is a pipe.
+        """
         if is_pipe(self.source):
             raise UsageError(f"{self.source} is a pipe, which one process alone can read; give it a file")
+        return source_identity(self.source)
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """All that the results depend on, and what `rescore merge` has to know."""
         return {
             "command": self.command,
-            "source": source_identity(self.source),
+            "source": self.identity,
             "target": self.target,
             "results": self.results,
             "version": __version__,
@@ -119,15 +133,21 @@ class Job:
         }
 
 
-def run_shared(job: Job, sharing: Sharing, max_memory: int | None = None) -> None:
-    """Does the share that is asked for, or shares all of it out and writes the target."""
-    plan, folder = job.plan, parts_beside(parse_spec(job.target)[1])  # sources are read for it once, not once a process
+def run_shared(
+    job: Job, sharing: Sharing, max_memory: int | None = None, finish: Callable[[Path], None] | None = None
+) -> None:
+    """Does the share that is asked for, or shares all of it out and writes the target.
+
+    Args:
+      finish: writes it, from the folder of the parts; None for `merge_stream`.
+    """
+    plan, folder = job.plan, parts_beside(job.target_path)  # sources are read for it once, not once a process
     work = partial(_do_share, job, plan, folder)
     if sharing.split is not None:
         work(sharing.split)
     else:
         share_out(work, sharing, folder, job.skip, max_memory)
-        merge_stream(folder)
+        (finish or merge_stream)(folder)
 
 
 def merge_stream(folder: Path) -> dict[str, Any]:

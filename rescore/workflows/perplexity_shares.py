@@ -1,0 +1,161 @@
+"""`rescore ppl` shared out: each process scores its parts of the text; the figures are those of one process."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from lm_zoo.errors import VocabError
+from lm_zoo.identity import content
+from lm_zoo.inference.perplexity import SENTENCES_AT_A_TIME, WordScores, score_text
+from lm_zoo.text.coverage import said
+from lm_zoo.text.sentences import parse_text_spec
+from rescore.console import progress
+from rescore.errors import UsageError
+from rescore.evaluation.tail import TailMarker, load_tail
+from rescore.files import file_identity
+from rescore.sharing.parts import finished_splits, part_files, read_plan
+from rescore.sharing.shares import Sharing
+from rescore.skipping import OnError
+from rescore.workflows.columns import NGRAM, LMColumn, column_of, identities, open_scorers
+from rescore.workflows.part_files import TEXTS, ScoredText
+from rescore.workflows.perplexity import Row, read_mix, rows_of, seen_sentences
+from rescore.workflows.seen import TextCounts
+from rescore.workflows.streams import Job, run_shared
+
+
+@dataclass(frozen=True)
+class TextRequest:
+    """What `rescore ppl` is asked for, of what can be shared out; names as of its options."""
+
+    lms: tuple[str, ...]
+    ngram: str | None
+    text: str
+    out: Path
+    mix: Path | None = None
+    tail: Path | None = None
+    device: str = "cpu"
+    max_unknown: float = 1.0
+    exact: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        return [column for column, _ in map(column_of, self.lms)] + ([NGRAM] if self.ngram else [])
+
+    def open(self) -> TextDoer:
+        """With its LMs loaded."""
+        return TextDoer(self, open_scorers(self.lms, self.ngram, "float32", self.device, exact=self.exact))
+
+
+@dataclass(frozen=True)
+class TextJob(Job):
+    """The job of a request, whose source is text."""
+
+    @property
+    def target_path(self) -> Path:
+        return Path(self.target)
+
+    @property
+    def identity(self) -> str:
+        kind, path = parse_text_spec(self.source)
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{self.source} is no file; every process reads the text for itself")
+        return content([path], [str(kind)])
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of the text; `utt_id` says which one."""
+
+    number: int
+    words: list[str]
+
+    @property
+    def utt_id(self) -> str:
+        return f"(sentence {self.number + 1})"
+
+
+@dataclass
+class TextDoer:
+    """Scores sentences; see `rescore.workflows.streams.Doer`."""
+
+    request: TextRequest
+    scorers: list[LMColumn]
+    size: int = SENTENCES_AT_A_TIME
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def source(self) -> str:
+        return self.request.text
+
+    def groups(self, on_error: OnError) -> Iterator[Iterable[Sentence]]:
+        sentences = (Sentence(*each) for each in enumerate(seen_sentences(self.scorers, self.request.text)))
+        while group := list(islice(sentences, self.size)):
+            yield group
+
+    def __call__(self, items: list[Sentence]) -> list[ScoredText]:
+        words = [item.words for item in items]
+        lms = [scorer.lm for scorer in self.scorers]
+        scores = score_text(lms, words, self.request.text, 1.0, items[0].number)
+        return [ScoredText([" ".join(sentence) for sentence in words], scores)]
+
+    def counted(self) -> Counter[str]:
+        return self.counts
+
+    def check(self) -> None:
+        """Unknown words are looked at when all are there."""
+
+
+def measure_shared(request: TextRequest, sharing: Sharing, finish: Callable[[Path], None]) -> None:
+    """Does a share, or shares all out and calls `finish` with the folder of the parts; see `rescore ppl`."""
+    settings: dict[str, Any] = {
+        **{f"LM '{column}'": identity for column, identity in identities(request.lms, request.ngram).items()},
+        "columns": request.columns,
+        "--mix": [*read_mix(request.mix, request.columns).items()] if request.mix else None,
+        "--tail": request.tail and [str(request.tail), file_identity(request.tail)],
+        "--device": request.device,
+        "--max-unknown": request.max_unknown,
+        "--text-view": "exact" if request.exact else "lm",
+    }
+    job = TextJob("ppl", request.text, str(request.out), "texts", settings, request.open)
+    run_shared(job, sharing, finish=finish)
+
+
+def merged_rows(folder: Path) -> list[Row]:
+    """The figures of the parts in a folder.
+
+    Raises:
+      FormatError: a share or a part is missing.
+      VocabError: too many words are unknown to an LM.
+    """
+    shares, plan = finished_splits(folder), read_plan(folder)
+    marker = TailMarker(load_tail(plan["--tail"][0])) if plan["--tail"] else None
+    parts: list[WordScores] = []
+
+    def sentences() -> Iterator[list[str]]:
+        for path in progress(part_files(folder, shares[0]["parts"], TEXTS.suffix), "merging"):
+            for found in TEXTS.read(path):
+                parts.append(found.scores)
+                yield from (sentence.split(" ") for sentence in found.sentences)
+
+    deque(marker.watch(sentences()) if marker else sentences(), maxlen=0)
+    scores = WordScores.joined(parts)
+    _check_unknown(plan["columns"], scores, plan["--max-unknown"])
+    mixed = [dict(plan["--mix"])] if plan["--mix"] else []
+    return rows_of(plan["columns"], scores, marker, mixed)
+
+
+def _check_unknown(columns: list[str], scores: WordScores, most: float) -> None:
+    for index, column in enumerate(columns):
+        found = scores.perplexity(index)
+        if found.unknown > most * found.words:
+            counts = TextCounts(found.words, found.unknown)
+            raise VocabError(
+                f"{column}: {said(counts)} to the LM; more than {most:.0%} are refused, as text of another language, "
+                "spelling or case gets meaningless figures; bring the text into the LM's form, or run the shares again "
+                "with --max-unknown 1"
+            )
