@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -14,7 +14,11 @@ from asr.cli.pipes import pipes_option
 from asr.decoding.options import LATTICE_FORMATS, LM_SCALE, METHODS, DecodeOptions, DecodeRun
 from rescore.cli.normalise import normalise_option
 from rescore.cli.results import is_alone, json_option
+from rescore.cli.sharing import sharing_options
 from rescore.errors import UsageError
+
+if TYPE_CHECKING:
+    from rescore.sharing.shares import Sharing
 
 PATH = click.Path(path_type=Path)
 POSITIVE = click.FloatRange(0, min_open=True)
@@ -104,8 +108,9 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
 @pipes_option
 @json_option
 @setting(DecodeRun, "device", help="Such as cpu or cuda.")
+@sharing_options
 @click.pass_context
-def command(context: click.Context, **values: Any) -> None:
+def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     """Decode cuts: icefall's recogs, errs and wer-summary files, N-best lists and lattices for `rescore`.
 
     The files are recogs-SET-SUFFIX.txt and so on, SET after the manifest's name. Without k2, or with an LSTM decoder,
@@ -135,6 +140,7 @@ def command(context: click.Context, **values: Any) -> None:
     """
     from asr.decoding.run import run
     from asr.decoding.run_written import run_written
+    from asr.decoding.shares import run_shared
     from asr.seq2seq.models import find_folder
     from rescore.cli.results import show
     from rescore.evaluation.wer import json_counts
@@ -145,5 +151,12 @@ def command(context: click.Context, **values: Any) -> None:
     plan, options = DecodeRun(**values), DecodeOptions(lattices=values["lattices"] is not None, **search)
     folder = find_folder(str(plan.folder)) if plan.folder is not None else None
     say: Callable[[str], None] = (lambda line: None) if is_alone(json_file) else click.echo
-    found = run(plan, options, say) if folder is None else run_written(plan, options, folder, say)
+    if not sharing.alone:
+        if folder is not None:
+            raise UsageError(
+                f"{plan.folder}: the work of an encoder-decoder is not shared out; decode parts of the cuts"
+            )
+        found = run_shared(plan, options, sharing, say)
+    else:
+        found = run(plan, options, say) if folder is None else run_written(plan, options, folder, say)
     show({name: None if counts is None else json_counts(counts) for name, counts in found.items()}, [], json_file)

@@ -10,6 +10,7 @@ from rescore.cli.lazy import LazyGroup, offline_option
 COMMANDS = {
     "transcribe": "words of audio files, at once or streaming",
     "decode": "decode a set of cuts to words, N-best lists and lattices, with icefall's result files",
+    "merge": "put the shares of a decoding by several machines together",
     "train": "train an RNN-T (icefall's arguments)",
     "average": "average checkpoints into a model folder",
     "prepare": "manifests, features and tokens of a corpus",

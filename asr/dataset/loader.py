@@ -147,31 +147,35 @@ class Loader:
             world_size=options.world_size,
         )
 
-    def __call__(self, epoch: int = 1, skip: int = 0) -> Iterator[Batch]:
+    def __call__(self, epoch: int = 1, skip: int = 0, wanted: Callable[[int], bool] | None = None) -> Iterator[Any]:
+        """With `wanted`, those that it says by their numbers from 0 are loaded, and the others are None."""
         from torch.utils.data import DataLoader
 
         batches: Any = DataLoader(
             _Utterances(self.options, self._noise, epoch),
-            sampler=_Rest(self.sampler(epoch), skip),  # type: ignore[arg-type]
+            sampler=_Rest(self.sampler(epoch), skip, wanted),  # type: ignore[arg-type]
             batch_size=None,
             num_workers=self.options.num_workers,
         )
         for batch in batches:
+            if batch is None:
+                yield None
+                continue
             for trouble in batch.pop("trouble"):
                 self.left_out.add(*trouble)
             yield batch
 
 
 class _Rest:
-    """The batches of a sampler but the first few."""
+    """The batches of a sampler but the first few; None for those that are not `wanted`."""
 
-    def __init__(self, sampler: Iterable[Any], skip: int) -> None:
-        self._sampler, self._skip = sampler, skip
+    def __init__(self, sampler: Iterable[Any], skip: int, wanted: Callable[[int], bool] | None = None) -> None:
+        self._sampler, self._skip, self._wanted = sampler, skip, wanted
 
     def __iter__(self) -> Iterator[Any]:
         for index, batch in enumerate(self._sampler):
             if index >= self._skip:
-                yield batch
+                yield batch if self._wanted is None or self._wanted(index) else None
 
 
 class _EpochCuts:
@@ -233,7 +237,9 @@ class _Utterances(torch.utils.data.Dataset):  # type: ignore[type-arg]
     def __init__(self, options: LoaderOptions, noise: list[Cut], epoch: int) -> None:
         self._options, self._noise, self._epoch = options, noise, epoch
 
-    def __getitem__(self, cuts: Iterable[Cut]) -> Batch:
+    def __getitem__(self, cuts: Iterable[Cut] | None) -> Batch | None:
+        if cuts is None:
+            return None
         good: list[tuple[Cut, np.ndarray]] = []
         trouble: list[tuple[str, str, str]] = []
         for cut in cuts:

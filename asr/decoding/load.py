@@ -65,10 +65,16 @@ def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
 
 
 def batches_of(
-    path: Path, max_duration: float, max_seconds: float, allow_pipes: bool = False
-) -> tuple[Iterator[dict[str, Any]], Callable[[], dict[str, str]], int | None]:
+    path: Path,
+    max_duration: float,
+    max_seconds: float,
+    allow_pipes: bool = False,
+    wanted: Callable[[int], bool] | None = None,
+) -> tuple[Iterator[Any], Callable[[], dict[str, str]], int | None]:
     """What `decode_set` needs of a manifest of cuts: its batches, a function that tells what was left out, its size.
 
+    Args:
+      wanted: the batches to be loaded, by their numbers from 0; the others are given as None.
     Raises:
       DataError, FormatError: there is no such manifest, it has no usable cut, or the same id twice.
     """
@@ -84,4 +90,4 @@ def batches_of(
         ids = set().union(*loader.left_out.ids.values()) if loader.left_out.ids else set()
         return {cut.id: cut_text(cut) for cut in cuts if cut.id in ids} if ids else {}
 
-    return loader(), left_out, None if cuts.is_lazy else len(cuts)
+    return loader(wanted=wanted), left_out, None if cuts.is_lazy else len(cuts)

@@ -25,6 +25,15 @@ def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> 
     Raises:
       RescoreError, LMError: whatever the user can mend.
     """
+    decoder, made = opened(plan, options)
+    with ExitStack() as stack:
+        for outputs in made:  # not the folder: decodings with other settings write there at the same time
+            stack.enter_context(locked(outputs.folder / f"recogs-{outputs.name}-{outputs.suffix}.txt"))
+        return decode_sets(decoder, plan, made, say)
+
+
+def opened(plan: DecodeRun, options: DecodeOptions) -> tuple[Decoder, list[Outputs]]:
+    """The decoder, with its model and LMs loaded, and where the results of each set go."""
     names = set_names(plan.cuts)
     device = find_device(plan.device)
     model, vocab, folder, model_name = read_model(plan)
@@ -34,11 +43,7 @@ def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> 
     decoder = Decoder(model, pieces, options, fusion, graph, device)
     results = make_folder(plan.out or folder / options.method)
     setting, suffix = (options.setting + fused).replace("-", "_"), f"{model_name}-{options.suffix}{fused}"
-    made = [Outputs(results, name, suffix, setting, plan.lattices) for name in names]
-    with ExitStack() as stack:
-        for outputs in made:  # not the folder: decodings with other settings write there at the same time
-            stack.enter_context(locked(results / f"recogs-{outputs.name}-{suffix}.txt"))
-        return decode_sets(decoder, plan, made, say)
+    return decoder, [Outputs(results, name, suffix, setting, plan.lattices) for name in names]
 
 
 def decode_sets(

@@ -124,6 +124,7 @@ class Parts:
         if plan is None:
             self._begin_without_plan()
             return
+        plan = json.loads(json.dumps(plan))  # as it is read
         differs = _differences(self.folder / PLAN, plan)
         if differs and split is not None:
             raise UsageError(

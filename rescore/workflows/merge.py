@@ -8,13 +8,13 @@ from pathlib import Path
 
 from rescore.console import progress, remark
 from rescore.errors import ScoreError
+from rescore.formats.part_files import LISTS
 from rescore.sharing.parts import finished_splits, join_parts, notes, part_files, parts_inside, read_plan
 from rescore.skipping import note_skipped
 from rescore.types import NbestList, Weights
 from rescore.weights import equal_weights
 from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, write_combined
 from rescore.workflows.context import with_context
-from rescore.workflows.part_files import LISTS
 
 
 def merge(out: Path, weights: Weights | None) -> CombineCounts:

@@ -18,11 +18,11 @@ from rescore.console import progress
 from rescore.errors import UsageError
 from rescore.evaluation.tail import TailMarker, load_tail
 from rescore.files import file_identity
+from rescore.formats.part_files import TEXTS, ScoredText
 from rescore.sharing.parts import finished_splits, part_files, read_plan
 from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError
 from rescore.workflows.columns import NGRAM, LMColumn, column_of, identities, open_scorers
-from rescore.workflows.part_files import TEXTS, ScoredText
 from rescore.workflows.perplexity import Row, read_mix, rows_of, seen_sentences
 from rescore.workflows.seen import TextCounts
 from rescore.workflows.streams import Job, run_shared

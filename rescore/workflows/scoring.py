@@ -16,6 +16,7 @@ from lm_zoo.base import Context
 from lm_zoo.text.coverage import taken_back
 from rescore.console import progress
 from rescore.errors import ScoreError
+from rescore.formats.part_files import LISTS, utt_id_of
 from rescore.sharing.parts import Note, Parts, Split, join_parts, parts_inside, read_note
 from rescore.sharing.work import do_bites
 from rescore.skipping import OnError, fail, note_skipped, said_by
@@ -24,7 +25,6 @@ from rescore.types import Hypothesis, NbestList
 from rescore.workflows.columns import LMColumn
 from rescore.workflows.combine import SCORES_FILE
 from rescore.workflows.context import TextBefore
-from rescore.workflows.part_files import LISTS, utt_id_of
 from rescore.workflows.threads import Behind, ahead
 
 BATCH_WORDS = 60_000

@@ -25,6 +25,7 @@ from rescore.formats import (
     write_nbest,
 )
 from rescore.formats.common import Piece
+from rescore.formats.part_files import PARTS, utt_id_of
 from rescore.sharing.parts import (
     Parts,
     Split,
@@ -40,7 +41,6 @@ from rescore.sharing.shares import Sharing, share_out
 from rescore.sharing.work import do_parts, in_halves
 from rescore.skipping import OnError, Skip, fail, note_skipped
 from rescore.types import Lattice, NbestList
-from rescore.workflows.part_files import PARTS, utt_id_of
 
 T = TypeVar("T")
 LISTS_A_PART = 500

@@ -10,11 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from rescore.errors import FormatError
+from rescore.formats.part_files import LISTS
 from rescore.sharing.parts import Parts, Split
 from rescore.sharing.work import do_parts
 from rescore.skipping import Skip
 from rescore.types import Hypothesis, NbestList
-from rescore.workflows.part_files import LISTS
 
 
 def work() -> None:

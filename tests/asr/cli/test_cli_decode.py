@@ -316,3 +316,20 @@ def test_the_batch_does_not_matter(folder: Path, tmp_path: Path) -> None:
         scores = [[hyp.scores["am"] for hyp in found.hyps] for found in (nbest, other[utt_id])]
         assert np.allclose(*scores, atol=1e-3)
     assert Pieces(vocabulary()).names == pieces().names
+
+
+def test_shares_give_the_files_of_one_process(folder: Path, tmp_path: Path) -> None:
+    """A batch is a part; one of its utterances cannot be loaded, and lists and lattices are as they were."""
+    search = ("--decoding-method", "fast_beam_search", "--lattices", "slf", "--max-duration", 1)
+    whole = run(folder, *search, "--out", tmp_path / "whole")
+    for share in ("2/3", "3/3", "1/3"):
+        assert run(folder, *search, "--out", tmp_path / "out", "--split", share).exit_code == 0
+    with pytest.raises(UsageError, match="parts of a run with another search"):
+        run(folder, *search, "--lattice-beam", 3, "--out", tmp_path / "out", "--split", "1/3")
+    merged = CliRunner().invoke(cli, ["merge", str(tmp_path / "out")], catch_exceptions=False)
+    assert merged.stdout == whole.stdout and "%WER" in merged.stdout
+    found = [{path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.*") if path.is_file()}
+             for name in ("whole", "out")]  # fmt: skip
+    assert found[0] == found[1] and len(found[0]) > 5
+    with pytest.raises(DataError, match="no shares of a decoding"):
+        CliRunner().invoke(cli, ["merge", str(tmp_path / "out")], catch_exceptions=False)

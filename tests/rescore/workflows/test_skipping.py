@@ -12,13 +12,13 @@ from lm_zoo.errors import LMError
 from lm_zoo.inference.limits import parse_size
 from rescore.cli.main import main
 from rescore.errors import RescoreError
+from rescore.formats.part_files import LISTS
 from rescore.sharing.parts import Bite, Parts, Split, bites, cut, notes, parts_inside
 from rescore.sharing.shares import Sharing, _Deaths, share_out
 from rescore.sharing.work import do_parts, in_halves
 from rescore.skipping import Skip, fail
 from rescore.workers import WorkerDied
 from rescore.workflows.combine import read_scores
-from rescore.workflows.part_files import LISTS
 from tests.commands import run_line
 from tests.rescore.slow_worker import make_shares
 from tests.rescore.workflows.test_scoring import lists, run

@@ -12,8 +12,8 @@ from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from rescore.cli.main import main
 from rescore.errors import FormatError, UsageError
 from rescore.formats import read_lattices, write_lattices
+from rescore.formats.part_files import LATTICES
 from rescore.types import Alignments, Lattice
-from rescore.workflows.part_files import LATTICES
 from tests.commands import run_line
 from tests.faults.commands import make_inputs
 from tests.rescore.formats.test_slf import HTK_NODES

@@ -42,15 +42,15 @@ def _read_lists(path: Path) -> Iterator[NbestList]:
 def _write_lattices(path: Path, lattices: Iterable[Lattice]) -> None:
     with atomic_text(path) as stream:
         for lattice in lattices:
-            stream.write(json.dumps(_to_json(lattice), ensure_ascii=False) + "\n")
+            stream.write(json.dumps(lattice_to_json(lattice), ensure_ascii=False) + "\n")
 
 
 def _read_lattices(path: Path) -> Iterator[Lattice]:
     for _, line in read_lines(path, ended=True):
-        yield _from_json(json.loads(line))
+        yield lattice_from_json(json.loads(line))
 
 
-def _to_json(lattice: Lattice) -> dict[str, Any]:
+def lattice_to_json(lattice: Lattice) -> dict[str, Any]:
     strings = lattice.alignments
     return {
         **{name: _packed(getattr(lattice, name)) for name in ("src", "dst", "labels", "times")},
@@ -63,7 +63,7 @@ def _to_json(lattice: Lattice) -> dict[str, Any]:
     }
 
 
-def _from_json(found: dict[str, Any]) -> Lattice:
+def lattice_from_json(found: dict[str, Any]) -> Lattice:
     strings = found["alignments"]
     arrays = {name: _unpacked(found[name]) for name in ("src", "dst", "labels", "times")}
     return Lattice(

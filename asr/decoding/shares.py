@@ -1,0 +1,148 @@
+"""`asr decode` shared out: a part is a batch of the loader, which cuts a set the same way in every process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asr.decoding.decode import Decoded, Decoder
+from asr.decoding.load import batches_of
+from asr.decoding.options import DecodeOptions, DecodeRun
+from asr.decoding.results import Outputs
+from asr.decoding.run import opened, recognised
+from asr.decoding.sets import decode_set
+from asr.errors import DataError
+from lm_zoo.files import locked
+from lm_zoo.identity import content, lm_identity
+from rescore import __version__
+from rescore.evaluation.wer import ErrorCounts
+from rescore.files import atomic_text, read_lines
+from rescore.formats.part_files import lattice_from_json, lattice_to_json
+from rescore.sharing.parts import Parts, Split, finished_splits, part_files, parts_beside, read_plan, remove_parts
+from rescore.sharing.shares import Sharing, share_out
+from rescore.types import Hypothesis, NbestList
+
+if TYPE_CHECKING:
+    from asr.model.transducer import Transducer
+
+SUFFIX = ".decoded.gz"
+Found = tuple[str, str, Decoded | None]  # id, transcript, and what was recognised
+
+
+def run_shared(
+    plan: DecodeRun, options: DecodeOptions, sharing: Sharing, say: Callable[[str], None]
+) -> dict[str, ErrorCounts | None]:
+    """Does the share that is asked for, or all of them, writes the results and gives the errors of each set."""
+    work = partial(_share, plan, options)
+    if sharing.split is not None:
+        work(sharing.split)
+        return {}
+    _, made = opened(plan, options)  # what is wrong with the options shows before any process starts
+    share_out(work, sharing)
+    return {outputs.name: merge_set(_folder(outputs), say) for outputs in made}
+
+
+def merge(out: Path, say: Callable[[str], None]) -> None:
+    """Writes the results of all sets whose shares are in a folder.
+
+    Raises:
+      DataError: there are none.
+      FormatError: a share or a part is missing.
+    """
+    folders = sorted(out.glob(".recogs-*.parts"))
+    if not folders:
+        raise DataError(f"{out}: no shares of a decoding; run asr decode --split K/N --out {out} first")
+    for folder in folders:
+        merge_set(folder, say)
+
+
+def merge_set(folder: Path, say: Callable[[str], None]) -> ErrorCounts | None:
+    """Writes the results of a set from the folder of its parts, which goes; the errors."""
+    shares, plan = finished_splits(folder), read_plan(folder)
+    outputs = Outputs(**{**plan["outputs"], "folder": folder.parent})
+    left_out = {utt_id: text for share in shares for utt_id, text in share["left out"].items()}
+    files = part_files(folder, shares[0]["parts"], SUFFIX)
+    counts = decode_set((found for file in files for found in _read(file)), lambda: left_out, None, outputs, say)
+    remove_parts(folder)
+    return counts
+
+
+def _share(plan: DecodeRun, options: DecodeOptions, split: Split) -> None:
+    decoder, made = opened(plan, options)
+    for path, outputs in zip(plan.cuts, made, strict=True):
+        folder = _folder(outputs)
+        with locked(folder / f"split-{split.name}"):
+            parts = Parts(folder, _plan_of(plan, options, path, outputs, decoder.model), split, SUFFIX)
+            _share_set(decoder, plan, path, parts)
+
+
+def _share_set(decoder: Decoder, plan: DecodeRun, path: Path, parts: Parts) -> None:
+    def wanted(index: int) -> bool:
+        return parts.has(index) and not parts.path(index).exists()
+
+    limits = plan.max_duration, plan.max_seconds
+    found, left_out, _ = batches_of(path, *limits, plan.allow_pipes, wanted)
+    number = 0
+    for number, batch in enumerate(found, start=1):
+        if batch is not None:
+            _write(parts.path(number - 1), recognised(decoder, [batch]))
+    parts.finish({"parts": number, "left out": left_out()})
+
+
+def _folder(outputs: Outputs) -> Path:
+    return parts_beside(outputs.folder / f"recogs-{outputs.name}-{outputs.suffix}")
+
+
+def _plan_of(
+    plan: DecodeRun, options: DecodeOptions, path: Path, outputs: Outputs, model: Transducer
+) -> dict[str, Any]:
+    """All that the results depend on, by content; audio by the names in the manifest."""
+    lms = [*plan.lms, *([plan.lodr] if plan.lodr else [])]
+    scales = ("lm_scales", "ilme_scale", "lodr_scale", "word_reward", "max_duration", "max_seconds", "device")
+    return {
+        "command": "asr decode",
+        "version": __version__,
+        "cuts": content([path]),
+        "model": _digest(model),
+        "--lm, --lodr": [lm_identity(lm.partition("=")[2] or lm) for lm in lms],
+        "--lang-dir": content([plan.lang_dir]) if plan.lang_dir else None,
+        "search": asdict(options),
+        "settings": {name: getattr(plan, name) for name in scales},
+        "outputs": {**vars(outputs), "folder": str(outputs.folder)},
+    }
+
+
+def _digest(model: Transducer) -> str:
+    total = hashlib.blake2b(digest_size=16)
+    for name, values in sorted(model.state_dict().items()):
+        total.update(name.encode() + values.cpu().contiguous().numpy().tobytes())
+    return total.hexdigest()
+
+
+# -- the file of a part -------------------------------------------------------------------------------------------
+
+
+def _write(path: Path, utterances: Iterable[Found]) -> None:
+    with atomic_text(path) as stream:
+        for utt_id, text, decoded in utterances:
+            entry: dict[str, Any] = {"utt_id": utt_id, "text": text}
+            if decoded is not None:
+                entry["hyps"] = [[hyp.words, hyp.scores] for hyp in decoded.nbest.hyps]
+                entry["lattice"] = decoded.lattice and lattice_to_json(decoded.lattice)
+            stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
+
+
+def _read(path: Path) -> Iterator[Found]:
+    for _, line in read_lines(path):
+        entry = json.loads(line)
+        decoded = None
+        if "hyps" in entry:
+            hyps = [Hypothesis(tuple(words), scores) for words, scores in entry["hyps"]]
+            lattice = entry["lattice"] and lattice_from_json(entry["lattice"])
+            decoded = Decoded(NbestList(entry["utt_id"], hyps), lattice)
+        yield entry["utt_id"], entry["text"], decoded
