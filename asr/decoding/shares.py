@@ -23,7 +23,16 @@ from rescore import __version__
 from rescore.evaluation.wer import ErrorCounts
 from rescore.files import atomic_text, read_lines
 from rescore.formats.part_files import lattice_from_json, lattice_to_json
-from rescore.sharing.parts import Parts, Split, finished_splits, part_files, parts_beside, read_plan, remove_parts
+from rescore.sharing.parts import (
+    Parts,
+    Split,
+    finished_splits,
+    part_files,
+    parts_beside,
+    read_plan,
+    remove_parts,
+    were_merged,
+)
 from rescore.sharing.shares import Sharing, share_out
 from rescore.types import Hypothesis, NbestList
 
@@ -58,7 +67,8 @@ def merge(out: Path, say: Callable[[str], None]) -> None:
     if not folders:
         raise DataError(f"{out}: no shares of a decoding; run asr decode --split K/N --out {out} first")
     for folder in folders:
-        merge_set(folder, say)
+        if not were_merged(folder):
+            merge_set(folder, say)
 
 
 def merge_set(folder: Path, say: Callable[[str], None]) -> ErrorCounts | None:

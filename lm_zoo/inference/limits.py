@@ -7,6 +7,8 @@ import gc
 import re
 import resource
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -50,6 +52,17 @@ def limit_memory(size: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     bound = size if hard == resource.RLIM_INFINITY else min(size, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
+
+
+@contextmanager
+def limited_memory(size: int) -> Iterator[None]:
+    """`limit_memory` for the time of a block."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    limit_memory(size)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def left_of_limit() -> float:

@@ -30,14 +30,17 @@ def command(out: Path, weights_file: Path | None, scales: tuple[str, ...], json_
       queue.pl JOB=1:8 exp/log/JOB.log rescore nbest --nbest test.jsonl.gz --lm transfornn --split JOB/8 --out exp/test
     """
     from rescore.cli.results import show
+    from rescore.console import remark
     from rescore.errors import UsageError
-    from rescore.sharing.parts import parts_beside, read_plan
+    from rescore.sharing.parts import parts_beside, parts_inside, read_plan, were_merged
     from rescore.weights import given_weights
     from rescore.workflows.merge import merge
     from rescore.workflows.streams import merge_stream
 
     weights = given_weights(weights_file, scales)
-    if not parts_beside(out).is_dir():
+    if were_merged(parts_inside(out)) or were_merged(parts_beside(out)):
+        remark(f"{out}: its shares were together already")
+    elif not parts_beside(out).is_dir():
         show(asdict(merge(out, weights)), [], json_file)
     elif weights is not None:
         raise UsageError("--weights and --scale are for the shares of rescore nbest; leave them out")

@@ -35,10 +35,10 @@ class _SizeType(click.ParamType):
 
 
 def _bounded(ctx: click.Context, param: click.Parameter, size: int | None) -> int | None:
-    from lm_zoo.inference.limits import limit_memory
+    from lm_zoo.inference.limits import limited_memory
 
     if size is not None and not ctx.resilient_parsing and ctx.params.get("executor") is None:
-        limit_memory(size)
+        ctx.with_resource(limited_memory(size))
     return size
 
 

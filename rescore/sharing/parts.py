@@ -17,6 +17,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from rescore.files import atomic_path, make_folder
 
 FOLDER = ".parts"
 PLAN = "plan.json"
+DONE = "done"  # written before the parts are removed
 LISTS = ".jsonl.gz"  # the end of a part's name: N-best lists
 
 
@@ -121,6 +123,7 @@ class Parts:
         self, folder: Path, plan: dict[str, Any] | None, split: Split | None = None, suffix: str = LISTS
     ) -> None:
         self.folder, self.plan, self.split, self.suffix = folder, plan, split, suffix
+        were_merged(folder)
         if plan is None:
             self._begin_without_plan()
             return
@@ -182,7 +185,7 @@ class Parts:
         _at(self.folder, self.split).unlink(missing_ok=True)
 
     def remove(self) -> None:
-        remove_parts(self.folder)
+        _remove(self.folder)
 
 
 def _part(folder: Path, index: int, suffix: str) -> Path:
@@ -275,8 +278,26 @@ def join_parts(folder: Path, number: int, target: Path) -> None:
 
 
 def remove_parts(folder: Path) -> None:
-    """For when all that was in them is written elsewhere."""
+    """For when all that was in them is written elsewhere; one that is killed meanwhile is known by what is left."""
+    if folder.is_dir():
+        write_text(folder / DONE, "")
+    _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.name != DONE:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def were_merged(folder: Path) -> bool:
+    """Whether all that was in a folder of parts is written already; what is left of it goes."""
+    found = (folder / DONE).exists()
+    if found:
+        _remove(folder)
+    return found
 
 
 def finished_splits(folder: Path) -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ NOT_RUN = {
     r"^rescore push-lm (?!.*--dry-run)": "needs the hub; tests/rescore/workflows/test_push_lm.py",
     r"^rescore run": "the quick start runs it; tests/rescore/cli/test_cli_run.py",
     r"^rescore merge exp/test --weights": "behind a cluster's jobs; tests/rescore/workflows/test_shares.py",
+    r"--executor|--split [1J$%]|^(rescore|asr) merge": "jobs and clusters; tests/rescore/workflows/test_streams.py",
     r"bigram_lm|tabbed|pytest": "tests/docs/test_plug_ins.py runs this page, with its modules",
 }
 # What is changed, since it would take hours, or wants files that are not small; the line is run all the same.

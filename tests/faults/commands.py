@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from lm_zoo.files import write_text
@@ -11,6 +12,7 @@ from rescore.cli.main import main
 from tests.commands import run_line
 from tests.lm_zoo.zoo import neural
 from tests.rescore.formats.test_slf import HTK_NODES
+from tests.rescore.runs import LM, write_inputs
 
 SENTENCES = ["THE CAT SAT ON THE MAT", "A CAT", "THE HAT WAS ON THE CAT", "A MAT SAT"]
 TRAIN = "train-lm lstm --text text --valid text --tokens word --set dim=8 --train steps=2 --train save_every=1"
@@ -44,6 +46,34 @@ LINES = [  # each writes `out`, `out.jsonl` or the like, the last argument
     "train-ngram --text text --order 2 --discount-fallback --out out.arpa",
     "train-ngram --text text --order 2 --discount-fallback --out out.arpa.gz",
 ]
+
+LISTS = "--nbest lists.jsonl --lm small"
+LATTICES = "slf:lattices --ngram text.arpa --case upper --scale ngram=1"
+LONG_LINES = [  # those of several processes or of many steps, for the kills alone; the last argument is what is written
+    f"nbest {LISTS} --executor local --workers 2 --shards 3 --out out",
+    f"lattice rescore {LATTICES} --executor local --workers 2 --shards 3 slf:out",
+    "merge shares",
+    "merge nbest.jsonl",
+    f"run --dev dev.jsonl.gz --test test.jsonl.gz --ref refs --lm {LM} --out out",
+    "report finished",
+]
+
+
+def make_long_inputs(folder: Path, lines: list[str]) -> None:
+    """Writes what some of LONG_LINES read beside what the others do: shares that are to be merged, a run."""
+    write_inputs(folder)
+    (folder / "text").rename(folder / "refs")
+    make_inputs(folder)
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        for share in ("1/2", "2/2"):
+            run(f"nbest {LISTS} --split {share} --out shares")
+            run(f"lattice nbest slf:lattices -n 2 --split {share} nbest.jsonl")
+        if "report finished" in lines:
+            run(f"run --dev dev.jsonl.gz --test test.jsonl.gz --ref refs --lm {LM} --out finished")
+    finally:
+        os.chdir(here)
 
 
 def make_inputs(folder: Path) -> None:

@@ -23,7 +23,7 @@ from pathlib import Path
 import click
 
 from rescore.cli.main import main
-from tests.faults.commands import LINES, make_inputs
+from tests.faults.commands import LINES, LONG_LINES, make_inputs, make_long_inputs
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 HEAVY = (
@@ -37,7 +37,6 @@ HEAVY = (
     "rescore.sharing.shares",
 )
 TIMES = ("log.jsonl", "events.out", "run.json", "checkpoint")  # what says when it was written
-SHARED_OUT = "nbest --nbest lists.jsonl --lm small --executor local --workers 2 --shards 3 --out out"
 PATIENCE = 60.0  # seconds until the workers of a dead process must have ended
 
 
@@ -142,12 +141,15 @@ def command(kills: int, seed: int, only: str) -> None:
     faults = 0
     print(f"| command | {' | '.join(COLUMNS)} |\n|---|{'---:|' * len(COLUMNS)}")
     with tempfile.TemporaryDirectory() as folder:
-        make_inputs(Path(folder))
-        for line in (*LINES, SHARED_OUT):
-            if line.startswith(only):
-                found = torture(line, Path(folder), kills, random.Random(f"{seed} {line}"))
-                faults += sum(found[name] for name in COLUMNS[2:])
-                print(f"| `{line}` | {' | '.join(str(found[name]) for name in COLUMNS)} |", flush=True)
+        lines = [line for line in (*LINES, *LONG_LINES) if line.startswith(only)]
+        if set(lines) & set(LONG_LINES):
+            make_long_inputs(Path(folder), lines)
+        else:
+            make_inputs(Path(folder))
+        for line in lines:
+            found = torture(line, Path(folder), kills, random.Random(f"{seed} {line}"))
+            faults += sum(found[name] for name in COLUMNS[2:])
+            print(f"| `{line}` | {' | '.join(str(found[name]) for name in COLUMNS)} |", flush=True)
     os.chdir(here)
     sys.exit(faults > 0)
 

@@ -9,7 +9,15 @@ import pytest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("only", ["nbest --nbest lists.jsonl --lm small --out", "lattice rescore", "train-ngram"])
+@pytest.mark.parametrize(
+    "only",
+    [
+        "nbest --nbest lists.jsonl --lm small --out",
+        "lattice rescore slf:lattices --ngram text.arpa --case upper --scale ngram=1 slf",
+        "train-ngram",
+        "merge n",
+    ],
+)
 def test_a_killed_command_is_run_again_and_gives_the_same(only: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults.kills", "--kills", "4", "--only", only], capture_output=True, text=True
