@@ -6,8 +6,8 @@ Example: python benchmarks/scale.py --lm transfornn --utterances 1000000 --shard
 Measured, in this process, on lists that are made up (their sizes are skewed: a few are ten times as long as most): how
 long a worker takes to start and to load the LM, reading, scoring and writing a list, and the merge.  Simulated: a part
 is a batch of the toolkit's own size, share k of N has the parts k, k + N, ...; a worker starts once, and takes the next
-share when it has done one, some faster than others; every share reads all of the source; the merge begins when all are done.  `--executor local`
-with 1 and 2 workers is measured beside that.
+share when it has done one, some faster than others; every share reads all of the source; the merge begins when all are
+done.  `--executor local` with 1 and 2 workers is measured beside that.
 """
 
 from __future__ import annotations
