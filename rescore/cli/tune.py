@@ -71,9 +71,9 @@ def command(
     --objective risk: the fewest expected errors under the softmax of the totals, held near the acoustic score alone.
     How near is chosen by cross-validation (folds of whole speakers or recordings where the ids tell them).  Where they
     do not beat the acoustic score alone by one standard error on utterances that they were not tuned on, or the first
-    hypotheses beat them so, the weights say that there is nothing to rescore, and keep the first hypotheses.  --select
-    takes columns one after another, and leaves out those that do not help by one standard error: fewer LMs, at a small
-    price in errors.
+    hypotheses beat them by two, the weights say that there is nothing to rescore, and keep the first hypotheses.
+    --select takes columns one after another, and leaves out those that do not help by one standard error: fewer LMs, at
+    a small price in errors.
 
     --objective errors: exact line searches (Och 2003) from several starting points; of equally good scales, those in
     the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, those of

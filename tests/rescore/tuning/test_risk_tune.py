@@ -187,8 +187,8 @@ def test_what_counts_as_help() -> None:
 
 
 def test_large_sets_choose_on_a_sample_and_tune_on_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = best_first(120, 9, noise=2.0)
+    table = best_first(200, 9, noise=2.0)
     monkeypatch.setattr("rescore.tuning.risk_tune.LARGE", len(table.matrix) // 2)
-    tuned = tune_risk(table, AM, "map", folds=3, seed=0)
+    tuned = tune_risk(table, AM, "mbr", folds=3, seed=0)
     assert tuned.held_out is not None and tuned.held_out.words < table.total_words
     assert tuned.errors(table).sum() < table.errors[table.offsets[:-1]].sum()
