@@ -23,7 +23,7 @@ ADAPTER_CONFIG = "adapter_config.json"
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")  # variables of the environment, as huggingface_hub knows them
 OPTIONS = {  # prefix -> what may stand behind the "?"
     "hf": ("case=lower", "case=mixed", "long=windows", "device_map=auto", "bits=4", "bits=8"),
-    "hf-mlm": ("case=lower", "case=mixed", "eos=true", "device_map=auto", "bits=4", "bits=8"),
+    "hf-mlm": ("case=lower", "case=mixed", "eos=true", "long=windows", "device_map=auto", "bits=4", "bits=8"),
 }
 SMALL = ("*.json", "*.txt", "*.model", "*.jinja")  # tokenizer and configuration
 WEIGHTS = ("model*.safetensors", "adapter_model.safetensors")

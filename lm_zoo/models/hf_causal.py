@@ -46,7 +46,6 @@ class HFCausalLM(HFModel):
     """See the module's description, and `lm_zoo.base.LanguageModel`."""
 
     special = 1
-    advice = "leave it out, score it in windows with hf:PATH?long=windows, or use another LM"
 
     def __init__(
         self,
@@ -58,7 +57,6 @@ class HFCausalLM(HFModel):
     ) -> None:
         super().__init__(folder, "AutoModelForCausalLM", how, parts)
         self.in_windows = bool(long)
-        self.long_sentences = 0  # scored so far
         self._output: SoftmaxLayer | None = None
         self._takes_trees: bool | None = None
         self._check_causal()
@@ -91,7 +89,7 @@ class HFCausalLM(HFModel):
         tokens, lengths = tokens.to(self.device), lengths.to(self.device)
         result = torch.zeros(len(tokens), tokens.shape[1] + 1, device=self.device)
         longest = int(lengths.max()) if len(lengths) else 0
-        if self.in_windows and self._is_long(longest):
+        if self.in_windows and self.is_long(longest):
             for row, length in enumerate(lengths.tolist()):
                 result[row, : length + 1] = self._score_windows(tokens[row, :length])
             return result
@@ -122,21 +120,6 @@ class HFCausalLM(HFModel):
             done, start = start + size, start + max(1, size // 2)
         return scores
 
-    def _is_long(self, tokens: int) -> bool:
-        """Whether so many tokens, with the special one, are more than the positions."""
-        return self.positions is not None and tokens + self.special > self.positions
-
-    def check_words(self, words: Sequence[str], what: str) -> None:
-        """As of every model, unless long sentences are scored in windows."""
-        if not self.in_windows:
-            super().check_words(words, what)
-
-    def said(self) -> str:
-        if not self.long_sentences:
-            return ""
-        of = f"{self.long_sentences} sentences of more than {self.positions} tokens"
-        return f"{of} scored in windows of {self.positions}, each token behind half a window at least"
-
     def initial_state(self) -> State:
         """As `LanguageModel.initial_state`; a state is the keys and values of all layers."""
         return State(0, ())
@@ -162,7 +145,7 @@ class HFCausalLM(HFModel):
         """The places of sentences that are scored in windows."""
         if not self.in_windows:
             return []
-        return [place for place, words in enumerate(sentences) if self._is_long(self._tokens(words))]
+        return [place for place, words in enumerate(sentences) if self.is_long(self._tokens(words))]
 
     boundary = ()  # between two sentences
 

@@ -5,6 +5,9 @@ sentence is masked in turn, and PLL(W) = sum_t log p(w_t | all others).  That is
 there is no sentence end, there are no prefixes, and it says nothing about perplexity.  Words are encoded as in
 `lm_zoo.models.hf_causal`, `?case=` too.  With `?eos=true` a full stop is put behind the last word, without a
 blank, and its score counts as the sentence end's: `--eos` of the paper's mlm-scoring.
+
+A sentence of more tokens than the model has positions is refused, or with `?long=windows` each of its tokens is scored
+in a window of so many tokens around it, which at both ends of the sentence is the first or last one.
 """
 
 from __future__ import annotations
@@ -29,12 +32,14 @@ class HFMaskedLM(HFModel):
     """See the module's description."""
 
     pseudo_likelihood = True
+    windows = "each token in the middle of one, or in the first or last"
 
     def __init__(
         self,
         folder: Path,
         case: str = "",
         eos: str = "",
+        long: str = "",
         batch_tokens: int = BATCH_TOKENS,
         parts: tuple[Any, Any] | None = None,
         how: Loading = Loading(),  # noqa: B008
@@ -48,7 +53,9 @@ class HFMaskedLM(HFModel):
         self.special = len(self.before) + len(self.stop) + len(self.after)
         first, last = (part[0] if part else self.mask for part in (self.before, self.after))
         self.set_vocabulary(first, last, case)
-        self.batch_tokens = batch_tokens
+        self.batch_tokens, self.in_windows = batch_tokens, bool(long)
+        most = LONGEST if self.positions is None else self.positions
+        self.room = most - len(self.before) - len(self.after)  # tokens of a sentence in one pass
 
     @torch.no_grad()
     def score_hypotheses(
@@ -64,6 +71,7 @@ class HFMaskedLM(HFModel):
         self.checked(sentences, max_unknown)
         encoded = [[*(self.vocab.encode_word(word) for word in words), self.stop] for words in sentences]
         flat = [[token for word in words for token in word] for words in encoded]
+        self.long_sentences += sum(len(tokens) > self.room for tokens in flat)
         before = self._before(flat, contexts or [()] * len(flat))
         scores = [[0.0] * len(tokens) for tokens in flat]
         for batch in self._batches([len(tokens) for tokens in before], [len(tokens) for tokens in flat]):
@@ -77,10 +85,9 @@ class HFMaskedLM(HFModel):
 
     def _before(self, flat: list[list[int]], contexts: Sequence[Context]) -> list[list[int]]:
         """Special tokens and context before every sentence, as much of it as there is room for."""
-        most = LONGEST if self.positions is None else self.positions - len(self.before) - len(self.after)
         pairs = zip(contexts, flat, strict=True)
         return [
-            [*self.before, *context_tokens(self.vocab, context, (), most - len(tokens)).tolist()]
+            [*self.before, *context_tokens(self.vocab, context, (), max(0, self.room - len(tokens))).tolist()]
             for context, tokens in pairs
         ]
 
@@ -98,7 +105,7 @@ class HFMaskedLM(HFModel):
                 if len(batch) == rows:
                     if batch:
                         yield batch
-                    batch, width = [], before[sentence] + lengths[sentence] + len(self.after)
+                    batch, width = [], before[sentence] + min(lengths[sentence], self.room) + len(self.after)
                     rows = max(1, self.batch_tokens // width)
                 batch.append((sentence, place))
         if batch:
@@ -107,20 +114,31 @@ class HFMaskedLM(HFModel):
     def _masked_scores(
         self, before: list[list[int]], flat: list[list[int]], batch: list[tuple[int, int]]
     ) -> list[float]:
-        width = max(len(before[sentence]) + len(flat[sentence]) for sentence, _ in batch) + len(self.after)
+        windows = [self._window(flat[sentence], place) for sentence, place in batch]
+        width = max(
+            len(before[sentence]) + len(window) for (sentence, _), (_, window) in zip(batch, windows, strict=True)
+        )
+        width += len(self.after)
         inputs = torch.full((len(batch), width), self.mask)
         inside = torch.zeros(len(batch), width, dtype=torch.long)
-        for row, (sentence, place) in enumerate(batch):
-            tokens = [*before[sentence], *flat[sentence], *self.after]
-            tokens[len(before[sentence]) + place] = self.mask
+        masked = []
+        for row, ((sentence, place), (start, window)) in enumerate(zip(batch, windows, strict=True)):
+            tokens = [*before[sentence], *window, *self.after]
+            masked.append(len(before[sentence]) + place - start)
+            tokens[masked[-1]] = self.mask
             inputs[row, : len(tokens)] = torch.tensor(tokens)
             inside[row, : len(tokens)] = 1
-        places = torch.tensor([len(before[sentence]) + place for sentence, place in batch])
+        places = torch.tensor(masked)
         targets = torch.tensor([flat[sentence][place] for sentence, place in batch])
         rows = torch.arange(len(batch))
         found = self.model(input_ids=inputs.to(self.device), attention_mask=inside.to(self.device)).logits
         logits = found[rows, places].float().cpu()
         return (logits[rows, targets] - logits.logsumexp(dim=1)).double().tolist()
+
+    def _window(self, tokens: list[int], place: int) -> tuple[int, list[int]]:
+        """Where the window around a token begins, and its tokens: the whole sentence where there is room for it."""
+        start = min(max(0, place - self.room // 2), max(0, len(tokens) - self.room))
+        return start, tokens[start : start + self.room]
 
     def _refuse(self) -> NoReturn:
         raise LMError(

@@ -64,7 +64,9 @@ class HFModel(base.LanguageModel):
     """What causal and masked LMs share: the folder, the tokenizer, checks of the text."""
 
     special: int  # tokens beside those of the words
-    advice = "leave it out, or use another LM"  # on sentences that are too long
+    in_windows = False  # whether sentences that are too long are scored in windows
+    long_sentences = 0  # scored so far
+    windows = "each token behind half a window at least"
 
     def __init__(self, folder: Path, auto_class: str, how: Loading, parts: tuple[Any, Any] | None = None) -> None:
         """`parts`: tokenizer and model, if they are there already; `folder` is then what messages call them."""
@@ -94,12 +96,12 @@ class HFModel(base.LanguageModel):
                 "it for the LM alone with hf:PATH?case=lower, or insist with hf:PATH?case=mixed"
             )
 
-    def check_length(self, tokens: int, what: str = "a sentence") -> None:
+    def check_length(self, tokens: int, what: str = "a sentence", advice: str = "") -> None:
         """Refuses what is longer than the model's positions; `tokens` counts the special ones, too."""
         if self.positions is not None and tokens > self.positions:
             raise LMError(
                 f"{what} has {tokens} tokens with the special ones, but the model in {self.folder} takes "
-                f"{self.positions} at most; {self.advice}"
+                f"{self.positions} at most; leave it out (--on-error skip), {advice}or use another LM"
             )
 
     @property
@@ -127,8 +129,19 @@ class HFModel(base.LanguageModel):
         return sentences
 
     def check_words(self, words: Sequence[str], what: str) -> None:
-        """Refuses a sentence, called `what`, that is longer than the model's positions."""
-        self.check_length(self._tokens(words) + self.special, what)
+        """Refuses a sentence, called `what`, that is longer than the model's positions and not scored in windows."""
+        if not self.in_windows:
+            self.check_length(self._tokens(words) + self.special, what, "score it in windows with ?long=windows, ")
+
+    def is_long(self, tokens: int) -> bool:
+        """Whether so many tokens, with the special ones, are more than the positions."""
+        return self.positions is not None and tokens + self.special > self.positions
+
+    def said(self) -> str:
+        if not self.long_sentences:
+            return ""
+        of = f"{self.long_sentences} sentences of more than {self.positions} tokens"
+        return f"{of} scored in windows of {self.positions}, {self.windows}"
 
     def _tokens(self, words: Sequence[str]) -> int:
         return sum(len(self.vocab.encode_word(word)) for word in words)

@@ -208,13 +208,38 @@ def test_the_command_counts_long_sentences(gpt2: Path, tmp_path: Path) -> None:
     rs.Lists([rs.NbestList("a", [rs.Hypothesis(LONG, {"am": 0.0})])]).write(tmp_path / "lists.jsonl")
     nbest = ["nbest", "--nbest", str(tmp_path / "lists.jsonl"), "--out", str(tmp_path / "out"), "--lm"]
     refused = CliRunner().invoke(cli, [*nbest, f"hf:{gpt2}"])
-    assert isinstance(refused.exception, LMError) and "hf:PATH?long=windows" in str(refused.exception)
+    assert isinstance(refused.exception, LMError) and "--on-error skip), score it in windows with ?long=windows" in str(
+        refused.exception
+    )
     done = CliRunner().invoke(cli, [*nbest, f"hf:{gpt2}?long=windows"])
     assert done.exit_code == 0, done.output
     assert "gpt2: 1 sentences of more than 32 tokens scored in windows of 32" in done.output
     (tmp_path / "text").write_text(" ".join(LONG) + "\n")
     done = CliRunner().invoke(cli, ["ppl", "--lm", f"hf:{gpt2}?long=windows", "--text", str(tmp_path / "text")])
     assert "gpt2: 1 sentences of more than 32 tokens" in done.output
+
+
+@torch.no_grad()
+def test_masked_lms_see_windows_around_each_token(tmp_path: Path, gpt2: Path) -> None:
+    lm = load(f"hf-mlm:{hugging_face.bert(tmp_path / 'bert')}?long=windows")
+    words = LONG[:25]  # for 14 positions beside two special ones
+    short = ("a", "cat")
+    tokens = [token for word in words for token in lm.vocab.encode_word(word)]
+    assert len(tokens) > 16
+    expected = 0.0
+    for place, token in enumerate(tokens):
+        start = min(max(0, place - 7), len(tokens) - 14)
+        window = [2, *tokens[start : start + 14], 3]
+        window[1 + place - start] = lm.tokenizer.mask_token_id
+        expected += float(lm.model(torch.tensor([window])).logits[0, 1 + place - start].log_softmax(-1)[token])
+    alone = lm.score_sentences([short])[0]
+    for contexts in (None, [(("the", "dog"),), ()]):
+        found = lm.score_sentences([words, short], contexts=contexts)
+        assert found == pytest.approx([expected, alone], abs=1e-3)
+    assert lm.said() == (
+        "2 sentences of more than 16 tokens scored in windows of 16, each token in the middle of one, or in the first "
+        "or last"
+    )
 
 
 def test_lattices_have_no_windows(gpt2: Path) -> None:
