@@ -29,6 +29,7 @@ from rescore.types import Hypothesis, NbestList, Words
 
 _ID_KEYS = ("utt_id", "id")
 _LIST_KEYS = ("hyps", "nbest")
+_DEEPEST = 50  # levels of other values that are kept: what is read can be written, too
 _GENERATED = "sequences_scores"  # of transformers' generate
 _SCORE_KEYS = ("scores", SCORE, _GENERATED)
 
@@ -97,6 +98,12 @@ def _extra(entry: dict[str, Any], known: Iterable[str], place: Place) -> dict[st
     if entry.keys() <= (known := set(known)):
         return None
     extra = {name: value for name, value in entry.items() if name not in known}
+    layer: list[Any] = [extra]
+    for _ in range(_DEEPEST):
+        layer = [one for each in layer if isinstance(each, (dict, list)) for one in _within(each)]
+    if layer:
+        names = ", ".join(f"'{name}'" for name in extra)
+        raise place.format_error(f"values nested more than {_DEEPEST} deep in {names}, which cannot be kept")
     try:
         json.dumps(extra, allow_nan=False)
     except ValueError:
@@ -124,6 +131,10 @@ def _list_key(entry: dict[str, Any], place: Place) -> str:
                 raise place.format_error(f"'{key}' is {short(entry[key])}, expected a list of hypotheses")
             return key
     raise place.format_error(f"no 'hyps' (and no 'nbest'); found: {', '.join(entry)}")
+
+
+def _within(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def _hypothesis(hyp: object, rank: int, place: Place) -> Hypothesis:

@@ -117,6 +117,7 @@ def test_extra_keys_stay_with_their_hypothesis_under_a_normaliser(tmp_path: Path
         ('{"id": "b", "nbest": ["so", "sow"], "sequences_scores": [-0.25]}', "1 'sequences_scores' for 2 hypotheses"),
         ('{"id": "b", "nbest": ["so"], "sequences_scores": ["x"]}', "score 'score' 'x', expected a finite number"),
         ('{"id": "b", "nbest": ["so"], "start": 1e999}', "an infinite number in 'start', which is no JSON"),
+        ('{"id": "b", "nbest": ["so"], "deep": ' + "[" * 60 + "]" * 60 + "}", "nested more than 50 deep in 'deep'"),
         ('{"nbest": ["so"]}', r"no 'utt_id' \(and no 'id'\); found: nbest"),
     ],
 )
