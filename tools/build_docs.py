@@ -14,7 +14,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -101,15 +102,44 @@ def _commands(context: click.Context, level: int) -> Iterator[str]:
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"```text\n{context.command_path} {usage}\n```\n"
     yield from _help(inspect.cleandoc(command.help or ""))
-    for parameter in command.get_params(context):
-        names, text = parameter.get_help_record(context) or ("", "")
-        if text and (parameter.name != "help" or level == 1):
-            yield f"`{names}`\n:   {_escaped(' '.join(text.split()))}\n"
+    for title, rows in _sections(context):
+        if title not in ("Options", "Commands"):
+            yield f"**{_escaped(title)}**\n"
+        if title != "Commands":
+            yield from _definitions(rows if level == 1 else [row for row in rows if "--help" not in row[0]])
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
             assert inner is not None, name
             yield from _commands(click.Context(inner, parent=context, info_name=name), level + 1)
+
+
+class Recorder(click.HelpFormatter):
+    """Keeps the sections of a help page and their rows, in place of laying them out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, list[tuple[str, str]]]] = []
+
+    @contextmanager
+    def section(self, name: str) -> Iterator[None]:
+        self.found.append((name, []))
+        yield
+
+    def write_dl(self, rows: Sequence[tuple[str, str]], *args: object, **kwargs: object) -> None:
+        self.found[-1][1].extend(rows)
+
+
+def _sections(context: click.Context) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The sections of the help of a command behind its text, with the rows of each: a name and what it is."""
+    recorder = Recorder()
+    context.command.format_options(context, recorder)
+    return recorder.found
+
+
+def _definitions(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+    for name, text in rows:
+        yield f"`{name}`\n:   {_escaped(' '.join(text.split())) or '&nbsp;'}\n"
 
 
 def _help(text: str) -> Iterator[str]:
@@ -140,17 +170,23 @@ def python_page() -> str:
     return "\n".join(lines)
 
 
+def _object(path: str) -> str:
+    return f"::: {path}\n    options:\n      show_root_full_path: true\n"
+
+
 def zoo_page() -> str:
     """The reference of `lm_zoo`: what every LM has, how one is loaded, the class of each kind."""
-    from lm_zoo.registry import HUGGING_FACE, KINDS
+    from lm_zoo.registry import HUGGING_FACE, KINDS, neural_class
+    from rescore.cli.kinds import settings_of_class
 
+    text = "LMs by name, and what each can be asked. An LM of yours: [bring your LM](../docs/bring-your-lm.md)."
     classes = [(module, name) for module, name, *_ in (*KINDS.values(), *HUGGING_FACE.values())]
-    lines = [
-        "# lm_zoo\n",
-        "LMs by name, and what each can be asked. An LM of yours: [bring your LM](../docs/bring-your-lm.md).\n",
-    ]
-    for path in (*ZOO, *(".".join(place) for place in classes)):
-        lines.append(f"::: {path}\n    options:\n      show_root_full_path: true\n")
+    lines = ["# lm_zoo\n", text + "\n", *map(_object, ZOO), *map(_object, map(".".join, classes))]
+    lines.append("## Settings of each kind, `--set NAME=VALUE`\n")
+    for kind, (_, _, what) in KINDS.items():
+        if kind != "ngram":
+            lines += [f"### {kind}\n", f"{_escaped(what[0].upper() + what[1:])}.\n"]
+            lines += _definitions(settings_of_class(neural_class(kind).Config))
     return "\n".join(lines)
 
 

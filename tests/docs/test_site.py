@@ -54,6 +54,12 @@ def test_every_name_of_python_is_in_the_reference(site: Path) -> None:
     assert "Parameters:" in page and "Raises:" in page and "Args:" not in page
 
 
+def test_settings_of_training_are_in_the_reference(site: Path) -> None:
+    assert "batch_tokens=8192" in text_of(site / "reference" / "rescore.html")
+    page = text_of(site / "reference" / "lm_zoo.html")
+    assert "rnn_layers=2" in page and "prior_sigma=" in page
+
+
 def test_nothing_is_fetched(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 30
