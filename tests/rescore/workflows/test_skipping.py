@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -156,3 +158,27 @@ def test_sizes() -> None:
 
 def test_parts_of_nbest_are_inside() -> None:
     assert parts_inside(Path("exp/test")) == Path("exp/test/.parts")
+
+
+BOUNDED = """
+import sys
+from lm_zoo.inference.limits import limit_memory, taken
+from rescore.workflows import columns, nbest, scoring  # and torch
+limit_memory(int(taken()) + (60 << 20))
+from rescore.cli.main import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_monstrous_utterance_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+    """1,000 hypotheses of 1,000 words, in a process that may take 60 MB more than it has."""
+    source = write_source(tmp_path / "lists.jsonl")
+    hyps = [{"words": f"A{' B' * 999}", "scores": {"am": -float(rank)}} for rank in range(1000)]
+    with open(source, "a") as stream:
+        stream.write(json.dumps({"utt_id": "monster", "hyps": hyps}) + "\n")
+    line = f"nbest --nbest {source} --lm {LM} --scale am=1 --on-error skip --out {tmp_path}/out"
+    done = subprocess.run([sys.executable, "-c", BOUNDED, *line.split()], capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert "memory does not suffice for" in done.stderr and "6 utterances scored" in done.stderr
+    assert len(list(read_scores(tmp_path / "out"))) == 6
