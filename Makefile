@@ -1,6 +1,7 @@
 # make venv   the environment .venv (CPython 3.10, torch 1.13.1, k2 1.23.4)
 # make quick  the tests for the hand at work: all but those that are slow
 # make test   all tests;  make test311  those that need no k2 on CPython 3.11;  make lint  ruff and mypy
+# make audit  known vulnerabilities of the pinned packages (pip-audit; needs the network, no part of the tests)
 # make docs   the documentation as a site, build/site/index.html
 # make demo   from speech to a WER table; fewer utterances: make demo DEMO_UTTS=40; also DEMO_RECOGNISER=pocketsphinx or moonshine
 # make clean  removes the demo's work and caches, not the environments
@@ -12,7 +13,7 @@ PYTHON311 := python3.11
 DEMO_UTTS := 220
 DEMO_RECOGNISER := s4former
 
-.PHONY: help venv venv311 quick test test311 lint docs demo clean
+.PHONY: help venv venv311 quick test test311 lint audit docs demo clean
 
 help:
 	@grep '^# make' Makefile | cut -c3-
@@ -40,6 +41,9 @@ test311: venv311
 lint: venv
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+
+audit:
+	@sh tools/audit.sh
 
 docs: venv
 	$(PYTHON) tools/build_docs.py

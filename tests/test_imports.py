@@ -118,7 +118,6 @@ LAZY = {
     "k2": ("rescore.formats.k2_load", "rescore.lattices.k2_compose", "asr"),
     "kenlm": ("lm_zoo.ngram.kenlm_lm",),
     "lhotse": ("asr",),
-    "kaldiio": ("rescore.formats", "asr"),
     "tensorboard": ("lm_zoo",),
     "transformers": ("lm_zoo.models.hf_causal", "lm_zoo.models.hf_load"),
     "huggingface_hub": ("lm_zoo.hub",),

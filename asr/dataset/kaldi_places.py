@@ -1,7 +1,4 @@
-"""What a place in Kaldi's `wav.scp` or `feats.scp` holds: a file, a part of an archive, or the output of a command.
-
-kaldiio decodes it, but behind a look at the first bytes: of itself, it unpickles what begins with `PKL`.
-"""
+"""What a place in Kaldi's `wav.scp` or `feats.scp` holds: a file, a part of an archive, or the output of a command."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import IO, Any
 
+from asr.dataset.kaldi_matrix import read_object
 from asr.dataset.pipes import is_command
 from asr.errors import DataError
 
@@ -49,14 +47,12 @@ def read_place(place: str) -> Any:
 
 
 def _decode(stream: IO[bytes]) -> Any:
-    from kaldiio.matio import read_kaldi
-
     start = stream.tell()
     head = stream.read(64)
     if not _KNOWN.match(head):
         raise DataError(f"begins with {head[:8]!r}, expected audio or a matrix")
     stream.seek(start)
-    return read_kaldi(stream)
+    return read_object(stream)
 
 
 def _slice(text: str) -> slice:

@@ -97,7 +97,7 @@ def _read_cuts(path: Path, allow_pipes: bool) -> Iterator[Cut]:
             cut = deserialize_item(value)
             if not math.isfinite(cut.duration):
                 raise ValueError(f"its duration is {cut.duration}, expected seconds")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # names that the system refuses
             reason = str(error) if type(error) is ValueError else repr(error)
             raise FormatError(path, f"not a lhotse cut ({reason})", line=number) from None
         count += 1

@@ -12,6 +12,7 @@ from torch import Tensor
 from asr.errors import CheckpointError
 from asr.model.checkpoint import (
     PIECES,
+    build_model,
     check_tokens,
     find_checkpoints,
     put_weights,
@@ -64,7 +65,7 @@ def average(exp_dir: Path, epoch: int | None, iteration: int | None, count: int,
     else:
         weights = mean(paths)
     config = TransducerConfig.from_dict(_model_config(end, paths[0]), paths[0])
-    model = Transducer(config)
+    model = build_model(config, paths[0], paths[0])
     put_weights(model, weights, paths[0])
     vocab = read_tokens(exp_dir / PIECES, end.get("case", "mixed"))
     check_tokens(exp_dir, vocab, config)

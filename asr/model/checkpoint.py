@@ -101,8 +101,6 @@ def load_model(folder: str | Path) -> tuple[Transducer, PieceVocabulary]:
     Raises:
       CheckpointError: a file is missing or damaged, or config, weights and tokens disagree.
     """
-    from asr.model.transducer import Transducer
-
     folder = Path(folder)
     info = read_info(folder)
     config = TransducerConfig.from_dict(info["config"], folder / CONFIG)
@@ -110,13 +108,20 @@ def load_model(folder: str | Path) -> tuple[Transducer, PieceVocabulary]:
     check_tokens(folder, vocab, config)
     with _of_a_checkpoint():
         weights = read_tensors(folder / WEIGHTS)
-    try:
-        with Allowance(folder / WEIGHTS):
-            model = Transducer(config)
-    except (ValueError, RuntimeError, TypeError) as error:
-        raise CheckpointError(f"{folder / CONFIG}: {error}") from None
+    model = build_model(config, folder / CONFIG, folder / WEIGHTS)
     put_weights(model, weights, folder / WEIGHTS)
     return model.eval(), vocab
+
+
+def build_model(config: TransducerConfig, where: Path, weights: Path) -> Transducer:
+    """A new model of sizes that `where` names; CheckpointError where the file of its weights has far fewer numbers."""
+    from asr.model.transducer import Transducer
+
+    try:
+        with Allowance(weights):
+            return Transducer(config)
+    except (ValueError, RuntimeError, TypeError) as error:
+        raise CheckpointError(f"{where}: {error}") from None
 
 
 def check_tokens(where: object, vocab: PieceVocabulary, config: TransducerConfig) -> None:

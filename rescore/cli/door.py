@@ -15,7 +15,7 @@ from rescore.skipping import SOME_SKIPPED, all_skipped, forget_skipped
 
 # Packages that may be absent, and the extra of this package that brings them ("" is every install).
 EXTRAS = {
-    **dict.fromkeys(("lhotse", "lilcom", "soundfile", "kaldi_native_fbank", "kaldiio"), "asr"),
+    **dict.fromkeys(("lhotse", "lilcom", "soundfile", "kaldi_native_fbank"), "asr"),
     **dict.fromkeys(("ttspico", "espeakng_loader", "pocketsphinx"), "demo"),
     **dict.fromkeys(("kaldialign", "sentencepiece", "safetensors", "torch", "numpy", "yaml", "rich"), ""),
     "kenlm": "ngram",

@@ -147,7 +147,7 @@ class Trial:
     def _of_result(self, found: Any, is_cut: bool) -> str | None:
         if is_cut and self.target.kept is not None and not self.target.kept(self.whole, found):
             return "read a file that was cut off as if it were whole"
-        if self.target.checked and found != self.whole:
+        if self.target.checked and found != self.whole and self.path.read_bytes() != 2 * self.data:  # gzip joins files
             return "read other values than were written, in spite of checksums"
         return None
 

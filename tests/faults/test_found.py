@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from asr.dataset.manifests import load_cuts
 from asr.dataset.synthetic_set import SetOptions, _check_options, _rows
 from asr.decoding.journal import Journal
 from asr.errors import CheckpointError, DataError
+from asr.model.average import average
+from asr.model.checkpoint import read_checkpoint, write_checkpoint
 from asr.seq2seq.whisper import WhisperTokens
 from lm_zoo.errors import ModelError, TextError, printable
 from lm_zoo.registry import load, settings_of
@@ -24,8 +27,9 @@ from rescore.formats import read_lattices
 from rescore.sharing.parts import finished_splits, part_files
 from rescore.weights import load_weights
 from rescore.workflows.transcripts import KINDS, read_transcripts
+from tests.asr.test_untrusted import cut_of
 from tests.faults.damage import _forget_peak, _peak
-from tests.faults.readers.recognisers import WHISPER
+from tests.faults.readers.recognisers import WHISPER, averaged
 
 NODES = "VERSION=1.0\nN=3 L=2\nI=0\nI=1\nI=2\n"
 
@@ -162,6 +166,24 @@ def test_numbers_of_whisper_tokens_are_not_trusted(tmp_path: Path, numbers: dict
     (tmp_path / "vocab.json").write_text(json.dumps({**json.loads(WHISPER["vocab.json"]), **numbers}))
     with pytest.raises(CheckpointError, match=r"a token that is no number|not numbered from 0 on"):
         WhisperTokens(tmp_path)
+
+
+def test_sizes_in_a_checkpoint_are_not_trusted(tmp_path: Path) -> None:
+    """`asr average` made the model that a checkpoint's configuration tells of before it looked at its weights."""
+    averaged("epoch-2.pt")(tmp_path)
+    contents = read_checkpoint(tmp_path / "epoch-2.pt")
+    contents["model_config"]["encoder"]["dim"] = 4096
+    write_checkpoint(tmp_path / "epoch-2.pt", contents)
+    before = _forget_peak()
+    with pytest.raises(CheckpointError, match=r"epoch-2.pt: the sizes .* call for far more numbers"):
+        average(tmp_path, 2, None, 1, False)
+    assert _peak() - before < 64 << 20
+
+
+def test_names_that_no_system_takes_in_manifests(tmp_path: Path) -> None:
+    (tmp_path / "cuts.jsonl").write_text(json.dumps(cut_of(Path("x" * 5000))) + "\n")
+    with pytest.raises(FormatError, match=r"cuts.jsonl:1: not a lhotse cut \(.*name too long"):
+        list(load_cuts(tmp_path / "cuts.jsonl"))
 
 
 def test_messages_are_one_line_without_control_characters() -> None:

@@ -18,6 +18,7 @@ from asr.dataset.loader import LoaderOptions, load_samples, make_loader
 from asr.dataset.manifests import load_cuts
 from asr.errors import DataError
 from rescore.errors import FormatError
+from tests.asr.kaldi_files import matrix, wav, write_archive
 
 pytest.importorskip("lhotse")
 soundfile = pytest.importorskip("soundfile")
@@ -121,12 +122,10 @@ def loaded(cuts: Any, options: LoaderOptions, stored: bool) -> dict[str, np.ndar
 
 @pytest.fixture
 def kaldi(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
-    kaldiio = pytest.importorskip("kaldiio")
     folder = tmp_path / "kaldi" / "train"
     audio = {name: write_audio(folder / f"{name}.wav", 2.0, seed) for seed, name in enumerate(("file", "pipe"))}
     audio["ark"] = (0.1 * np.random.default_rng(7).standard_normal(32000)).astype(np.float32)
-    with kaldiio.WriteHelper(f"ark,scp:{folder}/raw.ark,{folder}/raw.scp") as writer:
-        writer("ark", (16000, (audio["ark"] * 32768).astype(np.int16)))
+    write_archive(folder / "raw.ark", folder / "raw.scp", {"ark": wav((audio["ark"] * 32768).astype(np.int16))})
     lines = [f"file {folder}/file.wav", f"pipe cat {folder}/pipe.wav |", (folder / "raw.scp").read_text().strip()]
     (folder / "wav.scp").write_text("\n".join([*lines, f"gone {folder}/gone.wav"]) + "\n")
     (folder / "text").write_text("u1 A CAT\nu2 A HAT\nu3 THE MAT\nu4 GONE\nu5 NOWHERE\n")
@@ -173,23 +172,20 @@ def test_kaldi(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> Non
 
 
 def test_kaldi_features(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
-    import kaldiio
-
     folder, _ = kaldi
     features = {
         f"u{index}": np.random.default_rng(index).standard_normal((50 + index, 80)).astype(np.float32)
         for index in (1, 2, 9)
     }
-    with kaldiio.WriteHelper(f"ark,scp:{folder}/f.ark,{folder}/feats.scp") as writer:
-        for name, matrix in features.items():
-            writer(name, matrix)
+    records = {name: matrix(values) for name, values in features.items()}
+    write_archive(folder / "f.ark", folder / "feats.scp", records)
     result = prepare(tmp_path / "data", "--kaldi", folder, "--kaldi-feats", "--storage", "numpy")
     assert "1 utterances left out, not in text (u9)" in result.stderr
     cuts = load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")
     found = loaded(cuts, LoaderOptions(max_duration=10), stored=True)
     assert sorted(found) == ["u1", "u2"]
-    for name, matrix in found.items():
-        assert np.array_equal(matrix, features[name])
+    for name, values in found.items():
+        assert np.array_equal(values, features[name])
 
 
 def test_kaldi_malformed(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:

@@ -1,0 +1,39 @@
+"""Every pinned package has a licence in `tools/licences.tsv`, and it is one that may be."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOOL = Path(__file__).resolve().parents[1] / "tools" / "licences.py"
+
+
+@pytest.fixture(scope="module")
+def licences() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("licences", TOOL)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_pinned_package_has_a_licence_that_may_be(licences: ModuleType) -> None:
+    packages, table = licences.pinned(), licences.read_table()
+    assert len(packages) > 50 and {"torch", "k2", "transformers"} <= packages.keys()
+    assert not licences.problems(packages, table)
+
+
+def test_the_installed_packages_say_so_too(licences: ModuleType) -> None:
+    """A package may change its licence with its version."""
+    found = {name: licence for name in licences.read_table() if (licence := licences.licence_of(name))}
+    assert len(found) > 40 and not licences.problems({name: {""} for name in found}, found)
+
+
+def test_other_licences_are_refused(licences: ModuleType) -> None:
+    packages = {"a": {"1"}, "b": {"1"}, "c": {"1"}}
+    found = licences.problems(packages, {"a": "AGPL-3.0-only", "b": "unknown", "d": "MIT"})
+    assert [line.partition(":")[0] for line in found] == ["a", "b", "c", "d"]
+    assert "its licence is 'AGPL-3.0-only'" in found[0]
