@@ -71,7 +71,7 @@ def _by_columns(stream: IO[bytes], least: float, span: float, rows: int, columns
 
 
 def _matrix(stream: IO[bytes], dtype: np.dtype[Any], rows: int, columns: int) -> np.ndarray:
-    if rows < 0 or columns < 0:
+    if rows < 0 or columns < 0 or (rows == 0) != (columns == 0):
         raise DataError(f"a matrix of {rows} rows and {columns} columns")
     return np.frombuffer(_exactly(stream, rows * columns * dtype.itemsize), dtype=dtype).reshape(rows, columns)
 

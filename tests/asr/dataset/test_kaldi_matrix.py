@@ -70,6 +70,7 @@ def test_audio_and_arrays() -> None:
         matrix(VALUES)[:-1],
         b"\0BFM \4" + struct.pack("<iBi", 2**31 - 1, 4, 2**31 - 1),
         b"\0BFM \4" + struct.pack("<iBi", -2, 4, -3),
+        b"\0BCM2 " + struct.pack("<ffii", 0.0, 1.0, 50_331_648, 0),
         b"\0BFM \5" + struct.pack("<iBi", 2, 4, 3) + bytes(24),
         b"\0BCM2 " + struct.pack("<ffii", 0.0, 1.0, 2**31 - 1, 2**31 - 1),
         b"\0BCM " + struct.pack("<ffii", 0.0, 1.0, 2**31 - 1, 2**31 - 1),
