@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import struct
 import wave
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -99,7 +99,7 @@ def _counted(stream: IO[bytes], start: bytes) -> bytes:
 
 def _wav(head: bytes, stream: IO[bytes]) -> tuple[int, np.ndarray]:
     """16-bit WAV, of which more may follow; int16 `(samples,)` or `(samples, channels)`."""
-    with wave.open(_Joined(head, stream)) as sound:  # type: ignore[arg-type]
+    with wave.open(cast(IO[bytes], _Joined(head, stream)), "rb") as sound:
         if sound.getsampwidth() != 2:
             raise DataError(f"WAV of {8 * sound.getsampwidth()} bits, expected 16")
         samples = np.frombuffer(sound.readframes(sound.getnframes()), dtype="<i2")
