@@ -79,7 +79,7 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
     type=bool,
     help="Of modified_beam_search: the best has the largest total score for each of its tokens, as icefall chooses.",
 )
-@setting(DecodeOptions, "beam", help="Of fast_beam_search and of lattices (natural logs).")
+@setting(DecodeOptions, "beam", help="Of fast_beam_search, ctc-decoding and lattices (natural logs).")
 @setting(DecodeOptions, "max-contexts", type=COUNT, help="Of the same, a frame.")
 @setting(DecodeOptions, "max-states", type=COUNT, help="Of fast_beam_search.")
 @setting(DecodeOptions, "num-paths", type=COUNT, help="N of lattices' N-best.")
@@ -119,6 +119,9 @@ def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     label_sync_beam_search compares hypotheses of as many tokens, by the probability that the transcript begins so. It
     sums over the alignments of the training's loss, those with several tokens at a frame too, which no other search
     has: without LMs its totals are minus that loss. It takes longer, and needs whole utterances.
+
+    ctc-decoding takes the CTC head alone (asr train --ctc-scale trains it): its 1-best has the best token of each
+    frame, as icefall's; its lists and lattices have what --beam and --max-contexts leave of all others.
 
     N-best lists keep every score apart: `am` of the best alignment, `alignments`, what all others add to it in searches
     that sum (the beam searches and fast_beam_search_nbest), and that of every LM; the search's own total has am and

@@ -12,12 +12,14 @@ from torch import Tensor
 
 from asr.decoding import k2_beam_search as k2_search
 from asr.decoding.beam_search import modified_beam_search
+from asr.decoding.ctc_search import WORDS_UNDER_WAY, ctc_lattices
 from asr.decoding.greedy_search import greedy
 from asr.decoding.label_sync_search import label_sync_search
 from asr.decoding.lattice_path import with_path
 from asr.decoding.lattice_search import AM, lattice_search, word_lattice
 from asr.decoding.options import (
     BEAM_METHODS,
+    CTC,
     FAST_NBEST,
     GREEDY,
     LABEL_SYNC,
@@ -81,6 +83,8 @@ class Decoder:
         self.in_k2 = options.method in LATTICE_METHODS and _k2_is_there(model, graph)
         if graph is not None and not self.in_k2:
             raise ConfigError(f"an LG is for {' and '.join(LATTICE_METHODS)} in k2")
+        if options.method == CTC:
+            remark(f"{CTC}: by the CTC head alone; it is of use if the model was trained with --ctc-scale")
         self.model, self.device = model.to(device).eval(), torch.device(device)
         self.pieces, self.options, self.fusion, self.graph = pieces, options, fusion, graph
 
@@ -103,7 +107,7 @@ class Decoder:
     def search(self, encoded: Tensor, lengths: Tensor, utt_ids: list[str]) -> list[Decoded]:
         """Encoded frames float `(batch, frames, dim)` at 25 Hz, lengths int64 `(batch,)`."""
         options = self.options
-        if options.method not in LATTICE_METHODS:
+        if options.method not in (*LATTICE_METHODS, CTC):
             hypotheses = self._hypotheses(encoded, lengths)
             lists = [nbest_list(utt_id, hyps, self.pieces) for utt_id, hyps in zip(utt_ids, hypotheses, strict=True)]
             if not options.lattices:
@@ -123,6 +127,10 @@ class Decoder:
 
     def _lattices(self, encoded: Tensor, lengths: Tensor, utt_ids: list[str]) -> list[Lattice]:
         options = self.options
+        if options.method == CTC:
+            log_probs = self.model.ctc(encoded).float().log_softmax(2)
+            found = ctc_lattices(log_probs, lengths, utt_ids, self.pieces, options.beam, options.max_contexts)
+            return [word_lattice(each, self.pieces, options.lattice_beam, WORDS_UNDER_WAY) for each in found]
         if not self.in_k2:
             limits = (options.beam, options.max_contexts)
             found = lattice_search(self.model, encoded, lengths, utt_ids, self.pieces, *limits)

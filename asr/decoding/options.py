@@ -7,10 +7,11 @@ from pathlib import Path
 
 GREEDY, BEAM, FAST, FAST_NBEST = "greedy_search", "modified_beam_search", "fast_beam_search", "fast_beam_search_nbest"
 LABEL_SYNC = "label_sync_beam_search"
+CTC = "ctc-decoding"  # by the CTC head alone
 PREFIX_METHODS = (GREEDY, BEAM)  # searches over prefixes: of sets, single files and streams
 BEAM_METHODS = (BEAM, LABEL_SYNC)  # with a number of hypotheses, and with LMs
 LATTICE_METHODS = (FAST, FAST_NBEST)  # searches that make lattices and take their lists from them
-METHODS = (*PREFIX_METHODS, LABEL_SYNC, *LATTICE_METHODS)
+METHODS = (*PREFIX_METHODS, LABEL_SYNC, *LATTICE_METHODS, CTC)
 LATTICE_FORMATS = ("slf", "k2", "kaldi-lat")
 BEAM_SIZE = 4
 LM_SCALE = 0.3  # of each LM where no scale is given
@@ -48,12 +49,12 @@ class DecodeOptions:
         """icefall's key of the results, for the summary."""
         if self.method in BEAM_METHODS:
             return f"beam_size_{self.beam_size}"
-        return self.method if self.method == GREEDY else f"beam_{self.beam}_{self._limits('_')}"
+        return self.method if self.method in (GREEDY, CTC) else f"beam_{self.beam}_{self._limits('_')}"
 
     @property
     def suffix(self) -> str:
         """icefall's end of the names of files."""
-        if self.method == GREEDY:
+        if self.method in (GREEDY, CTC):
             return self.method
         if self.method in BEAM_METHODS:
             return f"{self.method}-beam-size-{self.beam_size}"

@@ -83,6 +83,16 @@ def test_greedy_writes_icefalls_files(folder: Path, tmp_path: Path) -> None:
     assert first["c-3"].hyps[0].words == () and first["c-3"].ref == ("A", "MAT")
 
 
+def test_ctc_decoding_takes_the_ctc_head(folder: Path, tmp_path: Path) -> None:
+    result = run(folder, "--decoding-method", "ctc-decoding", "--out", tmp_path, "--lattices", "slf")
+    assert "by the CTC head alone" in result.stderr and (tmp_path / "recogs-test-stateless-ctc-decoding.txt").exists()
+    lists = nbests(tmp_path / "nbest-test-stateless-ctc-decoding.jsonl.gz")
+    for lattice in read_lattices(f"slf:{tmp_path}/lattices-test-stateless-ctc-decoding"):
+        first = lists[lattice.utt_id].hyps[0]
+        assert best_path(lattice, {"am": 1.0}).words == first.words or first.words == ()
+    assert {"am", "words"} == set(lists["a-1"].hyps[0].scores) and len(lists["a-1"].hyps) > 1
+
+
 def test_beam_search_keeps_every_score(folder: Path, tmp_path: Path) -> None:
     lm = f"mine={folder / 'mylm'}"
     run(
