@@ -58,8 +58,23 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in drop}
 
 
+def sets_of(cuts: tuple[Path, ...], folder: Path | None) -> tuple[Path, ...]:
+    """The manifests to decode: CUTS, or the test sets of LibriSpeech in --manifest-dir.
+
+    Raises:
+      UsageError: both or neither.  DataError: no test set there.
+    """
+    from asr.dataset.librispeech import TEST, cuts_there
+
+    if bool(cuts) == (folder is not None):
+        raise UsageError("give either CUTS or --manifest-dir FOLDER with LibriSpeech's test sets")
+    return cuts if folder is None else cuts_there(folder, TEST)
+
+
 @click.command()
-@click.argument("cuts", nargs=-1, required=True, metavar="CUTS...", type=PATH)
+@click.argument("cuts", nargs=-1, metavar="CUTS...", type=PATH)
+@click.option("--manifest-dir", type=PATH, help="icefall's: LibriSpeech's test sets in this folder, instead of CUTS.")
+@click.option("--bpe-model", type=PATH, help="icefall's: must be the model's own tokens, which it carries.")
 @click.option(
     "--model", "folder", type=PATH, help="Model folder or moonshine; or give --exp-dir and --epoch (or --iter)."
 )
@@ -149,6 +164,7 @@ def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     from rescore.evaluation.wer import json_counts
 
     json_file = values.pop("json_file")
+    values["cuts"] = sets_of(values["cuts"], values.pop("manifest_dir"))
     values = one_model(context, values)
     search = {item.name: values.pop(item.name) for item in fields(DecodeOptions) if item.name != "lattices"}
     plan, options = DecodeRun(**values), DecodeOptions(lattices=values["lattices"] is not None, **search)

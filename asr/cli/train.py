@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from asr.cli.pipes import pipes_option
 from asr.cli.settings import settings_option
@@ -58,8 +59,14 @@ def settings(command: Any) -> Any:
 @settings_option
 @click.option("--bpe-model", type=_PATH, help="Sentencepiece model of the tokens.")
 @click.option("--init", type=_PATH, metavar="DIR", help="Start from this model folder, instead of the two above.")
-@click.option("--train-cuts", required=True, multiple=True, type=_PATH, help="Lhotse cuts. May be repeated.")
+@click.option("--train-cuts", multiple=True, type=_PATH, help="Lhotse cuts. May be repeated.")
 @click.option("--valid-cuts", multiple=True, type=_PATH, help="Lhotse cuts. May be repeated.")
+@click.option(
+    "--manifest-dir",
+    type=_PATH,
+    help="icefall's: LibriSpeech's cuts in this folder, instead of --train-cuts and --valid-cuts.",
+)
+@click.option("--full-libri", type=bool, default=True, show_default=True, help="With it: 960 hours, or 100.")
 @click.option("--context-size", type=click.IntRange(1), help="icefall's name for --set context_size=.")
 @click.option("--max-duration", default=200.0, show_default=True, type=_POSITIVE, help="Seconds of audio in a batch.")
 @click.option("--bucketing-sampler", type=bool, default=True, show_default=True, help="Batches of similar lengths.")
@@ -86,6 +93,8 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
     so far as a model folder, EXP_DIR/model.  The threads are those of OMP_NUM_THREADS.
 
     \b
+    Example: asr train --config paper-com --bpe-model data/lang_bpe_500/bpe.model --manifest-dir data/fbank \\
+               --full-libri false --exp-dir exp
     Example: asr train --config small --bpe-model data/lang_bpe_256/bpe.model --train-cuts data/train.jsonl.gz \\
                --valid-cuts data/dev.jsonl.gz --exp-dir exp --use-bf16 true --max-minutes 60
     """
@@ -99,6 +108,7 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
         raise ConfigError("--num-epochs, --lr-batches and --lr-epochs are for runs without --max-steps, --max-minutes")
     if use_fp16 and use_bf16:
         raise ConfigError("found --use-fp16 and --use-bf16, expected one of them")
+    values = _with_manifests(click.get_current_context(), values)
     if enable_musan and values["musan_cuts"] is None:
         raise ConfigError("--enable-musan needs the noise: --musan-cuts FILE")
     if enable_musan is False:
@@ -109,3 +119,23 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
     dtype = "float16" if use_fp16 else "bfloat16" if use_bf16 else "float32"
     plan = TrainPlan(spec_aug=enable_spec_aug, model_settings=changes, **values)
     run(plan, TransducerTrainConfig(dtype=dtype, **given))
+
+
+def _with_manifests(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
+    """The options with the cuts of --manifest-dir in their places; what a recipe's YAML file has gives way.
+
+    Raises:
+      UsageError: cuts are named on the command line as well, or nowhere.
+    """
+    from asr.dataset.librispeech import VALID, cuts_there, training_cuts
+    from rescore.errors import UsageError
+
+    folder, full = values.pop("manifest_dir"), values.pop("full_libri")
+    if folder is None:
+        if not values["train_cuts"]:
+            raise UsageError("give --train-cuts FILE, or --manifest-dir FOLDER with the cuts of LibriSpeech")
+        return values
+    for name in ("train_cuts", "valid_cuts"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"give either --manifest-dir or --{name.replace('_', '-')}, not both")
+    return {**values, "train_cuts": training_cuts(folder, full), "valid_cuts": cuts_there(folder, VALID)}

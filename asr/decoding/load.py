@@ -43,6 +43,20 @@ def read_model(plan: DecodeRun) -> tuple[Transducer, PieceVocabulary, Path, str]
     return *load_model(plan.folder), plan.folder, plan.folder.name
 
 
+def check_tokens(vocab: PieceVocabulary, bpe_model: Path | None, folder: Path) -> None:
+    """Raises a DataError if `bpe_model` is given and not what the model in `folder` was trained with."""
+    if bpe_model is None:
+        return
+    try:
+        same = bpe_model.read_bytes() == vocab.model
+    except OSError as error:
+        raise DataError(f"--bpe-model {bpe_model}: cannot be read ({error.strerror})") from None
+    if not same:
+        raise DataError(
+            f"--bpe-model {bpe_model}: not the pieces that {folder} was trained with, and has; leave the option out"
+        )
+
+
 def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
     """The LMs of the search, and what the names of files say of them."""
     lms, scales = plan.lms, plan.lm_scales

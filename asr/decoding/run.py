@@ -8,7 +8,7 @@ from typing import Any
 
 from asr.decoding.decode import Decoded, Decoder
 from asr.decoding.k2_beam_search import load_graph
-from asr.decoding.load import batches_of, read_lms, read_model
+from asr.decoding.load import batches_of, check_tokens, read_lms, read_model
 from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.prefixes import Pieces
 from asr.decoding.results import Outputs
@@ -37,6 +37,7 @@ def opened(plan: DecodeRun, options: DecodeOptions) -> tuple[Decoder, list[Outpu
     names = set_names(plan.cuts)
     device = find_device(plan.device)
     model, vocab, folder, model_name = read_model(plan)
+    check_tokens(vocab, plan.bpe_model, folder)
     pieces = Pieces(vocab)
     fusion, fused = read_lms(plan, pieces)
     graph = (load_graph(plan.lang_dir / "LG.pt"), plan.lang_dir / "words.txt") if plan.lang_dir else None

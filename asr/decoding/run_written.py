@@ -43,6 +43,7 @@ FOR_TRANSDUCERS = {  # of `DecodeRun`: the option that it comes from
     "word_reward": "--word-reward",
     "lang_dir": "--lang-dir",
     "lattices": "--lattices",
+    "bpe_model": "--bpe-model",
 }
 
 
