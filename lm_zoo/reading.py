@@ -28,14 +28,23 @@ class UnpackError(OSError):
     """A packed file that becomes far larger than texts do: not data but an attack, or damage."""
 
 
+STANDARD_INPUT = "-"
+
+
+def is_read_once(path: str | Path) -> bool:
+    """Whether a path is standard input, or no file or folder but a pipe or a terminal."""
+    path = Path(path)
+    return str(path) == STANDARD_INPUT or (path.exists() and not path.is_file() and not path.is_dir())
+
+
 def open_bytes(path: str | Path) -> IO[bytes]:
-    """Opens a file for reading; `.gz` and `.xz` are unpacked.
+    """Opens a file for reading; `.gz` and `.xz` are unpacked; `-` is standard input, as it comes.
 
     Raises (here or on reading):
       OSError: missing, unreadable; `UnpackError` where it becomes more than FREE bytes and RATIO times its size.
       EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile: damaged (`DAMAGED`).
     """
-    path = Path(path)
+    path = Path("/dev/stdin" if str(path) == STANDARD_INPUT else path)
     if path.suffix not in _PACKED:
         return open(path, "rb")
     return cast(IO[bytes], io.BufferedReader(_Bounded(_PACKED[path.suffix](path), path), 1 << 16))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from typing import TypeVar
 
 import click
@@ -36,6 +36,7 @@ def remark(message: str) -> None:
 
 def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
     """Yields `items` with a progress bar on standard error; where that is no terminal, with a line now and then."""
+    total = len(items) if total is None and isinstance(items, Sized) else total
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +13,7 @@ from typing import IO, Any
 from lm_zoo import files
 from lm_zoo.errors import WriteError
 from lm_zoo.identity import feed
-from lm_zoo.reading import DAMAGED, open_bytes, open_text
+from lm_zoo.reading import DAMAGED, is_read_once, open_bytes, open_text
 from rescore.errors import FormatError, RescoreError
 from rescore.types import Words
 
@@ -201,5 +201,15 @@ def require_folder(path: str | Path) -> Path:
 
 
 def file_identity(path: Path) -> dict[str, str]:
-    """Name without folders and sha256 of a file."""
+    """Name without folders and sha256 of a file; of what is read but once, no sha256."""
+    if is_read_once(path):
+        return {"file": path.name, "sha256": ""}
     return {"file": path.name, "sha256": feed(hashlib.sha256(), path).hexdigest()}
+
+
+def texts_identity(path: Path, texts: Mapping[str, Words]) -> dict[str, str]:
+    """As `file_identity`, of texts that were read from `path`; what is read but once is told by its texts."""
+    if not is_read_once(path):
+        return file_identity(path)
+    lines = "".join(" ".join((utt_id, *words)) + "\n" for utt_id, words in texts.items())
+    return {"file": path.name, "sha256": hashlib.sha256(lines.encode()).hexdigest()}

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from asr.cli.pipes import pipes_option
 from asr.decoding.options import LATTICE_FORMATS, LM_SCALE, METHODS, DecodeOptions, DecodeRun
+from rescore.cli.device import text_view_option
 from rescore.cli.normalise import normalise_option
 from rescore.cli.results import is_alone, json_option
 from rescore.cli.sharing import sharing_options
@@ -116,6 +117,7 @@ def sets_of(cuts: tuple[Path, ...], folder: Path | None) -> tuple[Path, ...]:
 @click.option("--lodr", type=str, metavar="ARPA", help="A token n-gram of low order that is subtracted.")
 @setting(DecodeRun, "lodr-scale", help="How much of it.")
 @setting(DecodeRun, "word-reward", help="Added for each word, as LMs make words die.")
+@text_view_option
 @click.option("--lang-dir", type=PATH, help="Folder with LG.pt and words.txt: the graph of fast_beam_search.")
 @setting(DecodeRun, "max-duration", type=POSITIVE, help="Seconds of speech in a batch.")
 @setting(DecodeRun, "max-seconds", type=POSITIVE, help="Longer cuts count as not recognised.")

@@ -75,7 +75,7 @@ def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
     text += f"-lodr-scale-{plan.lodr_scale}" if plan.lodr else ""
     text += f"-word-reward-{plan.word_reward}" if plan.word_reward else ""
     lodr = (load_ngram(plan.lodr), plan.lodr_scale) if plan.lodr else None
-    return make_fusion(pieces, loaded, plan.ilme_scale, lodr, plan.word_reward), text
+    return make_fusion(pieces, loaded, plan.ilme_scale, lodr, plan.word_reward, plan.text_view == "exact"), text
 
 
 def batches_of(

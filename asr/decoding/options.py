@@ -82,6 +82,7 @@ class DecodeRun:
       max_duration, max_seconds: of a batch, of a cut.
       lattices: one of LATTICE_FORMATS, or None.
       allow_pipes: run the commands that the manifests name.
+      text_view: what LMs see of words, `lm` (in the form of their own text) or `exact`.
       bpe_model: a sentencepiece model that must be the recogniser's own, or None.
       normalise: name of the normaliser by which an encoder-decoder's texts are compared.
     """
@@ -108,3 +109,4 @@ class DecodeRun:
     allow_pipes: bool = False
     normalise: str | None = None
     bpe_model: Path | None = None
+    text_view: str = "lm"

@@ -26,6 +26,7 @@ from asr.errors import ConfigError
 from lm_zoo import base
 from lm_zoo.base import LanguageModel
 from lm_zoo.inference.history_cache import ROOT, Histories
+from lm_zoo.inference.viewed import view_of
 from lm_zoo.text.vocabulary import UNK, PieceVocabulary
 
 if TYPE_CHECKING:
@@ -145,11 +146,11 @@ class TokenScorer:
 class WordScorer:
     """An LM with words or pieces of its own, asked for each word as it is complete.
 
-    Words are asked for in the letter case of the LM's training text.
+    The LM sees each word in the form of its own text (`lm_zoo.text.view`), or with `exact` as it is.
     """
 
-    def __init__(self, lm: LanguageModel, pieces: Pieces) -> None:
-        self.lm, self.pieces = lm, pieces
+    def __init__(self, lm: LanguageModel, pieces: Pieces, exact: bool = False) -> None:
+        self.lm, self.pieces, self.view = lm, pieces, view_of(lm, exact)
         self.starts = np.array(pieces.starts)
 
     def start(self, prefixes: Prefixes, model: Transducer) -> None:
@@ -185,12 +186,14 @@ class WordScorer:
             self.completed[node] = found
 
     def words_of(self, node: int) -> list[str]:
-        """The word under way (or none; pieces that spell several give several), in the LM's letter case."""
-        words = self.pieces.words(self._pending(node))
-        case = self.lm.vocab.case
-        if case == "mixed":
-            return list(words)
-        return [UNK.join(getattr(part, case)() for part in word.split(UNK)) for word in words]
+        """What the LM sees of the word under way (or of none; pieces that spell several give several)."""
+        return [part for word in self.pieces.words(self._pending(node)) for part in self._seen(word)]
+
+    def _seen(self, word: str) -> tuple[str, ...]:
+        if UNK not in word or word == UNK:
+            return self.view.word(word)
+        parts = ("".join(self.view.word(part)) if part else "" for part in word.split(UNK))
+        return (UNK.join(parts),)  # unknown characters within a word stay within it
 
     def rows(self, nodes: Sequence[int], predicted: Tensor) -> np.ndarray:
         self._complete(nodes)
@@ -338,16 +341,25 @@ def shares_pieces(lm: LanguageModel, vocab: PieceVocabulary) -> bool:
     return isinstance(lm.vocab, PieceVocabulary) and lm.vocab.model == vocab.model
 
 
-def lm_scorer(lm: LanguageModel, pieces: Pieces) -> FusionScorer:
+def lm_scorer(lm: LanguageModel, pieces: Pieces, exact: bool = False) -> FusionScorer:
     """How an LM of the zoo takes part.
 
+    Args:
+      exact: it sees words as they are, and those of another case than its own text's are refused.
     Raises:
+      ConfigError: the recogniser's pieces are of another case, with `exact`.
       LMError: it cannot be asked for one word after the other (masked LMs).
     """
-    if isinstance(lm, base.WordLM):
-        return WordScorer(lm, pieces)
-    lm.initial_state()
-    return TokenScorer(lm) if shares_pieces(lm, pieces.vocab) else WordScorer(lm, pieces)
+    if not isinstance(lm, base.WordLM):
+        lm.initial_state()
+        if shares_pieces(lm, pieces.vocab):
+            return TokenScorer(lm)
+    if exact and {lm.vocab.case, pieces.vocab.case} == {"upper", "lower"}:
+        raise ConfigError(
+            f"an LM of {lm.vocab.case}-case text, but pieces of {pieces.vocab.case}-case text; leave out --text-view "
+            "exact, so that the LM sees words in its own form"
+        )
+    return WordScorer(lm, pieces, exact)
 
 
 def make_fusion(
@@ -356,6 +368,7 @@ def make_fusion(
     ilme_scale: float | None = None,
     lodr: tuple[base.WordLM, float] | None = None,
     word_reward: float = 0.0,
+    exact: bool = False,
 ) -> Fusion | None:
     """The scorers of a search; None if there are none.
 
@@ -364,6 +377,7 @@ def make_fusion(
       ilme_scale, lodr: how much of the internal LM, or of a token n-gram, is subtracted (scales are positive); 0: it is
         scored alone.
       word_reward: what every word adds.
+      exact: as of `lm_scorer`.
     Raises:
       ConfigError: a name that is taken, a negative scale of what is subtracted, an LM that cannot take part.
     """
@@ -373,7 +387,7 @@ def make_fusion(
     if (ilme_scale is not None and ilme_scale < 0) or (lodr is not None and lodr[1] < 0):
         raise ConfigError("the scale of an LM that is subtracted is given as a positive number")
     scorers: dict[str, tuple[FusionScorer, float]] = {
-        name: (lm_scorer(lm, pieces), scale) for name, (lm, scale) in lms.items()
+        name: (lm_scorer(lm, pieces, exact), scale) for name, (lm, scale) in lms.items()
     }
     if ilme_scale is not None:
         scorers[ILM] = (TransducerInternalLM(), -ilme_scale)

@@ -54,7 +54,7 @@ def command(
     from rescore.cli.results import show
     from rescore.evaluation.tail import load_tail
     from rescore.evaluation.wer import characters
-    from rescore.files import file_identity, read_kaldi_text
+    from rescore.files import file_identity, read_kaldi_text, texts_identity
     from rescore.tables import width
     from rescore.workflows.compare import (
         compare_systems,
@@ -69,7 +69,8 @@ def command(
 
     named = [parse_system(option) for option in systems]
     normaliser = Normaliser(normalise or normaliser_of_systems(dict(named)))
-    refs = normaliser.texts(read_kaldi_text(ref))
+    texts = read_kaldi_text(ref)
+    refs = normaliser.texts(texts)
     if cer:
         refs = characters(refs)
     counts = load_tail(tail) if tail else None
@@ -77,7 +78,7 @@ def command(
         counts.check_characters()
     loaded = [read_system(name, spec, refs, cer, normaliser) for name, spec in named]
     comparison = compare_systems(refs, loaded, against, seed, samples, counts, cer, common)
-    comparison.how |= {"ref": file_identity(ref), KEY: normaliser.name}
+    comparison.how |= {"ref": texts_identity(ref, texts), KEY: normaliser.name}
     if tail:
         comparison.how["tail_counts"] = file_identity(tail)
     comparison.how["signature"] = signature(comparison)

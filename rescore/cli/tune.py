@@ -79,8 +79,8 @@ def command(
     the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, those of
     `words` and of an internal LM, `ilm`, may be negative.  Tune on dev, never on test.
 
-    With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008), whose words must be
-    those of the references already (rescore lattice convert --case ...); pruned lattices take less time.  Expected
+    With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008); --normalise changes their
+    words one by one, and paths that become equal stay apart.  Pruned lattices take less time.  Expected
     errors are over their N-best lists, as the search meets them.
 
     With --cross-fit DIR, DIR holds what rescore combine writes, of scales tuned on the other folds for each utterance:
@@ -106,15 +106,13 @@ def command(
         raise UsageError("give either --scores DIR or --lattices [FORMAT:]PATH")
     if cross_fit and folds < 2:
         raise UsageError("--cross-fit needs two folds at least: --folds 2 or more")
-    if lattices and normalise:
-        raise UsageError("--normalise is for N-best lists; make them of the lattices first: rescore lattice nbest")
     decision = decision or usual_decision(objective, bool(lattices))
     settings = Settings(parse_scales(fixed), objective, decision, seed, restarts, folds, select)
     said = f"--ref {ref.name} --out {out.name} {_repeated(fixed, settings, normalise, common)}"
     if scores:
         weights = _of_lists(scores, ref, settings, said, normalise or "none", common, cross_fit)
     elif lattices:
-        weights = _of_lattices(lattices, ref, settings, said, common, cross_fit)
+        weights = _of_lattices(lattices, ref, settings, said, normalise or "none", common, cross_fit)
     save_weights(out, weights)
     show({"scales": weights.scales, "info": weights.info}, summary(weights), json_file)
 
@@ -136,7 +134,7 @@ def _of_lists(
 
 
 def _of_lattices(
-    lattices: str, ref: Path, settings: Settings, said: str, common: bool, cross_fit: Path | None
+    lattices: str, ref: Path, settings: Settings, said: str, normalise: str, common: bool, cross_fit: Path | None
 ) -> Weights:
     from rescore.console import progress
     from rescore.formats import is_pipe, parse_spec, read_lattices, source_identity
@@ -146,7 +144,7 @@ def _of_lattices(
     name, path = parse_spec(lattices)
     read = progress(read_lattices(lattices), "reading lattices")
     command = f"rescore tune --lattices {name}:{path.name} {said}"
-    weights, fits, table = tune_lattices(read, ref, settings, command, common)
+    weights, fits, table = tune_lattices(read, ref, settings, command, common, normalise)
     if not is_pipe(lattices):
         weights.info["data"]["content"] = source_identity(lattices)
     if cross_fit:

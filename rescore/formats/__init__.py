@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from lm_zoo.errors import nearest
+from lm_zoo.reading import is_read_once
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, UsageError
 from rescore.file_names import DRIVE
@@ -54,8 +56,7 @@ def source_identity(spec: str) -> str:
 def is_pipe(spec: str) -> bool:
     """Whether `spec` or a file of its options is read but once (a pipe, a terminal): it has no `source_identity`."""
     _, path, options = _parse(spec)
-    paths = (path, *map(Path, options.values()))
-    return any(file.exists() and not file.is_file() and not file.is_dir() for file in paths)
+    return any(is_read_once(file) for file in (path, *options.values()))
 
 
 def is_lattice(spec: str) -> bool:
@@ -222,7 +223,10 @@ def _parse(spec: str, kind: str | None = None) -> tuple[Format, Path, dict[str, 
     else:
         if colon and _NAME.fullmatch(name) and not _colon_in_path(Path(body)):
             known = ", ".join(all_formats())
-            raise UsageError(f"'{spec}': unknown format '{name}'; there are: {known} (a file of this name: ./{body})")
+            like = nearest(name, all_formats())
+            raise UsageError(
+                f"'{spec}': unknown format '{name}'{like}; there are: {known} (a file of this name: ./{body})"
+            )
         path = Path(body)
         entry = _guess(path, spec)
     for option in options:
@@ -239,7 +243,7 @@ def _of_kind(entry: Format, path: Path, kind: str | None) -> Format:
         return entry
     if kind is None and path.is_dir():
         return lattice if any(next(path.glob(pattern), None) for pattern in lattice.contents) else entry
-    return lattice if kind or path.suffix else entry
+    return lattice if kind or path.suffix or is_read_once(path) else entry
 
 
 def _colon_in_path(path: Path) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from rescore.errors import RescoreError
 from rescore.types import Alignments, Lattice
 
 if TYPE_CHECKING:
-    from rescore.text import TextNormalizer
+    pass
 
 
 EPSILON = 0  # label of the empty word
@@ -134,8 +134,8 @@ def _reachable(following: list[list[int]], start: int) -> set[int]:
     return seen
 
 
-def normalize_words(lattice: Lattice, normalizer: TextNormalizer) -> Lattice:
-    """The lattice with every word passed through `normalizer`.
+def normalize_words(lattice: Lattice, normalizer: Callable[[str], Sequence[str]]) -> Lattice:
+    """The lattice with every word passed through `normalizer`, which gives its words.
 
     An arc whose word becomes several words becomes a chain of arcs, the first of which carries all its scores (and its
     alignment); one whose word becomes none becomes an epsilon arc.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rescore.console import progress, remark
 from rescore.evaluation.common import shared_references
-from rescore.files import file_identity, read_kaldi_text
+from rescore.files import file_identity, read_kaldi_text, texts_identity
+from rescore.lattices.build import normalize_words
 from rescore.tuning.decisions import CrossFit
 from rescore.tuning.score_table import build_table
 from rescore.tuning.settings import RISK, Settings, tune
@@ -35,7 +36,8 @@ def tune_folder(
       UsageError, WeightsError: the settings do not fit.
     """
     normaliser = Normaliser(normalise)
-    refs = normaliser.texts(read_kaldi_text(ref))
+    texts = read_kaldi_text(ref)
+    refs = normaliser.texts(texts)
     if common:
         refs = shared_references(refs, {"N-best lists": [nbest.utt_id for nbest in read_scores(scores)]}, common)
     lists = (nbest for nbest in progress(read_scores(scores), "reading scores") if not common or nbest.utt_id in refs)
@@ -44,7 +46,7 @@ def tune_folder(
     weights, fits = tune(table, settings)
     data = {
         "scores": file_identity(scores / SCORES_FILE),
-        "ref": file_identity(ref),
+        "ref": texts_identity(ref, texts),
         "utterances": len(table.utt_ids),
         "words": table.total_words,
     }
@@ -53,7 +55,12 @@ def tune_folder(
 
 
 def tune_lattices(
-    lattices: Iterable[Lattice], ref: Path, settings: Settings, command: str, common: bool = False
+    lattices: Iterable[Lattice],
+    ref: Path,
+    settings: Settings,
+    command: str,
+    common: bool = False,
+    normalise: str = "none",
 ) -> tuple[Weights, CrossFit, LatticeTable]:
     """As `tune_folder`, for lattices, which are all held in memory, and returned.
 
@@ -63,7 +70,10 @@ def tune_lattices(
     """
     from rescore.tuning.lattice_line_search import lattice_table
 
-    refs = read_kaldi_text(ref)
+    normaliser, texts = Normaliser(normalise), read_kaldi_text(ref)
+    refs = normaliser.texts(texts)
+    if normalise != "none":
+        lattices = (normalize_words(lattice, lambda word: normaliser.words((word,))) for lattice in lattices)
     if common:
         lattices = list(lattices)
         refs = shared_references(refs, {"lattices": [lattice.utt_id for lattice in lattices]}, common)
@@ -71,8 +81,8 @@ def tune_lattices(
     table = lattice_table(lattices, refs)
     remark(f"looking for scales of {', '.join(table.names)} over {len(table)} lattices with {table.size} arcs")
     weights, fits = tune(table, settings)
-    data = {"lattices": len(table), "arcs": table.size, "ref": file_identity(ref), "words": table.total_words}
-    weights.info = {"data": data, **weights.info, "command": command}
+    data = {"lattices": len(table), "arcs": table.size, "ref": texts_identity(ref, texts), "words": table.total_words}
+    weights.info = {"data": data, KEY: normalise, **weights.info, "command": command}
     return weights, fits, table
 
 

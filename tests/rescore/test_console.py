@@ -18,11 +18,13 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(
     assert capsys.readouterr().err == ""  # quick work says nothing
     monkeypatch.setattr(console, "SECONDS", 0.0)
     assert list(console.progress(range(2), "reading", 2)) == [0, 1]
-    assert list(console.progress(range(1), "counting")) == [0]
+    assert list(console.progress(iter(range(1)), "counting")) == [0]
+    assert list(console.progress([7], "listed")) == [7]
     assert capsys.readouterr().err.splitlines() == [
         "reading: 1 of 2 after 0:00:00, 0:00:00 left",
         "reading: 2 of 2 after 0:00:00, 0:00:00 left",
         "counting: 1 after 0:00:00",
+        "listed: 1 of 1 after 0:00:00, 0:00:00 left",
     ]
     monkeypatch.setenv(console.QUIET, "1")
     assert list(console.progress(range(2), "reading")) == [0, 1] and capsys.readouterr().err == ""
@@ -34,4 +36,6 @@ def test_the_nearest_name_is_suggested() -> None:
         registry.load("transforn")
     with pytest.raises(ModelError, match=r"'bayes' \(did you mean 'bayesian'\?\); there are"):
         registry.model_class("bayes")
+    said = run_line("rescore", main, "convert kaldy:x jsonl:y")[1]
+    assert "unknown format 'kaldy' (did you mean 'kaldi'?)" in said
     assert "no command 'tun' (did you mean 'tune'?); there are: " in run_line("rescore", main, "tun")[1]

@@ -34,7 +34,8 @@ def command(
 
     The best path has the least graph + acoustic / LMWT + WIP * words, all costs; the graph's part is all of its scores
     but the acoustic one (graph, or lm and pron).  With --weights it is the path with the highest total of all weighted
-    scores.  As in Kaldi, only utterances with a lattice and a reference are scored; the others are counted.
+    scores, and texts are compared in the form that the weights were tuned for (rescore tune --normalise).  As in Kaldi,
+    only utterances with a lattice and a reference are scored; the others are counted.
 
     Words count as they are.  Where a recipe scores without its <UNK>, [noise] or !SIL (local/wer_ref_filter and the
     like), pass --out and the references through that filter, and take rescore wer.
@@ -51,19 +52,22 @@ def command(
     from rescore.files import read_kaldi_text, write_kaldi_text
     from rescore.lattices.best_path import best_words, weighted_words
     from rescore.weights import LM_WEIGHT, load_weights
+    from rescore.workflows.normalising import Normaliser, normaliser_of
 
     if weights_file and (lmwt is not None or wip is not None):
         raise UsageError("give either --weights FILE or --lmwt and --wip, not both")
     refs = read_kaldi_text(ref) if ref is not None else None
     lattices = read(source, words, policy(on_error))
+    normaliser = Normaliser()
     if weights_file:
-        hyps = weighted_words(lattices, load_weights(weights_file).scales)
+        weights = load_weights(weights_file)
+        hyps, normaliser = weighted_words(lattices, weights.scales), Normaliser(normaliser_of(weights, weights_file))
     else:
         hyps = best_words(lattices, LM_WEIGHT if lmwt is None else lmwt, 0.0 if wip is None else wip)
     if out is not None:
         write_kaldi_text(out, hyps)
     if refs is not None:
-        counts, absent = present_errors(refs, hyps)
+        counts, absent = present_errors(normaliser.texts(refs), normaliser.texts(hyps))
         scored = f"Scored {counts.sentences} sentences, {absent} not present in hyp."
         show({**json_counts(counts), "absent": absent}, [*kaldi_lines(counts), scored], json_file)
     elif json_file or out is None:

@@ -77,6 +77,16 @@ def test_another_lm_scores_whole_words(which: str, tmp_path: Path) -> None:
     assert len(seen) > 1
 
 
+def test_lms_see_words_in_the_form_of_their_own_text() -> None:
+    scorer = lm_scorer(neural(lower_words()), pieces(SIZE))
+    exact = WordScorer(scorer.lm, pieces(SIZE), exact=True)  # type: ignore[attr-defined]
+    for written, seen in (("THE", ("the",)), ("Cat,", ("cat",)), (f"TH{UNK}", (f"th{UNK}",)), (UNK, (UNK,))):
+        assert scorer._seen(written) == seen  # type: ignore[attr-defined]
+        assert exact._seen(written) == (written,)
+    with pytest.raises(ConfigError, match="an LM of lower-case text, but pieces of upper-case text"):
+        lm_scorer(neural(lower_words()), pieces(SIZE), exact=True)
+
+
 @pytest.mark.slow
 def test_the_total_decides_and_am_stays_what_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("asr.decoding.beam_search.KEEP_EVERY", 1)  # LM states are given back at every frame

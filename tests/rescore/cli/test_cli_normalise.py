@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rescore.cli.main import cli
-from rescore.errors import UsageError
+from rescore.errors import ReferencesError
 from rescore.files import write_kaldi_text
 from rescore.formats import write_nbest
 from rescore.types import Hypothesis, NbestList
@@ -66,6 +66,31 @@ def test_scales_of_the_command_line_are_normalised_too(dev: Path) -> None:
     assert load_weights(dev / "best" / "weights.json").info == {}
 
 
-def test_lattices_are_refused(dev: Path) -> None:
-    with pytest.raises(UsageError, match="--normalise is for N-best lists; make them of the lattices first"):
-        run("tune", "--lattices", "slf:x", "--ref", dev / "ref", "--out", dev / "w", "--normalise", "basic")
+def test_lattices_are_tuned_in_normalised_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("words.txt").write_text("<eps> 0\nMr. 1\nHale, 2\nhail 3\n")
+    Path("lat.1").write_text("u0 \n0 1 1 0,1,\n1 2 2 3,5,\n1 2 3 0.5,6,\n2\n\n")
+    Path("ref").write_text("u0 MISTER HALE\n")
+    tune = (
+        "tune",
+        "--lattices",
+        "kaldi:lat.1",
+        "--ref",
+        "ref",
+        "--out",
+        "w.json",
+        "--objective",
+        "errors",
+        "--folds",
+        0,
+    )
+    with pytest.raises(ReferencesError, match="letter case"):
+        Path("words.txt").write_text("<eps> 0\nmr. 1\nhale, 2\nhail 3\n")
+        run(*tune)
+    Path("words.txt").write_text("<eps> 0\nMr. 1\nHale, 2\nhail 3\n")
+    assert run(*tune, "--normalise", "librispeech").stdout.startswith("dev WER 0.00 % (0 errors)")
+    weights = load_weights("w.json")
+    assert weights.info["normalise"] == "librispeech" and "--normalise librispeech" in weights.info["command"]
+    best = ("lattice", "best-path", "kaldi:lat.1", "--weights", "w.json")
+    assert run(*best).stdout == "u0 Mr. Hale,\n"  # what is written keeps its form
+    assert run(*best, "--ref", "ref").stdout.startswith("%WER 0.00 [ 0 / 2")
