@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rescore.cli.completion import formats
 from rescore.cli.device import max_unknown_option, text_view_option
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import sharing_options
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("source", metavar="SRC")
+@click.argument("source", metavar="SRC", shell_complete=formats)
 @click.argument("target", metavar="DST", type=OutputSpec())
 @click.option("-n", type=click.IntRange(min=1), help="Hypotheses an utterance; default: 100 of lattices, else all.")
 @click.option("--ngram", metavar="FILE|NAME", help="n-gram LM (ARPA, KenLM binary, shipped) to score lattices with.")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.completion import kinds
 from rescore.cli.outputs import OutputPath
 
 
 @click.command()
-@click.argument("kind")
+@click.argument("kind", shell_complete=kinds)
 @click.argument("source", metavar="NAME|DIR")
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder of the new model.")
 @click.option(

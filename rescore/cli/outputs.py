@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from lm_zoo.errors import WriteError
+from rescore.cli.completion import formats
 
 
 class OutputPath(click.Path):
@@ -38,6 +40,9 @@ class OutputSpec(click.ParamType):
 
         hold(parse_spec(value)[1], ctx)
         return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return formats(ctx, param, incomplete)
 
 
 def hold(path: Path, ctx: click.Context | None, inside: bool = False) -> None:

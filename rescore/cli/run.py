@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.completion import formats, lm_names
 from rescore.cli.device import device_option, dtype_option, max_unknown_option
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import OutputPath
@@ -16,9 +17,15 @@ from rescore.cli.utterances import utterances_option
 
 
 @click.command()
-@click.option("--dev", required=True, metavar="[FORMAT:]PATH", help="N-best lists or lattices to tune on.")
 @click.option(
-    "--test", required=True, metavar="[FORMAT:]PATH", help="Lists or lattices of other utterances to report on."
+    "--dev", required=True, metavar="[FORMAT:]PATH", shell_complete=formats, help="N-best lists or lattices to tune on."
+)
+@click.option(
+    "--test",
+    required=True,
+    metavar="[FORMAT:]PATH",
+    shell_complete=formats,
+    help="Lists or lattices of other utterances to report on.",
 )
 @click.option(
     "--ref",
@@ -30,7 +37,13 @@ from rescore.cli.utterances import utterances_option
 )
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM for all systems, column `ngram`.")
 @click.option(
-    "--lm", "lms", required=True, multiple=True, metavar="[COLUMN=]NAME|DIR", help="An LM to try; may be repeated."
+    "--lm",
+    "lms",
+    required=True,
+    multiple=True,
+    metavar="[COLUMN=]NAME|DIR",
+    shell_complete=lm_names,
+    help="An LM to try; may be repeated.",
 )
 @click.option("-n", type=click.IntRange(min=1), default=100, show_default=True, help="Hypotheses of a lattice.")
 @dtype_option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rescore.cli.completion import formats, kinds, lm_names
 from rescore.cli.kinds import NeuralKind, TrainingCommand
 from rescore.cli.outputs import OutputPath
 from rescore.cli.processes import process_options
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=TrainingCommand)
-@click.argument("kind", type=NeuralKind())
+@click.argument("kind", type=NeuralKind(), shell_complete=kinds)
 @click.option(
     "--text",
     "texts",
@@ -41,11 +42,13 @@ if TYPE_CHECKING:
 @click.option(
     "--init",
     metavar="[COLUMN=]NAME|DIR",
+    shell_complete=lm_names,
     help="Start from the weights, settings and vocabulary of this trained LM; COLUMN names its score, for --nbest.",
 )
 @click.option(
     "--nbest",
     metavar="[FORMAT:]PATH",
+    shell_complete=formats,
     help="Train on these N-best lists instead, for few expected errors; --text may be given beside them.",
 )
 @click.option("--ref", type=click.Path(path_type=Path), help="With --nbest: reference of all lists, Kaldi text.")

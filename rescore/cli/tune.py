@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rescore.cli.completion import formats
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
@@ -19,7 +20,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--scores", type=click.Path(path_type=Path), help="Folder with scores.jsonl.gz of dev.")
-@click.option("--lattices", metavar="[FORMAT:]PATH", help="Lattices of dev instead: searches over all their paths.")
+@click.option(
+    "--lattices",
+    metavar="[FORMAT:]PATH",
+    shell_complete=formats,
+    help="Lattices of dev instead: searches over all their paths.",
+)
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References of dev, Kaldi text.")
 @click.option("--out", required=True, type=OutputPath(), help="Weights file to write, JSON.")
 @click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Hold a scale; may be repeated.")

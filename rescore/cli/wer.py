@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rescore.cli.completion import formats
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     "--hyp",
     required=True,
     metavar="[FORMAT:]PATH",
+    shell_complete=formats,
     help="Hypotheses, the same; or N-best lists, of which the first count.",
 )
 @click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rescore.cli.completion import formats
+
 if TYPE_CHECKING:
     from rescore.skipping import OnError
     from rescore.types import Lattice
@@ -27,7 +29,7 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="FILE",
             help="words.txt, for formats that hold numbers of words (default: its usual places), or: ids.",
         ),
-        click.argument("source", metavar="SRC"),
+        click.argument("source", metavar="SRC", shell_complete=formats),
     ):
         command = option(command)
     return command
