@@ -56,7 +56,8 @@ def source_identity(spec: str) -> str:
 def is_pipe(spec: str) -> bool:
     """Whether `spec` or a file of its options is read but once (a pipe, a terminal): it has no `source_identity`."""
     _, path, options = _parse(spec)
-    return any(is_read_once(file) for file in (path, *options.values()))
+    files: list[str | Path] = [path, *options.values()]
+    return any(map(is_read_once, files))
 
 
 def is_lattice(spec: str) -> bool:
