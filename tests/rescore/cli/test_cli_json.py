@@ -23,7 +23,19 @@ from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
 LM = "toy=tests.toy_lm:Toy?likes=A"
 SILENT = {  # what they say goes to standard error, or is no result of numbers: texts, pages, files
     "rescore": {
-        *("sample", "report", "count", "transcripts", "convert", "train-lm", "convert-lm", "import-lm", "export-lm"),
+        *(
+            "sample",
+            "curves",
+            "push-lm",
+            "report",
+            "count",
+            "transcripts",
+            "convert",
+            "train-lm",
+            "convert-lm",
+            "import-lm",
+            "export-lm",
+        ),
         *("icefall-decode", "train-ngram", "kaldi archives", "kaldi lattices", "kaldi score", "lattice nbest"),
         *("lattice rescore", "lattice convert", "lattice prune", "lattice posteriors", "lattice draw"),
     },
