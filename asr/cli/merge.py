@@ -7,11 +7,13 @@ from pathlib import Path
 import click
 
 from rescore.cli.outputs import OutputPath
+from rescore.cli.results import is_alone, json_option
 
 
 @click.command()
 @click.argument("out", metavar="DIR", type=OutputPath(folder=True))
-def command(out: Path) -> None:
+@json_option
+def command(out: Path, json_file: Path | None) -> None:
     """Put the shares of asr decode --split K/N --out DIR together.
 
     Writes to DIR what asr decode writes without --split, the same bytes.  Loads no model.
@@ -20,5 +22,8 @@ def command(out: Path) -> None:
     Example: asr merge exp/test
     """
     from asr.decoding.shares import merge
+    from rescore.cli.results import show
+    from rescore.evaluation.wer import json_counts
 
-    merge(out, click.echo)
+    found = merge(out, (lambda line: None) if is_alone(json_file) else click.echo)
+    show({name: counts and json_counts(counts) for name, counts in found.items()}, [], json_file)

@@ -56,8 +56,8 @@ def run_shared(
     return {outputs.name: merge_set(_folder(outputs), say) for outputs in made}
 
 
-def merge(out: Path, say: Callable[[str], None]) -> None:
-    """Writes the results of all sets whose shares are in a folder.
+def merge(out: Path, say: Callable[[str], None]) -> dict[str, ErrorCounts | None]:
+    """Writes the results of all sets whose shares are in a folder; the errors of each set by its name.
 
     Raises:
       DataError: there are none.
@@ -66,9 +66,8 @@ def merge(out: Path, say: Callable[[str], None]) -> None:
     folders = sorted(out.glob(".recogs-*.parts"))
     if not folders:
         raise DataError(f"{out}: no shares of a decoding; run asr decode --split K/N --out {out} first")
-    for folder in folders:
-        if not were_merged(folder):
-            merge_set(folder, say)
+    left = [folder for folder in folders if not were_merged(folder)]
+    return {str(read_plan(folder)["outputs"]["name"]): merge_set(folder, say) for folder in left}
 
 
 def merge_set(folder: Path, say: Callable[[str], None]) -> ErrorCounts | None:

@@ -39,7 +39,7 @@ SILENT = {  # what they say goes to standard error, or is no result of numbers: 
         *("icefall-decode", "train-ngram", "kaldi archives", "kaldi lattices", "kaldi score", "lattice nbest"),
         *("lattice rescore", "lattice convert", "lattice prune", "lattice posteriors", "lattice draw"),
     },
-    "asr": {"curves", "train", "average", "prepare", "add-noise", "synthesise"},
+    "asr": {"train", "average", "prepare", "add-noise", "synthesise"},
 }
 
 
