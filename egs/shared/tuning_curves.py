@@ -156,6 +156,7 @@ def draw_png(rows: list[dict[str, Any]], out: Path) -> None:
     axes.plot(sizes, [means(rows, size, rows[0]["system"])["first"] for size in sizes], "k--", label="first pass")
     axes.set_xscale("log")
     axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.minorticks_off()
     axes.set_xlabel("utterances to tune on")
     axes.set_ylabel("WER % of the test")
     axes.grid(True, alpha=0.3)

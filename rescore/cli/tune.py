@@ -76,8 +76,8 @@ def command(
 
     --objective risk: the fewest expected errors under the softmax of the totals, held near the acoustic score alone.
     How near is chosen by cross-validation (folds of whole speakers or recordings where the ids tell them).  Where they
-    do not beat the acoustic score alone by one standard error on utterances that they were not tuned on, or the first
-    hypotheses beat them by two, the weights say that there is nothing to rescore, and keep the first hypotheses.
+    do not beat the acoustic score alone by half a standard error on utterances that they were not tuned on, or the
+    first hypotheses beat them by two, the weights say that there is nothing to rescore, and keep the first hypotheses.
     --select takes columns one after another, and leaves out those that do not help by one standard error: fewer LMs, at
     a small price in errors.
 

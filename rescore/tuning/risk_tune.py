@@ -17,7 +17,7 @@ from rescore.tuning.selection import STRENGTHS, STRONG, Candidate, Selection, be
 from rescore.weights import FIRST, MAP, MBR
 
 INNER = 10  # folds by which strength, columns and sharpness are chosen
-CHANCE = 0.16  # one-sided p-value of one standard error; a gain that is less sure may be chance
+CHANCE = 0.31  # one-sided p-value of half a standard error; a gain that is less sure may well be chance
 WORSE = 0.977  # of two standard errors more than others; a loss that is less sure may be chance
 LARGE = 200_000  # hypotheses; strength and columns of larger sets are chosen on a random sample
 
