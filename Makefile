@@ -33,7 +33,7 @@ quick: venv
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 -m "not slow"  # two processes of two threads each would wait for one another
 
 test: venv
-	$(PYTHON) -m pytest
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2
 
 test311: venv311
 	$(VENV311)/bin/python -m pytest tests/lm_zoo tests/rescore tests/asr tests/docs tests/test_imports.py --ignore tests/docs/test_runs.py

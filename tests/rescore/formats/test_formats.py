@@ -88,7 +88,7 @@ def test_colon_in_a_path_that_is_there(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        ("jsnl:a.jsonl", r"unknown format 'jsnl'; there are: jsonl, mlm, kaldi, .*\./jsnl:a.jsonl"),
+        ("jsnl:a.jsonl", r"unknown format 'jsnl' \(did you mean 'jsonl'\?\); there are: jsonl, mlm, .*\./jsnl:a.jsonl"),
         ("a.txt", "no such file or folder; to write one of this name, say its format: FORMAT:PATH with one of: jsonl"),
         (__file__, "the format cannot be guessed: FORMAT:PATH with one of: jsonl, mlm"),
         ("exp", "no such file or folder"),

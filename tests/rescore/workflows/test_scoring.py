@@ -329,7 +329,7 @@ def test_train_lm_from_text_to_a_usable_folder(tmp_path: Path) -> None:
     ppl = run("ppl", "--lm", out, "--text", text, "--json", "-")
     assert ppl.exit_code == 0, ppl.output
     bad = run(*args[:2], *args[2:], *small, "--train", "speed=3")
-    assert "training has no setting 'speed'; it has: optimizer" in str(bad.exception)
+    assert "training has no setting 'speed' (did you mean 'seed'?); it has: optimizer" in str(bad.exception)
     lower = tmp_path / "lower.txt"
     lower.write_text("he said so\n")
     cased = run("train-lm", "lstm", "--text", lower, "--valid", lower, "--vocab", out, "--out", tmp_path / "x")
