@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
@@ -43,7 +44,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The source distribution, unpacked."""
     folder = tmp_path_factory.mktemp("sdist")
     words = ["-q", "egg_info", "--egg-base", folder, "sdist", "--formats", "tar", "--dist-dir", folder]
-    run(sys.executable, "-W", "ignore", "setup.py", *words)
+    with (ROOT / "setup.py").open() as alone:  # setuptools collects the files in a folder of the tree
+        fcntl.flock(alone, fcntl.LOCK_EX)
+        run(sys.executable, "-W", "ignore", "setup.py", *words)
     (archive,) = folder.glob("*.tar")
     assert archive.name == f"rescore-{rescore.__version__}.tar"
     with tarfile.open(archive) as tar:

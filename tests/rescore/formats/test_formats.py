@@ -201,6 +201,10 @@ def test_reading_and_writing_take_one_utterance_at_a_time(tmp_path: Path, name: 
     spec = spec_in(tmp_path, name)
     names = SPECS[name][1]
     utterances = 400
+    (tmp_path / "first").mkdir()
+    first = spec_in(tmp_path / "first", name)
+    write_nbest(first, make_lists(names, 2))  # imports what is needed
+    list(read_nbest(first))
     tracemalloc.start()
     try:
         write_nbest(spec, make_lists(names, utterances))
