@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
 from lm_zoo.text.coverage import MOST_UNKNOWN
+from rescore.cli.completion import lm_names
 
 device_option = click.option(
     "--device",
@@ -39,3 +42,9 @@ text_view_option = click.option(
     help="What LMs see of written words: lm, in the form of their own text (case, punctuation, numbers); exact, as "
     "they are, and text of another case is refused.",
 )
+
+
+def lms_option(what: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
+    """--lm of a command that takes several LMs."""
+    metavar = "[COLUMN=]NAME|DIR"
+    return click.option("--lm", "lms", multiple=True, metavar=metavar, shell_complete=lm_names, help=what)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rescore.cli.completion import formats, lm_names
-from rescore.cli.device import device_option, dtype_option, max_unknown_option, text_view_option
+from rescore.cli.completion import formats
+from rescore.cli.device import device_option, dtype_option, lms_option, max_unknown_option, text_view_option
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 from rescore.cli.sharing import max_memory_option, sharing_options
@@ -27,14 +27,7 @@ if TYPE_CHECKING:
     shell_complete=formats,
     help="N-best lists, or the lattices' N-best made by rescore convert.",
 )
-@click.option(
-    "--lm",
-    "lms",
-    multiple=True,
-    metavar="[COLUMN=]NAME|DIR",
-    shell_complete=lm_names,
-    help="An LM by name or model folder, or hf:NAME|DIR, hf-mlm:NAME|DIR of Hugging Face; may be repeated.",
-)
+@lms_option("An LM by name or model folder, or hf:NAME|DIR, hf-mlm:NAME|DIR of Hugging Face; may be repeated.")
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM (ARPA or KenLM binary), column `ngram`.")
 @click.option(
     "--mix",

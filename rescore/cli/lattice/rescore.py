@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rescore.cli.completion import lm_names
-from rescore.cli.device import device_option, dtype_option, max_unknown_option, text_view_option
+from rescore.cli.device import device_option, dtype_option, lms_option, max_unknown_option, text_view_option
 from rescore.cli.lattice.first_pass import find_scales, first_pass_options, keep_scales
 from rescore.cli.lattice.source import source_options
 from rescore.cli.outputs import OutputSpec
@@ -21,14 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @source_options
 @click.argument("target", metavar="DST", type=OutputSpec())
-@click.option(
-    "--lm",
-    "lms",
-    multiple=True,
-    metavar="[COLUMN=]NAME|DIR",
-    shell_complete=lm_names,
-    help="A neural LM; may be repeated.",
-)
+@lms_option("A neural LM; may be repeated.")
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM over the whole lattice, exactly; score `ngram`.")
 @click.option("--old-ngram", metavar="FILE|NAME", help="The LM that the lattices were made with; score `old-ngram`.")
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
