@@ -29,6 +29,7 @@ EXTRAS = {
     "plot": ["matplotlib>=3.7"],
     "pandas": ["pandas>=1.5"],  # data frames of results in Python
     "hf": ["transformers>=5"],
+    "gguf": ["transformers>=5", "gguf>=0.17"],  # llama.cpp's files: hf:FILE.gguf
     "lora": ["transformers>=5", "peft>=0.17"],  # adapters: hf:NAME+ADAPTER
     "quantized": ["transformers>=5", "accelerate>=1", "bitsandbytes>=0.46"],  # hf:NAME?bits=4, ?device_map=auto
     "text": ["num2words>=0.5.13", "whisper-normalizer>=0.1.12"],
@@ -42,7 +43,7 @@ EXTRAS = {
 }
 # transformers, what builds on it and SpeechBrain need a newer torch than the one of k2's wheel, and moonshine-voice,
 # taken for the weights in its wheel (later ones have none), comes for few systems: these extras are asked for by name.
-BY_NAME = ("hf", "lora", "quantized", "bench", "moonshine")
+BY_NAME = ("hf", "gguf", "lora", "quantized", "bench", "moonshine")
 EXTRAS["all"] = [
     requirement for name, requirements in EXTRAS.items() if name not in BY_NAME for requirement in requirements
 ]

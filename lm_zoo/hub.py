@@ -1,7 +1,8 @@
 """Models of Hugging Face by name: a folder, the hub's cache on this machine, or a download; and the way back, a push.
 
-`hf:NAME`, where NAME is a folder or a name of the hub (`gpt2`, `EleutherAI/pythia-70m`, `NAME@REVISION`); with a LoRA
-adapter, by folder or name too, `hf:NAME+ADAPTER`; with options `hf:NAME?case=lower&long=windows`, which name no files.
+`hf:NAME`, where NAME is a folder, a file of llama.cpp (`FILE.gguf`) or a name of the hub (`gpt2`,
+`EleutherAI/pythia-70m`, `NAME@REVISION`); with a LoRA adapter, by folder or name too, `hf:NAME+ADAPTER`; with options
+`hf:NAME?case=lower&long=windows`, which name no files.
 What is in the cache is taken as it is; what is not is downloaded, unless HF_HUB_OFFLINE says otherwise.
 """
 
@@ -20,6 +21,7 @@ from lm_zoo.model_folder import CONFIG
 from lm_zoo.reading import read_json
 
 ADAPTER_CONFIG = "adapter_config.json"
+GGUF = ".gguf"  # what llama.cpp reads: configuration, tokenizer and weights in one file
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")  # variables of the environment, as huggingface_hub knows them
 OPTIONS = {  # prefix -> what may stand behind the "?"
     "hf": ("case=lower", "case=mixed", "long=windows", "device_map=auto", "bits=4", "bits=8"),
@@ -49,12 +51,13 @@ class HubName:
     @property
     def column(self) -> str:
         """What the scores are called: the last part of the name, with that of the adapter."""
-        return "+".join(os.path.basename(os.path.normpath(part)) for part in (self.base, self.adapter) if part)
+        parts = (self.base.removesuffix(GGUF), self.adapter)
+        return "+".join(os.path.basename(os.path.normpath(part)) for part in parts if part)
 
 
 @dataclass(frozen=True)
 class HubFolders:
-    """Where a model of Hugging Face lies, and its adapter if it has one."""
+    """Where a model of Hugging Face lies, a folder or a GGUF file, and its adapter if it has one."""
 
     name: HubName
     folder: Path
@@ -85,13 +88,13 @@ def hub_name(name: str) -> HubName | None:
     if len(options) < len(given):
         raise ModelError(f"{name}: found the option '{query}', expected {' or '.join(OPTIONS[prefix])}")
     base, plus, adapter = place.rpartition("+")
-    if not plus or (Path(place) / CONFIG).is_file():
+    if not plus or (Path(place) / CONFIG).is_file() or place.endswith(GGUF):
         base, adapter = place, ""
     return HubName(prefix, base, adapter, options)
 
 
 def find_folders(name: str) -> HubFolders | None:
-    """The folders that a name means, downloaded if need be; None as of `hub_name`.
+    """The folders (or GGUF file) that a name means, downloaded if need be; None as of `hub_name`.
 
     Raises:
       ModelError: as `hub_name`; neither a folder nor in the cache, and it cannot or must not be downloaded.
@@ -106,6 +109,10 @@ def find_folders(name: str) -> HubFolders | None:
 def _find(place: str, config: str, name: str) -> Path:
     if (Path(place) / config).is_file():
         return Path(place)
+    if place.endswith(GGUF):
+        if Path(place).is_file():
+            return Path(place)
+        raise ModelError(f"{name}: there is no file {place}")
     match = _NAME.fullmatch(place)
     if Path(place).is_dir() or match is None:
         made = "peft's" if config == ADAPTER_CONFIG else "a Hugging Face model and its tokenizer, as their"

@@ -74,7 +74,7 @@ def files_of_lm(name: str) -> list[Path]:
 
     if (found := find_folders(name)) is not None:
         folders = [found.folder, *([found.adapter] if found.adapter else [])]
-        return [file for folder in folders for file in sorted(folder.iterdir()) if file.is_file()]
+        return [file for folder in folders for file in ([folder] if folder.is_file() else sorted(folder.iterdir()))]
     if (other := foreign(name)) is not None:
         return list(other.files())
     path = find(name.partition("?")[0])

@@ -1,10 +1,16 @@
-"""Tokenizer and weights of a Hugging Face folder: in the dtype that is wanted, in 4 or 8 bits, with a LoRA adapter."""
+"""Tokenizer and weights of a Hugging Face folder: in the dtype that is wanted, in 4 or 8 bits, with a LoRA adapter.
+
+Where a folder is meant there may be a GGUF file, as llama.cpp has them: its few bits a weight become numbers of the
+dtype.
+"""
 
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import warnings
+from contextlib import AbstractContextManager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +18,7 @@ from typing import Any
 import torch
 
 from lm_zoo.errors import ModelError, VocabError
-from lm_zoo.hub import ADAPTER_CONFIG, first_line
+from lm_zoo.hub import ADAPTER_CONFIG, GGUF, first_line
 from lm_zoo.model_folder import read_tensors
 from lm_zoo.reading import read_json
 from lm_zoo.safe_unpickle import without_pickles
@@ -21,7 +27,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
 # Packages that some ways to load a model need, and the extra of this package that brings them.
-EXTRAS = {"transformers": "hf", "peft": "lora", "accelerate": "quantized", "bitsandbytes": "quantized"}
+EXTRAS = {"transformers": "hf", "gguf": "gguf", "peft": "lora", "accelerate": "quantized", "bitsandbytes": "quantized"}
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,8 @@ def load_tokenizer(folder: Path) -> Any:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **LOCAL)
+        with quiet(folder):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(**source(folder), **LOCAL)
     except Exception as error:  # transformers raises whatever its parts raise
         raise VocabError(f"{folder}: no tokenizer that transformers can load ({first_line(error)})") from None
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
@@ -103,8 +110,8 @@ def load_parts(folder: Path, auto_class: str, how: Loading) -> tuple[Any, Any]:
     options = {"use_safetensors": True, "ignore_mismatched_sizes": True, "output_loading_info": True}
     options |= {**LOCAL, **how.options(folder)}
     try:
-        with without_pickles(folder) as where:
-            model, found = getattr(transformers, auto_class).from_pretrained(str(where), **options)
+        with without_pickles(folder) as where, quiet(folder):
+            model, found = getattr(transformers, auto_class).from_pretrained(**source(where), **options)
     except ModelError:
         raise
     except Exception as error:
@@ -117,6 +124,23 @@ def load_parts(folder: Path, auto_class: str, how: Loading) -> tuple[Any, Any]:
     if how.adapter is not None:
         model = with_adapter(model, folder, how)
     return tokenizer, model.eval()
+
+
+def source(folder: Path) -> dict[str, str]:
+    """The arguments of `from_pretrained` that say where a model lies.
+
+    Raises:
+      ModelError: a GGUF file, and the package gguf is missing.
+    """
+    if folder.suffix != GGUF:
+        return {"pretrained_model_name_or_path": str(folder)}
+    package("gguf", f"{folder}: GGUF files need")
+    return {"pretrained_model_name_or_path": str(folder.parent), "gguf_file": folder.name}
+
+
+def quiet(folder: Path) -> AbstractContextManager[Any]:
+    """Keeps back the progress of unpacking a GGUF file, which transformers writes whatever one asks it."""
+    return redirect_stderr(io.StringIO()) if folder.suffix == GGUF else nullcontext()
 
 
 def with_adapter(model: Any, folder: Path, how: Loading) -> Any:

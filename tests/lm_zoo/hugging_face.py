@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,23 @@ TEXT = ["the cat sat on the mat", "the dog saw a cat", "a small dog sat", "don't
 BERT_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def gpt2(folder: Path) -> Path:
+LLAMA_CPP = {  # transformers' names of a Llama's weights -> llama.cpp's
+    "embed_tokens": "token_embd",
+    "lm_head": "output",
+    "layers.": "blk.",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "post_attention_layernorm": "ffn_norm",
+    "input_layernorm": "attn_norm",
+}
+
+
+def gpt2(folder: Path, make_model: Any = None) -> Path:
     """Byte-level BPE, one special token for begin, end and unknown, as GPT-2 has it."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -24,7 +41,7 @@ def gpt2(folder: Path) -> Path:
     )
     tokenizer.train_from_iterator(TEXT * 3, trainer)
     tokens = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
-    return _save(folder, tokenizer, tokens, gpt2_model)
+    return _save(folder, tokenizer, tokens, make_model or gpt2_model)
 
 
 def words(folder: Path, make_model: Any = None) -> Path:
@@ -61,7 +78,6 @@ def mamba_model(size: int) -> Any:
 def llama(folder: Path, split: bool = True) -> Path:
     """Sentencepiece-like unigram pieces with a word mark (across words without `split`), rotary positions."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM
 
     special = ["<unk>", "<s>", "</s>"]
     tokenizer = Tokenizer(models.Unigram())
@@ -69,11 +85,62 @@ def llama(folder: Path, split: bool = True) -> Path:
     trainer = trainers.UnigramTrainer(vocab_size=50, special_tokens=special, unk_token="<unk>", show_progress=False)
     tokenizer.train_from_iterator(TEXT * 3, trainer)
 
-    def model(size: int) -> Any:
-        sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
-        return LlamaForCausalLM(LlamaConfig(vocab_size=size, num_key_value_heads=2, **sizes))
+    tokens = dict(zip(("unk_token", "bos_token", "eos_token"), special, strict=True))
+    return _save(folder, tokenizer, tokens, llama_model)
 
-    return _save(folder, tokenizer, dict(zip(("unk_token", "bos_token", "eos_token"), special, strict=True)), model)
+
+def llama_model(size: int) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=size, num_key_value_heads=2, **sizes))
+
+
+def gguf(path: Path, folder: Path) -> Path:
+    """A Llama with the tokenizer of `gpt2` in `folder`, and the same in a file as llama.cpp has it, in float32.
+
+    Its rotary halves are interleaved, as llama.cpp wants queries and keys.
+    """
+    from gguf import GGUFWriter
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    gpt2(folder, llama_model)
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
+    config = model.config
+    writer = GGUFWriter(path, "llama")
+    writer.add_name("tiny")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    writer.add_token_list(tokens)
+    writer.add_token_types([3, *[1] * (len(tokens) - 1)])  # a control token, then ordinary ones
+    merges = json.loads((folder / "tokenizer.json").read_text())["model"]["merges"]
+    writer.add_token_merges([" ".join(pair) for pair in merges])
+    for add in (writer.add_bos_token_id, writer.add_eos_token_id, writer.add_unk_token_id):
+        add(tokenizer.bos_token_id)
+    heads = {"self_attn.q_proj": config.num_attention_heads, "self_attn.k_proj": config.num_key_value_heads}
+    for name, tensor in model.state_dict().items():
+        layer, values = name.removeprefix("model.").removesuffix(".weight"), tensor.numpy()
+        for part, count in heads.items():
+            if layer.endswith(part):
+                values = values.reshape(count, 2, -1, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
+        for ours, theirs in LLAMA_CPP.items():
+            layer = layer.replace(ours, theirs)
+        writer.add_tensor(f"{'output_norm' if layer == 'norm' else layer}.weight", values.copy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
 
 
 def bert(folder: Path) -> Path:

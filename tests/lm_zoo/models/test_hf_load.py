@@ -49,6 +49,42 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return calls
 
 
+# -- files of llama.cpp ----------------------------------------------------------------------------------------------
+
+
+def test_a_gguf_file_scores_as_the_folder_that_it_was_made_of(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers", reason="GGUF files need transformers")
+    path = hugging_face.gguf(tmp_path / "tiny.Q8.gguf", tmp_path / "folder")
+    (found,) = open_scorers([f"hf:{path}?case=mixed"], None)
+    folder = load(f"hf:{tmp_path / 'folder'}?case=mixed")
+    assert found.column == "tiny.Q8"
+    capfd.readouterr()
+    lm = load(f"hf:{path}?case=mixed")
+    assert capfd.readouterr() == ("", "")  # without transformers' progress
+    for ours, theirs in zip(lm.score_hypotheses(SENTENCES), folder.score_hypotheses(SENTENCES), strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-4)
+    assert next(load(f"hf:{path}?case=mixed", dtype="bfloat16").model.parameters()).dtype == torch.bfloat16
+
+
+def test_a_gguf_file_is_known_by_its_content(tmp_path: Path) -> None:
+    path = tmp_path / "a.gguf"
+    path.write_bytes(b"one")
+    before = lm_identity(f"hf:{path}")
+    path.write_bytes(b"two")
+    assert lm_identity(f"hf:{path}") != before
+
+
+def test_a_gguf_file_that_is_none(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="GGUF files need transformers")
+    with pytest.raises(ModelError, match=r"there is no file .*a\.gguf"):
+        load(f"hf:{tmp_path / 'a.gguf'}")
+    (tmp_path / "a.gguf").write_bytes(b"GGUF and nothing more")
+    with pytest.raises(LMError, match=r"a\.gguf: no tokenizer that transformers can load"):
+        load(f"hf:{tmp_path / 'a.gguf'}")
+
+
 # -- dtypes and places ---------------------------------------------------------------------------------------------
 
 
