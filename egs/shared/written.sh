@@ -1,6 +1,6 @@
 # Recognisers of written text from sets of cuts to tables, clean and under noise; sourced after recipe.sh and lists.sh.
 # A recipe has the options exp, model, noise, beam, noisy_beam, normalise and lms, sets parts (lists.sh) and sources, the set of
-# cuts of each part (data/librispeech_cuts_SET.jsonl.gz), and others, sets that are decoded only.
+# cuts of each part (data/librispeech_cuts_SET.jsonl.gz), others, sets that are decoded only, and whole, the sets of `cross_fit`.
 normalising=(--normalise "$normalise")
 names=("${tuned[@]}")
 
@@ -23,8 +23,12 @@ recognise() {
 }
 
 table() {  # table PART NAME SYSTEM...
-  rescore compare --ref "data/librispeech_text_${sources[$1]}" "${normalising[@]}" --markdown --json "$out/$1/$2.json" "${@:3}" |
+  rescore compare --ref "$(references "$1")" "${normalising[@]}" --markdown --json "$out/$1/$2.json" "${@:3}" |
     tee "$out/$1/$2.md"
+}
+
+references() {
+  if [ "$1" = whole ]; then echo "$out/whole/text"; else echo "data/librispeech_text_${sources[$1]}"; fi
 }
 
 own_rows() {  # the text of the most probable tokens; the words with the largest sum over the ways to write them
@@ -52,4 +56,41 @@ lm_rows() {
     for name in "${names[@]}" all; do systems+=("+ $name=$out/$part/$name"); done
     table "$part" lms --against "+ words" "${systems[@]}"
   done
+}
+
+cross_fit() {  # the sets of `whole` as one: each utterance decoded with scales that were tuned on other speakers
+  local all=$out/whole name set stem systems
+  local lists=() texts=() singles=()
+  for set in $whole; do
+    stem=$set$behind-$files
+    lists+=("$exp/decoded/nbest-$stem.jsonl.gz") texts+=("data/librispeech_text_$set") singles+=("$exp/decoded/single-$stem.txt")
+  done
+  mkdir -p "$all"
+  joined "$all/nbest.jsonl.gz" "${lists[@]}"
+  joined "$all/text" "${texts[@]}"
+  joined "$all/single" "${singles[@]}"
+  rescore nbest --nbest "$all/nbest.jsonl.gz" "${models[@]}" --out "$all/scores"
+  cross none
+  for name in "${names[@]}"; do cross "$name" "$name"; done
+  cross all "${names[@]}"
+  cross errors --objective errors "${names[@]}"
+  systems=("single=$all/single" "summed=$all/nbest.jsonl.gz" "no LM=$all/none")
+  for name in "${names[@]}"; do systems+=("+ $name=$all/$name"); done
+  table whole lms --against summed "${systems[@]}" "+ all=$all/all" "+ all, by errors=$all/errors"
+}
+
+cross() {  # cross NAME [--objective NAME] SCORE...: with these scores of LMs and no others
+  local all=$out/whole name=$1 score objective=() off=("${fixed[@]}")
+  shift
+  if [ "${1:-}" = --objective ]; then objective=("$1" "$2"); shift 2; fi
+  for score in "${tuned[@]}"; do
+    [[ " $* " == *" $score "* ]] || off+=(--fix "$score=0")
+  done
+  once "$all/.$name.done" rescore tune --scores "$all/scores" --ref "$all/text" "${normalising[@]}" "${objective[@]}" "${off[@]}" \
+    --cross-fit "$all/$name" --out "$all/$name.json"
+}
+
+joined() {  # joined FILE PART...
+  cat "${@:2}" > "$1.tmp"
+  mv "$1.tmp" "$1"
 }

@@ -40,6 +40,10 @@ def test_moonshine_from_audio_to_tables(recipes: Recipes, tmp_path: Path) -> Non
             assert set(found["+ tiny"]["p_values"]) == {"summed", "+ words"}
         scales = json.loads((exp / condition / "tiny.json").read_text())
         assert scales["scales"]["ilm"] == 0.0 and "librispeech" in json.dumps(scales)
+        whole = rows(exp / condition / "whole" / "lms.json")
+        assert list(whole) == ["single", "summed", "no LM", "+ tiny", "+ all", "+ all, by errors"]
+        words = [rows(exp / condition / part / "recogniser.json")["summed"]["words"] for part in ("dev", "test")]
+        assert whole["summed"]["words"] > sum(words)  # those of the speakers of train, too
     lists = sorted(path.name for path in (exp / "decoded").glob("nbest-*"))
     assert len(lists) == 8 and not [name for name in lists if "part" in name]
     said = recipes.run("moonshine/run.sh", *options, "--stop-stage", 1)
