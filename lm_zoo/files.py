@@ -29,6 +29,7 @@ from lm_zoo.errors import WriteError
 
 GZIP_LEVEL = 6  # level 9 takes three times as long for 1 % less
 ATTEMPTS = 100  # at a new name or a lock, while other processes take them away
+MOST_SWEPT = 1000  # folders that are known to have been looked through
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # only writing fails by these
 
 _TEMPORARY = re.compile(r"\.(.*)\.[0-9a-f]{16}\.tmp")
@@ -293,6 +294,8 @@ def _sweep(folder: Path) -> None:
     """Removes what dead processes left in a folder; once a folder, for it may hold many files."""
     if folder in _swept:
         return
+    if len(_swept) >= MOST_SWEPT:  # a process that writes for days
+        _swept.clear()
     _swept.add(folder)
     with suppress(OSError), os.scandir(folder) as entries:
         stale = [Path(entry.path) for entry in entries if _TEMPORARY.fullmatch(entry.name)]

@@ -10,9 +10,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 DTYPES = ("float32", "bfloat16", "int8")
-
-
 FEW = 8  # rows for which torch 1.13.1's oneDNN, which reorders the weights in every call, is no faster than MKL
+
+
+def _padded(rows: Tensor) -> Tensor:
+    """Rows `(rows, inputs)` with zeros behind them: their number has at most four binary digits that are not zero.
+
+    oneDNN makes a kernel for each number of rows that it meets, which takes time, and up to 600 KB in torch 2.
+    """
+    step = 1 << max(0, len(rows).bit_length() - 4)
+    more = -len(rows) % step
+    return F.pad(rows, (0, 0, 0, more)) if more else rows
 
 
 class Product(nn.Module):
@@ -41,10 +49,10 @@ class OneDnnProduct(Product):
         if self.pointwise is None and len(rows) <= FEW:
             return F.linear(x, self.weight, self.bias)
         if self.pointwise is not None:
-            y = self.pointwise(rows, self.weight, self.bias, "none", [], "")
+            y = self.pointwise(_padded(rows), self.weight, self.bias, "none", [], "")
         else:
-            y = torch._C._nn.mkldnn_linear(rows.to_mkldnn(), *self.packed).to_dense()
-        return y.view(*x.shape[:-1], -1)
+            y = torch._C._nn.mkldnn_linear(_padded(rows).to_mkldnn(), *self.packed).to_dense()
+        return y[: len(rows)].view(*x.shape[:-1], len(self.weight))
 
 
 class BFloat16Product(Product):
@@ -56,8 +64,10 @@ class BFloat16Product(Product):
         super().__init__(weight.detach().bfloat16(), None if bias is None else bias.detach())
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.linear(x.bfloat16(), self.weight).float()
-        return y if self.bias is None else y.add_(self.bias)
+        rows = x.bfloat16().reshape(-1, x.shape[-1])
+        y = F.linear(_padded(rows) if rows.device.type == "cpu" else rows, self.weight)[: len(rows)].float()
+        y = y if self.bias is None else y.add_(self.bias)
+        return y.view(*x.shape[:-1], len(self.weight))
 
 
 class Int8Product(nn.Module):

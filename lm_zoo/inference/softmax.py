@@ -12,17 +12,9 @@ from lm_zoo.inference.products import make_product
 
 if TYPE_CHECKING:
     from lm_zoo.layers.output import SoftmaxLayer
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from lm_zoo.layers.output import SoftmaxLayer
-
 
 KEYS = 4096  # rows of keys that are gathered at once
-
-
 TILE = 2048, 512  # rows and columns of the logits that are there at once
-
 
 _TILES: WeakKeyDictionary[SoftmaxLayer, tuple[object, list[nn.Module]]] = WeakKeyDictionary()
 

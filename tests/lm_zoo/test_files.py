@@ -151,6 +151,13 @@ def test_long_names(tmp_path: Path) -> None:
     assert len(names(tmp_path)) == 2
 
 
+def test_a_process_that_writes_for_days_remembers_few_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MOST_SWEPT", 5)
+    for number in range(20):
+        write_text(tmp_path / str(number) / "file", "text")
+        assert len(files._swept) <= 5
+
+
 def test_what_dead_processes_left_is_removed_and_no_more(tmp_path: Path) -> None:
     in_file = f"with atomic_text(sys.argv[1]) as stream: stream.write('x' * 100000); {WAIT}"
     in_folder = f"with atomic_folder(sys.argv[1]) as folder: (folder / 'a').write_text('x'); {WAIT}"

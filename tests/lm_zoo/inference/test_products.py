@@ -1,0 +1,45 @@
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from lm_zoo.inference.products import make_product
+
+GROWTH = """
+import ctypes, torch
+from lm_zoo.inference.products import make_product
+
+class Heap(ctypes.Structure):
+    _fields_ = [(f"field{number}", ctypes.c_size_t) for number in range(10)]
+
+mallinfo = ctypes.CDLL(None).mallinfo2
+mallinfo.restype = Heap
+torch.set_num_threads(1)
+x, product = torch.ones(700, 128), make_product(torch.ones(64, 128), torch.ones(64), "DTYPE")
+for rows in range(100, 600, 10):
+    product(x[:rows])
+before = mallinfo().field7  # bytes in use
+for rows in range(100, 600):
+    product(x[:rows])
+print(mallinfo().field7 - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the GNU C library what is in use")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_products_of_many_numbers_of_rows_do_not_fill_memory(dtype: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", GROWTH.replace("DTYPE", dtype)], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert int(ran.stdout) < 5 << 20  # 450 kernels more, 40 KB each at least, if there were one for each number of rows
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("shape", [(0, 8), (1, 8), (37, 8), (5, 7, 8)])
+def test_a_product_does_not_depend_on_the_number_of_rows(dtype: str, shape: tuple[int, ...]) -> None:
+    product = make_product(torch.randn(6, 8), torch.randn(6), dtype)
+    x = torch.randn(*shape)
+    alone = [product(row[None]) for row in x.reshape(-1, 8)]
+    expected = torch.cat(alone) if alone else torch.zeros(0, 6)
+    assert product(x).shape == (*shape[:-1], 6)
+    torch.testing.assert_close(product(x).reshape(-1, 6), expected)
