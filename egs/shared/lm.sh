@@ -15,7 +15,7 @@ train_lm() {  # train_lm CONF FOLDER [OPTION...]: the LM of conf/CONF.yaml; a tr
 
 perplexities() {  # perplexities FOLDER TEST VALID LM...: of TEST: alone, with the n-gram, on the tail of FOLDER/counts.txt.gz
   # An LM is a FOLDER or NAME=FOLDER, or a mixture such as ngram,transformer,lstm of some of them and of the n-gram.  Weights are found
-  # by EM on VALID.
+  # by EM on VALID.  With `results` set, JSON goes there, too.
   local folder=$1 test=$2 valid=$3 lm lms=() mixtures=()
   for lm in "${@:4}"; do
     if [[ $lm == *,* ]]; then
@@ -26,5 +26,6 @@ perplexities() {  # perplexities FOLDER TEST VALID LM...: of TEST: alone, with t
       mixtures+=(--mixture "ngram,${lm##*/}")
     fi
   done
-  rescore ppl "${lms[@]}" --ngram "$ngram" --text "$test" --tune-mix "$valid" "${mixtures[@]}" --tail "$folder/counts.txt.gz"
+  rescore ppl "${lms[@]}" --ngram "$ngram" --text "$test" --tune-mix "$valid" "${mixtures[@]}" --tail "$folder/counts.txt.gz" \
+    ${results:+--json "$results"}
 }

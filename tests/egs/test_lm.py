@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -115,9 +116,11 @@ def test_swbd_and_pitt(recipes: Recipes, tmp_path: Path) -> None:
         0.001,
         "--dropouts",
         0.0,
+        "--seeds",
+        1,
     ]
     recipes.run(*run, "--train-options", QUICK)
-    table = (recipes.folder / "pitt/LM/exp/ppl.txt").read_text()
+    table = (recipes.folder / "pitt/LM/exp/all/ppl.txt").read_text()
     assert table.count("tuned-then-bayes") >= 2
 
 
@@ -127,18 +130,16 @@ def test_earnings21(recipes: Recipes, tmp_path: Path) -> None:
     data = recipes.folder / "earnings21/LM/data"
     assert 100 <= len((data / "100/train.txt").read_text().split()) < 120
     assert (data / "all/train.txt").read_text() == (corpus / "train.txt").read_text()
-    run = [
-        "earnings21/LM/run.sh",
-        "--stage",
-        1,
-        "--stop-stage",
-        1,
-        "--sizes",
-        100,
-        "--rates",
-        0.001,
-        "--dropouts",
-        "0.0",
+    grid = ["--sizes", 100, "--rates", "0.001 0.01", "--dropouts", 0.0, "--seeds", "1 2", "--train-options", QUICK]
+    said = recipes.run("earnings21/LM/run.sh", "--stage", 1, *grid)
+    exp = recipes.folder / "earnings21/LM/exp/100"
+    for kind in ("tuned", "tuned-twice", "bayes", "tuned-then-bayes"):
+        assert len(list((exp / kind / "tried").iterdir())) == 2 and (exp / kind / "1").is_symlink()
+        assert json.loads((exp / kind / "2/run.json").read_text())["train"]["seed"] == 2
+    table = (exp / "ppl.md").read_text()
+    assert table in said and [line.split(" | ")[:2] for line in table.splitlines()[2:7]] == [
+        ["| source", "1"],
+        *([f"| {kind}", "2"] for kind in ("tuned", "bayes", "tuned-twice", "tuned-then-bayes")),
     ]
-    recipes.run(*run, "--train-options", QUICK)
-    assert (recipes.folder / "earnings21/LM/exp/100/tuned-0.001-0.0/model.safetensors").exists()
+    said = recipes.run("earnings21/LM/run.sh", "--stage", 1, *grid)
+    assert said.count("already done") == 4 * 3

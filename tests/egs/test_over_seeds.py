@@ -1,0 +1,63 @@
+"""Perplexities over seeds."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.egs.conftest import ROOT
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Any:
+    path = ROOT / "egs/shared/over_seeds.py"
+    monkeypatch.syspath_prepend(str(path.parent))
+    spec = importlib.util.spec_from_file_location("over_seeds", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def row(name: str, ppl: float) -> dict[str, Any]:
+    return {"lm": name, "ppl_word": ppl, "ppl_tail1": 10 * ppl}
+
+
+def test_means_and_changes_seed_by_seed(script: Any, tmp_path: Path) -> None:
+    """Of 90, 92 and 94: s = 2, t(0.975, 2) = 4.3027, so half of the interval is 4.3027 * 2 / sqrt(3) = 4.97."""
+    rows = [row("source", 400.0)]
+    rows += [row(f"a.{seed}", value) for seed, value in ((1, 100.0), (2, 100.0), (3, 100.0))]
+    rows += [row(f"b.{seed}", value) for seed, value in ((1, 90.0), (2, 92.0), (3, 94.0))]
+    rows += [row("0.25 ngram + 0.75 a.1", 50.0), row("0.3 ngram + 0.7 a.2", 50.0)]
+    (tmp_path / "ppl.json").write_text(json.dumps(rows))
+    arguments = [str(tmp_path / "ppl.json"), "--against", "a", "--out", str(tmp_path / "ppl.md")]
+    result = CliRunner().invoke(script.main, arguments)
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "ppl.md").read_text() == result.output
+    assert result.output.splitlines() == [
+        "| LM | seeds | perplexity | Tail-1 | against a, % |",
+        "|---|---:|---:|---:|---:|",
+        "| source | 1 | 400.0 | 4000.0 | - |",
+        "| a | 3 | 100.0 ± 0.0 | 1000.0 ± 0.0 | - |",
+        "| b | 3 | 92.0 ± 5.0 | 920.0 ± 49.7 | -8.00 ± 4.97 |",
+        "| ngram + a | 2 | 50.0 ± 0.0 | 500.0 ± 0.0 | -50.00 ± 0.00 |",
+    ]
+
+
+def test_what_is_wrong_is_told(script: Any, tmp_path: Path) -> None:
+    path = tmp_path / "ppl.json"
+    arguments = [str(path), "--against", "c", "--out", str(tmp_path / "ppl.md")]
+    for content, message in (
+        ("[1]", "expected what rescore ppl --json writes"),
+        (json.dumps([row("a.1", 1.0), row("a.1", 2.0)]), "two rows of 'a' with the seed '1'"),
+        (json.dumps([row("a.1", 1.0)]), "--against c: expected one of a"),
+    ):
+        path.write_text(content)
+        result = CliRunner().invoke(script.main, arguments)
+        assert result.exit_code == 2 and message in result.output
+    assert not (tmp_path / "ppl.md").exists()
