@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from rescore.shown import Shown, Table
+
 Words = tuple[str, ...]
 
 
@@ -27,8 +29,10 @@ class Hypothesis:
 
 
 @dataclass
-class NbestList:
+class NbestList(Shown):
     """The hypotheses of one utterance, in the order of their source (best first by convention).
+
+    In a notebook and as a data frame, a hypothesis a row; `words` are the words themselves there, not their number.
 
     Attributes:
       recording: what the utterance is a part of, where the source says so.
@@ -40,6 +44,23 @@ class NbestList:
     ref: Words | None = None
     recording: str | None = None
     extra: dict[str, Any] | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the scores."""
+        return list(self.hyps[0].scores) if self.hyps else []
+
+    def _table(self) -> Table:
+        columns = [name for name in self.columns if name != "words"]
+        rows = [
+            [rank, " ".join(hyp.words), *(hyp.scores.get(name) for name in columns)]
+            for rank, hyp in enumerate(self.hyps, start=1)
+        ]
+        return ["rank", "words", *columns], rows
+
+    def _caption(self) -> str:
+        ref = "" if self.ref is None else f"; reference: {' '.join(self.ref)}"
+        return f"utterance {self.utt_id}, {len(self.hyps)} hypotheses{ref}"
 
 
 @dataclass

@@ -29,6 +29,7 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
         ("evaluation", "sharing", "weights"),
         ("files", "text"),
         ("file_names", "skipping", "types", "workers"),
+        ("shown",),
         ("console", "tables", "errors"),
     ],
     "lm_zoo": [

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rescore.api.tables import Shown, Table
 from rescore.api.texts import Texts, hypotheses, references
 from rescore.evaluation.wer import (
     ErrorCounts,
@@ -14,6 +13,7 @@ from rescore.evaluation.wer import (
     kaldi_lines,
     utterance_errors,
 )
+from rescore.shown import Shown, Table
 from rescore.types import Words
 from rescore.workflows import compare as comparing
 from rescore.workflows.compare_forms import flat_rows, signature

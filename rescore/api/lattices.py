@@ -11,11 +11,11 @@ from lm_zoo.text.coverage import MOST_UNKNOWN
 from rescore import formats, types
 from rescore.api.language_models import LMs, by_column
 from rescore.api.lists import Lists, words_of
-from rescore.api.tables import Shown, Table
 from rescore.api.texts import Texts, references
 from rescore.api.weights import AnyWeights, scales_of
 from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts, check_same_utterances
+from rescore.shown import Shown, Table
 from rescore.skipping import Skip, fail, report_skipped
 from rescore.types import Hypothesis, NbestList, Words
 from rescore.weights import default_scales

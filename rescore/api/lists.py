@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import overload
 
 from rescore import formats
-from rescore.api.tables import Shown, Table
 from rescore.errors import UsageError
+from rescore.shown import Shown, Table
 from rescore.types import NbestList, Words
 
 
 @dataclass(repr=False)
 class Lists(Shown):
-    """N-best lists, an utterance each; of a data frame, a hypothesis a row.
+    """N-best lists, an utterance each; of a data frame, a hypothesis a row, `words` the words themselves.
 
     Raises:
       UsageError: the words of a hypothesis are a string.
@@ -53,14 +53,14 @@ class Lists(Shown):
     @property
     def columns(self) -> list[str]:
         """The names of the scores."""
-        return list(self.lists[0].hyps[0].scores) if self.lists and self.lists[0].hyps else []
+        return self.lists[0].columns if self.lists else []
 
     def write(self, spec: str | Path) -> int:
         """Writes the lists as `[FORMAT:]PATH` says, and returns how many; raises a RescoreError if they cannot be."""
         return formats.write_nbest(str(spec), self.lists)
 
     def _table(self) -> Table:
-        columns = self.columns
+        columns = [name for name in self.columns if name != "words"]
         rows = [
             [nbest.utt_id, rank, " ".join(hyp.words), *(hyp.scores.get(name) for name in columns)]
             for nbest in self.lists

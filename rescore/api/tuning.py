@@ -34,8 +34,9 @@ def tune(
       ref: references; None: those of the lists.
       fix: scales that stay as they are.
       seed, restarts, folds, objective, decision: as of `rescore tune`; `combine` repeats the decision.
-      normalise: name of a normaliser of references and lists, "basic", "whisper-en" or "librispeech"; hypotheses that
-        become equal are one, their probabilities summed; `combine` repeats it.
+      normalise: name of a normaliser of references and hypotheses, "basic", "whisper-en" or "librispeech"; of lists,
+        hypotheses that become equal are one, their probabilities summed, and `combine` repeats it; of lattices, each
+        word is normalised by itself.
     Raises:
       RescoreError: lists and references do not suit each other; see `rescore tune`.
     """
@@ -58,12 +59,10 @@ def tune(
 
         table = build_table(normaliser.lists(dev), refs, settings.needs_distances)
         normaliser.say()
-    elif normalise != "none":
-        raise UsageError("normalise is for N-best lists; make them of the lattices first")
     else:
         from rescore.tuning.lattice_line_search import lattice_table
 
-        table = lattice_table(dev, refs)
+        table = lattice_table(normaliser.lattices(dev), refs)
     weights, _ = tuned_table(table, settings)
     return TunedWeights(weights.scales, {KEY: normalise, **weights.info})
 

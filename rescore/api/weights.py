@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rescore.api.tables import Shown, Table
+from rescore.shown import Shown, Table
 from rescore.types import Weights
 from rescore.weights import checked_scales, load_weights, save_weights
 

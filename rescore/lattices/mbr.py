@@ -11,7 +11,7 @@ N-best lists: exact, over the hypotheses of the list.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +25,7 @@ from rescore.files import atomic_text
 from rescore.lattices.build import EPSILON
 from rescore.lattices.paths import arc_ranges, best_arcs, forward_scores, independent_blocks
 from rescore.lattices.posteriors import checked_totals
+from rescore.shown import Shown, Table
 from rescore.types import Lattice, Words
 
 FLOOR = 1e-4  # words less probable than this at their place are left out of confusion networks
@@ -48,8 +49,8 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class MbrResult:
-    """The answer for one lattice.
+class MbrResult(Shown):
+    """The answer for one lattice; in a notebook and as a data frame, a word a row.
 
     Attributes:
       words: the words with the fewest expected errors (a local minimum, from the best path).
@@ -65,6 +66,14 @@ class MbrResult:
     times: list[tuple[float, float]] | None
     network: list[Slot]
     risk: float
+
+    def _table(self) -> Table:
+        times: Sequence[tuple[float | None, float | None]] = self.times or [(None, None)] * len(self.words)
+        rows = [[*row, *time] for *row, time in zip(self.words, self.confidences, times, strict=True)]
+        return ["word", "confidence", "begin", "end"], rows
+
+    def _caption(self) -> str:
+        return f"utterance {self.utt_id}, {self.risk:.4g} errors expected"
 
 
 def mbr_decode(lattice: Lattice, scales: Mapping[str, float]) -> MbrResult:

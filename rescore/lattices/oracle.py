@@ -9,6 +9,7 @@ import numpy as np
 from rescore.evaluation.wer import ErrorCounts, count_errors
 from rescore.lattices.build import EPSILON
 from rescore.lattices.paths import arc_ranges, independent_blocks, path_hypothesis
+from rescore.shown import Shown, Table
 from rescore.types import Hypothesis, Lattice, Words
 
 _NO_WORD = -1  # stands for epsilon and, among the reference, for the place behind its end
@@ -16,8 +17,8 @@ _NOT_IN_LATTICE = -2
 
 
 @dataclass(frozen=True)
-class Oracle:
-    """A path with the fewest errors.
+class Oracle(Shown):
+    """A path with the fewest errors; in a notebook and as a data frame, one row.
 
     Attributes:
       arcs: the path.
@@ -28,6 +29,13 @@ class Oracle:
     arcs: list[int]
     hyp: Hypothesis
     counts: ErrorCounts
+
+    def _table(self) -> Table:
+        counts = self.counts
+        numbers = [counts.errors, counts.sub, counts.dele, counts.ins, counts.ref_words]
+        scores = {name: score for name, score in self.hyp.scores.items() if name != "words"}
+        heads = ["words", "errors", "sub", "del", "ins", "ref_words", *scores]
+        return heads, [[" ".join(self.hyp.words), *numbers, *scores.values()]]
 
 
 def oracle(lattice: Lattice, ref: Words) -> Oracle:

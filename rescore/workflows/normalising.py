@@ -10,7 +10,8 @@ from pathlib import Path
 from lm_zoo.text.normalise import NORMALISERS, normalise
 from rescore.console import remark
 from rescore.errors import UsageError, WeightsError
-from rescore.types import Hypothesis, NbestList, Weights, Words
+from rescore.lattices.build import normalize_words
+from rescore.types import Hypothesis, Lattice, NbestList, Weights, Words
 from rescore.weights import load_weights
 
 ACOUSTICS = "am"  # the score that is a log-probability of a writing, so that those of several writings can be summed
@@ -56,6 +57,12 @@ class Normaliser:
     def lists(self, lists: Iterable[NbestList]) -> Iterator[NbestList]:
         """The lists in normalised words."""
         return (self.merge(nbest)[0] for nbest in lists)
+
+    def lattices(self, lattices: Iterable[Lattice]) -> Iterable[Lattice]:
+        """The lattices with each word normalised by itself; paths that become equal stay apart."""
+        if self.name == "none":
+            return lattices
+        return (normalize_words(lattice, lambda word: self.words((word,))) for lattice in lattices)
 
     def say(self) -> None:
         """A remark on the hypotheses that became equal, for the end."""

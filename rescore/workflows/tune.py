@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from rescore.console import progress, remark
 from rescore.evaluation.common import shared_references
 from rescore.files import file_identity, read_kaldi_text, texts_identity
-from rescore.lattices.build import normalize_words
 from rescore.tuning.decisions import CrossFit
 from rescore.tuning.score_table import build_table
 from rescore.tuning.settings import RISK, Settings, tune
@@ -71,9 +70,7 @@ def tune_lattices(
     from rescore.tuning.lattice_line_search import lattice_table
 
     normaliser, texts = Normaliser(normalise), read_kaldi_text(ref)
-    refs = normaliser.texts(texts)
-    if normalise != "none":
-        lattices = (normalize_words(lattice, lambda word: normaliser.words((word,))) for lattice in lattices)
+    refs, lattices = normaliser.texts(texts), normaliser.lattices(lattices)
     if common:
         lattices = list(lattices)
         refs = shared_references(refs, {"lattices": [lattice.utt_id for lattice in lattices]}, common)

@@ -70,3 +70,37 @@ def test_wrong_input(lattices: rs.Lattices, tmp_path: Path) -> None:
         lattices[0].oracle("A C")
     with pytest.raises(rs.RescoreError, match="expected stop or skip"):
         rs.read_lattices(f"kaldi:{tmp_path}", on_error="never")
+
+
+def test_lattices_are_tuned_in_normalised_words(tmp_path: Path) -> None:
+    """As `rescore tune --lattices --normalise` does it."""
+    (tmp_path / "words.txt").write_text("<eps> 0\nMr. 1\nHale, 2\nhail 3\n")
+    (tmp_path / "lat.1").write_text("u0 \n0 1 1 0,1,\n1 2 2 3,5,\n1 2 3 0.5,6,\n2\n\n")
+    written, ref = rs.read_lattices(f"kaldi:{tmp_path / 'lat.1'}"), {"u0": ("MISTER", "HALE")}
+    tuned = rs.tune(written, ref, objective="errors", folds=0, normalise="librispeech")
+    assert tuned.info["normalise"] == "librispeech" and tuned.info["errors"] == 0
+    assert written.best_path(tuned) == {"u0": ("Mr.", "Hale,")}
+
+
+def test_results_of_one_lattice_show_themselves(lattices: rs.Lattices) -> None:
+    lattice = lattices["utt-a"]
+    nbest, best, mbr = lattice.nbest(2), lattice.oracle(REFS["utt-a"]), lattice.mbr()
+    assert list(nbest.to_pandas().columns) == ["rank", "words", "graph", "am"]
+    assert list(lattices.nbest(2).to_pandas().columns) == ["utt_id", "rank", "words", "graph", "am"]
+    assert "<p>utterance utt-a, 2 hypotheses</p>" in nbest._repr_html_()
+    row = best.to_pandas().iloc[0]
+    assert (row["words"], row["errors"], row["ref_words"]) == (" ".join(best.hyp.words), best.counts.errors, 2)
+    assert list(mbr.to_pandas()["word"]) == list(mbr.words)
+    assert f"{mbr.risk:.4g} errors expected" in mbr._repr_html_() and "<td>A</td>" in mbr._repr_html_()
+
+
+def test_results_of_one_lattice_are_escaped(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("<eps> 0\n<b> 1\n&amp; 2\n")
+    (tmp_path / "lat.1").write_text("<i>u0 \n0 1 1 0,1,\n1 2 2 3,5,\n2\n\n")
+    lattice = rs.Lattice.read(f"kaldi:{tmp_path / 'lat.1'}")
+    results = lattice.nbest(), lattice.oracle(("<u>",)), lattice.mbr()
+    for shown in (result._repr_html_() for result in results):
+        assert "&lt;b&gt;" in shown and "&amp;amp;" in shown
+        assert "<b>" not in shown and "<i>" not in shown
+    with_ref = rs.NbestList("u", [rs.Hypothesis(("A",), {})], ("<s>",))
+    assert "reference: &lt;s&gt;</p>" in with_ref._repr_html_()
