@@ -17,6 +17,8 @@ from lm_zoo.reading import DAMAGED, is_read_once, open_bytes, open_text
 from rescore.errors import FormatError, RescoreError
 from rescore.types import Words
 
+PLAIN_AT_ONCE, PACKED_AT_ONCE = 1 << 30, 8 << 20  # bytes of files whose lines are counted before they are read
+
 
 def read_lines(path: str | Path, ended: bool = False) -> Iterator[tuple[int, str]]:
     """Yields `(line number from 1, line without newline)` of a text file, `.gz` and `.xz` transparent.
@@ -38,6 +40,22 @@ def read_lines(path: str | Path, ended: bool = False) -> Iterator[tuple[int, str
                 yield number, line.rstrip("\r\n")
     except _READ_ERRORS as error:
         raise _explain(path, error, number) from None
+
+
+def count_lines(path: str | Path) -> int | None:
+    """Lines of a text file, if that can be known in about a second; None of large files, pipes, damaged ones."""
+    path = Path(path)
+    most = PACKED_AT_ONCE if path.suffix in (".gz", ".xz") else PLAIN_AT_ONCE
+    try:
+        if not path.is_file() or path.stat().st_size > most:
+            return None
+        with open_bytes(path) as stream:
+            count, last = 0, b"\n"
+            while chunk := stream.read(1 << 20):
+                count, last = count + chunk.count(b"\n"), chunk[-1:]
+            return count + (last != b"\n")
+    except (OSError, *DAMAGED):  # reading will say so
+        return None
 
 
 def read_chunks(path: str | Path, size: int = 1 << 16) -> Iterator[str]:

@@ -45,7 +45,7 @@ def command(
     Example: rescore combine --scores exp/test --weights exp/weights.json --mbr 0.1 --out exp/test/mbr
     """
     from rescore.cli.results import show
-    from rescore.console import progress, remark
+    from rescore.console import remark
     from rescore.errors import UsageError
     from rescore.types import Weights
     from rescore.weights import load_weights, parse_scales
@@ -56,7 +56,7 @@ def command(
         raise UsageError("give either --weights FILE or --scale NAME=VALUE (one or more), not both and not neither")
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
     weights = under_weights(weights, normalise, weights_file)
-    counts = write_combined(progress(read_scores(scores), "combining"), weights, out, mbr)
+    counts = write_combined(read_scores(scores, "combining"), weights, out, mbr)
     if counts.unused:
         remark(f"scores without a scale, not used: {', '.join(counts.unused)}")
     remark(

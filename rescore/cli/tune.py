@@ -142,13 +142,13 @@ def _of_lists(
 def _of_lattices(
     lattices: str, ref: Path, settings: Settings, said: str, normalise: str, common: bool, cross_fit: Path | None
 ) -> Weights:
-    from rescore.console import progress
-    from rescore.formats import is_pipe, parse_spec, read_lattices, source_identity
+    from rescore.formats import is_pipe, parse_spec, source_identity
+    from rescore.formats.counting import lattices_with_progress
     from rescore.workflows.cross_fit import cross_fit_lattices, fold_weights
     from rescore.workflows.tune import tune_lattices
 
     name, path = parse_spec(lattices)
-    read = progress(read_lattices(lattices), "reading lattices")
+    read = lattices_with_progress(lattices, "reading lattices")
     command = f"rescore tune --lattices {name}:{path.name} {said}"
     weights, fits, table = tune_lattices(read, ref, settings, command, common, normalise)
     if not is_pipe(lattices):

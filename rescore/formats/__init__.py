@@ -44,6 +44,11 @@ def parse_spec(spec: str) -> tuple[str, Path]:
     return entry.name, path
 
 
+def format_of(spec: str, kind: str | None = None) -> Format:
+    """The format of `spec`; `kind` says which where a name stands for two.  Raises as `parse_spec`."""
+    return _parse(spec, kind)[0]
+
+
 def source_identity(spec: str) -> str:
     """Changes when what is read from `spec` does: format, options, the content of all files (folders do not count)."""
     from lm_zoo.identity import content

@@ -24,6 +24,7 @@ class Format:
       read_only: there is no writer.
       skips: its `read` takes `on_error`, and goes on behind a list that cannot be read.
       alias: the name of an N-best format that a spec may use too, where the path can only be this one's.
+      by_line: each line is a list, so that they can be counted before they are read.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Format:
     read_only: bool = False
     skips: bool = False
     alias: str = ""
+    by_line: bool = False
 
 
 _TABLE = (
@@ -49,6 +51,7 @@ _TABLE = (
         suffixes=(".jsonl",),
         keeps_refs=True,
         skips=True,
+        by_line=True,
     ),
     Format(
         name="mlm",

@@ -12,6 +12,7 @@ from rescore.errors import FormatError, ScoreError, WeightsError
 from rescore.evaluation.distances import nbest_expected_errors
 from rescore.files import atomic_text, require_folder
 from rescore.formats import read_nbest, write_nbest
+from rescore.formats.counting import nbest_with_progress
 from rescore.types import NbestList, Weights
 from rescore.weights import FIRST, MBR, checked_scales, decision_of, total, weights_json, with_words
 from rescore.workflows.normalising import Normaliser, normaliser_of
@@ -91,16 +92,18 @@ def _check_scores(
             )
 
 
-def read_scores(folder: str | Path) -> Iterator[NbestList]:
+def read_scores(folder: str | Path, label: str = "") -> Iterator[NbestList]:
     """Reads the lists of a scores folder (`DIR/scores.jsonl.gz`) as a stream.
 
+    Args:
+      label: of the progress; without one, none is shown.
     Raises:
       RescoreError: no such folder, or no scores in it.
     """
     path = require_folder(folder) / SCORES_FILE
     if not path.is_file():
         raise FormatError(path, "no such file; `rescore nbest --out DIR` writes it")
-    return read_nbest(f"jsonl:{path}")
+    return nbest_with_progress(f"jsonl:{path}", label) if label else read_nbest(f"jsonl:{path}")
 
 
 def write_combined(

@@ -14,6 +14,7 @@ from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
 from rescore.console import progress, remark
 from rescore.errors import UsageError
 from rescore.formats import can_copy, copy_lattices, is_lattice, write_nbest
+from rescore.formats.counting import count
 from rescore.lattices.build import normalize_words
 from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError, Skip, fail, report_skipped
@@ -285,7 +286,7 @@ def run(job: Job, sharing: Sharing, on_error: OnError = fail) -> None:
         run_shared(job, sharing)
         return
     doer = job.open()
-    total = WRITERS[job.results](job.target, progress(through(doer, on_error), "converting"))
+    total = WRITERS[job.results](job.target, progress(through(doer, on_error), "converting", count(job.source)))
     say_converted(doer.counted(), total, job.target, job.n)
     report_skipped(on_error)
 

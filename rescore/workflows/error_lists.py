@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from lm_zoo.text.lists import ErrorList
-from rescore.console import progress, remark, some_names
+from rescore.console import remark, some_names
 from rescore.errors import ReferencesError, WeightsError
 from rescore.evaluation.wer import edit_distance
 from rescore.formats import read_nbest
+from rescore.formats.counting import nbest_with_progress
 from rescore.types import NbestList, Weights, Words
 from rescore.weights import decision_of, equal_weights
 from rescore.workflows.combine import totals_of
@@ -51,7 +52,7 @@ def error_lists(source: str, references: dict[str, Words], weights: Weights, com
     """
     normaliser = Normaliser(normaliser_of(weights, "weights"))
     made, missing = list[ErrorList](), list[str]()
-    for nbest in progress(read_nbest(source), "reading lists"):
+    for nbest in nbest_with_progress(source, "reading lists"):
         if nbest.utt_id in references:
             made.append(_error_list(nbest, normaliser.words(references[nbest.utt_id]), weights, normaliser))
         else:

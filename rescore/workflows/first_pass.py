@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from lm_zoo.files import is_in_place
-from rescore.console import progress, remark
+from rescore.console import remark
 from rescore.errors import FormatError, UsageError
-from rescore.formats import parse_spec, read_lattices
+from rescore.formats import parse_spec
+from rescore.formats.counting import lattices_with_progress
 from rescore.lattices.build import normalize_words
 from rescore.skipping import OnError, fail
 from rescore.text import TextNormalizer
@@ -67,7 +68,7 @@ def find_first_pass(
     Raises:
       FormatError: no lattice.  RescoreError: as `tune_lattices`.
     """
-    read = progress(read_lattices(source, on_error), "reading lattices")
+    read = lattices_with_progress(source, "reading lattices", on_error)
     lattices = [lattice if normalizer is None else normalize_words(lattice, normalizer) for lattice in read]
     if not lattices:
         raise FormatError(source, "no lattice in it that can be read")

@@ -16,6 +16,7 @@ from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, taken_back
 from lm_zoo.text.view import View
 from rescore.console import progress, remark
 from rescore.errors import UsageError
+from rescore.formats.counting import count_lattices
 from rescore.lattices.build import normalize_words
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.neural_lm import LatticeLM
@@ -263,7 +264,7 @@ def rescore_lattices(
         run_shared(request.job(isinstance(on_error, Skip)), sharing, max_memory)
         return
     doer = request.open()
-    results = progress(through(doer, on_error), "lattices")
+    results = progress(through(doer, on_error), "lattices", count_lattices(doer.source))
     total = WRITERS["lists" if request.n else "lattices"](request.target, results)
     say_rescored(doer.counted(), total, request.target, request.n)
     report_skipped(on_error)

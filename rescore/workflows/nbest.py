@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from lm_zoo.errors import LMError
 from lm_zoo.text.coverage import MOST_UNKNOWN, said
-from rescore.console import progress, remark
+from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import is_pipe, read_nbest, source_identity
+from rescore.formats.counting import count_nbest, nbest_with_progress
 from rescore.sharing.parts import parts_inside
 from rescore.sharing.shares import Sharing, share_out
 from rescore.skipping import OnError, Skip, fail
@@ -131,7 +132,7 @@ def _score(
     def use(scored: Iterator[NbestList]) -> CombineCounts:
         return write_combined(scored, used, out)
 
-    written = write_scores(checked, scorers, out, plan, mix, use, None, before, on_error, unread)
+    written = write_scores(checked, scorers, out, plan, mix, use, None, before, on_error, unread, count_nbest(source))
     remark(f"{written.total} utterances scored" + _taken_over(written.kept))
     for scorer in scorers:
         remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
@@ -180,7 +181,7 @@ def _text_before(
         return lists, None
     if is_pipe(source):
         lists = list(lists)
-    named = lists if is_pipe(source) else progress(read_nbest(source, on_error), "looking for recordings")
+    named = lists if is_pipe(source) else nbest_with_progress(source, "looking for recordings", on_error)
     recordings = find_recordings(named, options.recording_of, options.recordings)
     before = TextBefore(options.words, recordings, options.weights)
     remark(str(before))
@@ -217,7 +218,7 @@ def _within_limits(
     if is_pipe(source):
         remark(f"{source} is a pipe, which is read but once: if this run is stopped, the next one begins anew")
     if limited and on_error is fail and not is_pipe(source):
-        deque(checked(progress(read_nbest(source), "checking lengths")), maxlen=0)
+        deque(checked(nbest_with_progress(source, "checking lengths")), maxlen=0)
         return lists
     return checked(lists)
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rescore.console import progress, remark, some_names
+from rescore.console import remark, some_names
 from rescore.errors import FormatError, ReferencesError, UsageError
 from rescore.evaluation.wer import check_same_case
 from rescore.files import read_kaldi_text
-from rescore.formats import is_lattice, is_pipe, read_lattices, read_nbest
+from rescore.formats import is_lattice, is_pipe
+from rescore.formats.counting import lattices_with_progress, nbest_with_progress
 from rescore.lattices.paths import best_path
 from rescore.types import Words
 from rescore.weights import default_scales
@@ -77,10 +78,10 @@ def _firsts(source: str, part: str) -> Iterator[tuple[str, Words, list[str]]]:
     """Utterance id, first words and names of the scores of each list or lattice."""
     label = f"checking {part}"
     if not is_lattice(source):
-        for nbest in progress(read_nbest(source), label):
+        for nbest in nbest_with_progress(source, label):
             yield nbest.utt_id, nbest.hyps[0].words, list(nbest.hyps[0].scores)
         return
-    for lattice in progress(read_lattices(source), label):
+    for lattice in lattices_with_progress(source, label):
         words = best_path(lattice, default_scales(lattice.scores) or dict.fromkeys(lattice.scores, 1.0)).words
         yield lattice.utt_id, words, list(lattice.scores)
 

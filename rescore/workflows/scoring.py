@@ -28,6 +28,7 @@ from rescore.workflows.context import TextBefore
 from rescore.workflows.threads import Behind, ahead
 
 BATCH_WORDS = 60_000
+Written = tuple[Path, list[NbestList] | None]  # a part; None: it is there already
 
 
 def score_batch(
@@ -162,6 +163,7 @@ def write_scores(
     before: TextBefore | None = None,
     on_error: OnError = fail,
     unread: OnError = fail,
+    count: int | None = None,
 ) -> ScoringResult:
     """Scores a stream of lists into `out/scores.jsonl.gz`; goes on where a stopped run of the same plan left off.
 
@@ -176,63 +178,82 @@ def write_scores(
       before: the text before each utterance that LMs see; the lists of a recording then come together.
       on_error: gets the error of an utterance that cannot be scored; `before` None.
       unread: what has got the errors of those that cannot be read.
+      count: how many lists there are, for the time left; None: not known.
     Raises:
       ScoreError: no utterance at all.
       UsageError: as `Parts`.
     """
     parts = Parts(parts_inside(out), plan, split)
-    total = kept = number = 0
-
-    def score(batch: list[NbestList], contexts: Sequence[Context] | None = None) -> list[NbestList]:
-        return score_batch(batch, scorers, mix, contexts)
-
-    def scored_anew(index: int, groups: list[list[NbestList]], batch: list[NbestList]) -> list[NbestList]:
-        if before:
-            return before.score(groups, score)
-        found = list(do_bites(parts, index, batch, score, utt_id_of, on_error))
-        parts.note(index, Note(skipped=said_by(on_error)))
-        return found
-
-    def scored() -> Iterator[NbestList]:
-        nonlocal total, kept, number
-        for number, groups in enumerate(ahead(_batches(before.groups(lists) if before else _alone(lists))), start=1):
-            index, batch = number - 1, list(chain.from_iterable(groups))
-            if not parts.has(index):
-                continue
-            if parts.path(index).exists():
-                note_skipped(left_out := read_note(parts.folder, index).skipped)
-                kept += len(batch) - len(left_out)
-                total += len(batch) - len(left_out)
-                for scorer in scorers:
-                    scorer.count(batch)
-                behind.put((parts.path(index), None))
-            else:
-                found = scored_anew(index, groups, batch)
-                total += len(found)
-                behind.put((parts.path(index), found))
-            yield from batch
-        if not number:
-            raise ScoreError("there is no utterance to score; the N-best source is empty")
-        for scorer in scorers:
-            scorer.coverage.check()
-
-    behind: Behind[tuple[Path, list[NbestList] | None], Any] = Behind(lambda items: use(_through_parts(items)))
-    with behind:
-        for _ in progress(scored(), "scoring"):
+    work = _Scoring(parts, scorers, mix, before, on_error)
+    groups = before.groups(lists) if before else _alone(lists)
+    with Behind[Written, Any](lambda items: use(_through_parts(items))) as behind:
+        for _ in progress(work.through(groups, behind.put), "scoring", count if split is None else None):
             pass
     if split is None:
-        join_parts(parts.folder, number, out / SCORES_FILE)
+        join_parts(parts.folder, work.number, out / SCORES_FILE)
     else:
-        found = {"parts": number, "utterances": total, "words": _counted(scorers), "unread": said_by(unread)}
-        parts.finish(found)
-    return ScoringResult(total, kept, behind.result)
+        words = {scorer.column: [scorer.coverage.words, scorer.coverage.unknown] for scorer in scorers}
+        parts.finish({"parts": work.number, "utterances": work.total, "words": words, "unread": said_by(unread)})
+    return ScoringResult(work.total, work.kept, behind.result)
 
 
-def _counted(scorers: list[LMColumn]) -> dict[str, list[int]]:
-    return {scorer.column: [scorer.coverage.words, scorer.coverage.unknown] for scorer in scorers}
+@dataclass
+class _Scoring:
+    """The scoring of parts, and what it has counted.
+
+    Attributes:
+      number: parts.
+      total, kept: utterances in all, and those taken over from a stopped run.
+    """
+
+    parts: Parts
+    scorers: list[LMColumn]
+    mix: dict[str, float] | None
+    before: TextBefore | None
+    on_error: OnError
+    number: int = 0
+    total: int = 0
+    kept: int = 0
+
+    def through(self, groups: Iterable[list[NbestList]], put: Callable[[Written], None]) -> Iterator[NbestList]:
+        """The lists of all parts of this run's share, as they are done; `put` gets each part."""
+        for index, part in enumerate(ahead(_batches(groups))):
+            self.number = index + 1
+            if not self.parts.has(index):
+                continue
+            batch, path = list(chain.from_iterable(part)), self.parts.path(index)
+            if path.exists():
+                self._take_over(index, batch)
+                put((path, None))
+            else:
+                put((path, self._anew(index, part, batch)))
+            yield from batch
+        if not self.number:
+            raise ScoreError("there is no utterance to score; the N-best source is empty")
+        for scorer in self.scorers:
+            scorer.coverage.check()
+
+    def _take_over(self, index: int, batch: list[NbestList]) -> None:
+        note_skipped(left_out := read_note(self.parts.folder, index).skipped)
+        self.kept += len(batch) - len(left_out)
+        self.total += len(batch) - len(left_out)
+        for scorer in self.scorers:
+            scorer.count(batch)
+
+    def _anew(self, index: int, groups: list[list[NbestList]], batch: list[NbestList]) -> list[NbestList]:
+        if self.before:
+            found = self.before.score(groups, self._score)
+        else:
+            found = list(do_bites(self.parts, index, batch, self._score, utt_id_of, self.on_error))
+            self.parts.note(index, Note(skipped=said_by(self.on_error)))
+        self.total += len(found)
+        return found
+
+    def _score(self, batch: list[NbestList], contexts: Sequence[Context] | None = None) -> list[NbestList]:
+        return score_batch(batch, self.scorers, self.mix, contexts)
 
 
-def _through_parts(items: Iterable[tuple[Path, list[NbestList] | None]]) -> Iterator[NbestList]:
+def _through_parts(items: Iterable[Written]) -> Iterator[NbestList]:
     """Writes the parts that are not there yet; gives the lists of all."""
     for part, scored in items:
         if scored is None:

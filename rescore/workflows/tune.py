@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rescore.console import progress, remark
+from rescore.console import remark
 from rescore.evaluation.common import shared_references
 from rescore.files import file_identity, read_kaldi_text, texts_identity
 from rescore.tuning.decisions import CrossFit
@@ -39,7 +39,7 @@ def tune_folder(
     refs = normaliser.texts(texts)
     if common:
         refs = shared_references(refs, {"N-best lists": [nbest.utt_id for nbest in read_scores(scores)]}, common)
-    lists = (nbest for nbest in progress(read_scores(scores), "reading scores") if not common or nbest.utt_id in refs)
+    lists = (nbest for nbest in read_scores(scores, "reading scores") if not common or nbest.utt_id in refs)
     table = build_table(normaliser.lists(lists), refs, distances=settings.needs_distances)
     normaliser.say()
     weights, fits = tune(table, settings)

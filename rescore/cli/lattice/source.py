@@ -44,13 +44,13 @@ def policy(on_error: str) -> OnError:
 
 def read(source: str, words: str | None, on_error: OnError) -> Iterator[Lattice]:
     """The lattices of `source`, with progress; at the end a remark on how many were skipped, an error if all were."""
-    from rescore.console import progress
     from rescore.errors import FormatError
-    from rescore.formats import read_lattices, with_option
+    from rescore.formats import with_option
+    from rescore.formats.counting import lattices_with_progress
     from rescore.skipping import report_skipped
 
     empty = True
-    for lattice in progress(read_lattices(with_option(source, "words", words), on_error), "lattices"):
+    for lattice in lattices_with_progress(with_option(source, "words", words), "lattices", on_error):
         empty = False
         yield lattice
     report_skipped(on_error)

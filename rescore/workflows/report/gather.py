@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.reading import read_json
-from rescore.console import progress
 from rescore.errors import FormatError
 from rescore.files import file_identity, read_kaldi_text, require_folder
 from rescore.tuning.score_table import ScoreTable, build_table
@@ -92,7 +91,7 @@ def gather(folder: Path) -> Gathered:
 
 def _lists(folder: Path, refs: Mapping[str, Words], normaliser: Normaliser) -> Iterator[NbestList]:
     """The lists of a set that have references: the others were counted when the run began."""
-    lists = progress(read_scores(folder), f"reading {folder.name}")
+    lists = read_scores(folder, f"reading {folder.name}")
     return normaliser.lists(nbest for nbest in lists if nbest.utt_id in refs)
 
 
