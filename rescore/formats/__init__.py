@@ -223,7 +223,7 @@ def _parse(spec: str, kind: str | None = None) -> tuple[Format, Path, dict[str, 
     name, colon, rest = ("", "", "") if DRIVE.match(body) else body.partition(":")
     if colon and (name in FORMATS or name in all_formats()):
         path = Path(rest)
-        entry = _of_kind(FORMATS.get(name) or all_formats()[name], path, kind)
+        entry = _of_kind(FORMATS.get(name) or all_formats()[name], path, kind, options)
         if not rest:
             raise UsageError(f"'{spec}': no path after '{name}:'")
     else:
@@ -242,11 +242,13 @@ def _parse(spec: str, kind: str | None = None) -> tuple[Format, Path, dict[str, 
     return entry, path, options
 
 
-def _of_kind(entry: Format, path: Path, kind: str | None) -> Format:
-    """`entry`, or the lattice format that has its name as alias: `kind` says so, or the path can be nothing else."""
+def _of_kind(entry: Format, path: Path, kind: str | None, options: Iterable[str]) -> Format:
+    """`entry`, or the lattice format with its name as alias: `kind` says so, or path or options can be nothing else."""
     lattice = next((other for other in FORMATS.values() if other.alias == entry.name), None)
     if lattice is None or kind == "nbest":
         return entry
+    if kind is None and any(option in lattice.options and option not in entry.options for option in options):
+        return lattice
     if kind is None and path.is_dir():
         return lattice if any(next(path.glob(pattern), None) for pattern in lattice.contents) else entry
     return lattice if kind or path.suffix or is_read_once(path) else entry

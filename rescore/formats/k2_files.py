@@ -12,7 +12,7 @@ from rescore.files import read_lines
 from rescore.formats.common import Place, UniqueIds, utterance_id
 from rescore.formats.k2 import UTT_IDS, has_long_strings, one_id_an_arc, save, to_dict, to_lattices
 from rescore.formats.k2_load import load, offsets
-from rescore.formats.symbols import table_for, table_of
+from rescore.formats.symbols import NewTable, own_table, table_for, table_to_write
 from rescore.skipping import OnError, fail
 from rescore.types import Lattice
 
@@ -70,7 +70,7 @@ def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str
 
     Options: `words`, and `tokens=yes` for an arc to each id where a string has several (else labels are words there).
     """
-    table = table_of(options.get("words"))
+    table = table_to_write(path, options.get("words"))
     tokens = options.get("tokens", "no")
     if tokens not in ("yes", "no"):
         raise UsageError(f"tokens={tokens}, expected yes or no")
@@ -87,4 +87,6 @@ def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str
     except RescoreError as error:
         raise FormatError(path, str(error)) from None
     save(entries, [lattice.utt_id for lattice in found], path)
+    if isinstance(table, NewTable):
+        table.write(own_table(path), path)
     return len(found)

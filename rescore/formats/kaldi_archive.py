@@ -25,7 +25,7 @@ from rescore.formats.kaldi_fst import (
     parse_binary,
 )
 from rescore.formats.kaldi_text import format_text, parse_text
-from rescore.formats.symbols import is_id
+from rescore.formats.symbols import NewTable, SymbolTable, is_id, own_table
 from rescore.skipping import OnError, fail
 
 NO_PIPES = "which is never run for lattices; write its output to a file, and name that"
@@ -274,16 +274,23 @@ def _records(chosen: Iterable[Piece], on_error: OnError) -> Iterator[tuple[Path,
             yield found
 
 
-def write_records(path: Path, records: Iterable[RawLattice], options: Mapping[str, str]) -> int:
-    """Writes one archive, binary or (option `text=yes`) text; returns the number of lattices."""
+def write_records(
+    path: Path, records: Iterable[RawLattice], options: Mapping[str, str], table: SymbolTable | None = None
+) -> int:
+    """Writes one archive, binary or (option `text=yes`) text, and its new table; returns the number of lattices."""
     text = options.get("text", "no")
     if text not in ("yes", "no"):
         raise UsageError(f"text={text}, expected yes or no")
     if path.suffix:
-        return _write_archive(path, records, text == "yes")
+        count = _write_archive(path, records, text == "yes")
+        if isinstance(table, NewTable):
+            table.write(own_table(path), path)
+        return count
     with atomic_folder(path) as folder:
         count = _write_archive(folder / "lat.1.gz", records, text == "yes")
         write_text(folder / "num_jobs", "1\n")
+        if isinstance(table, NewTable):
+            table.write(folder / own_table(path).name, path)
     return count
 
 

@@ -15,7 +15,7 @@ from rescore.errors import FormatError, RescoreError, ScoreError, UsageError, We
 from rescore.formats.common import Piece, Place
 from rescore.formats.kaldi_archive import archive_pieces, read_all, read_some, write_records
 from rescore.formats.kaldi_fst import COMPACT, RawLattice
-from rescore.formats.symbols import SymbolTable, table_for, table_of
+from rescore.formats.symbols import SymbolTable, table_for, table_to_write
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.lattices.paths import total_scores
 from rescore.skipping import OnError, fail
@@ -231,9 +231,10 @@ def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str
 
     Returns their number.
 
-    A path without a suffix is a folder, with `lat.1.gz` and `num_jobs`.
+    A path without a suffix is a folder, with `lat.1.gz` and `num_jobs`.  Without the option `words`, words that are no
+    numbers are numbered as they come, and their table is written where `table_for` looks for it.
     """
-    table = table_of(options.get("words"))
+    table = table_to_write(path, options.get("words"))
     graph = graph_factors(options)
 
     def records() -> Iterator[RawLattice]:
@@ -246,7 +247,7 @@ def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str
             except RescoreError as error:
                 raise Place(path, utt_id=lattice.utt_id).format_error(str(error)) from None
 
-    return write_records(path, records(), options)
+    return write_records(path, records(), options, table)
 
 
 def copy_lattices(source: Path, target: Path, options: Mapping[str, str], on_error: OnError = fail) -> int:

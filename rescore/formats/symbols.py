@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lm_zoo.files import write_text
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
 from rescore.files import kaldi_fields, read_lines
@@ -64,6 +65,29 @@ class SymbolTable:
         return int(word)
 
 
+@dataclass
+class NewTable(SymbolTable):
+    """Numbers words as they come, unless the first one is a number: then all are ids as text.
+
+    Attributes:
+      all_ids: which of the two; None as long as there was no word.
+    """
+
+    all_ids: bool | None = None
+
+    def _id(self, word: str) -> int:
+        if self.all_ids is None:
+            self.all_ids = is_id(word)
+        return super()._id(word) if self.all_ids else self.ids.setdefault(word, len(self.ids) + 1)
+
+    def write(self, path: Path, lattices: Path) -> None:
+        """Writes the words of `lattices` that were numbered, if any."""
+        if self.ids:
+            numbered = {"<eps>": EPSILON_ID, **self.ids}
+            write_text(path, "".join(f"{word} {word_id}\n" for word, word_id in numbered.items()))
+            remark(f"{lattices}: {len(self.ids)} words in {own_table(lattices)}, numbered as they came (else: PATH?words=words.txt)")
+
+
 def is_id(text: str) -> bool:
     """Whether `text` is a number of at most ten ASCII digits."""
     return text.isascii() and text.isdigit() and len(text) <= 10
@@ -94,8 +118,20 @@ def read_symbols(path: str | Path) -> SymbolTable:
 
 
 def table_of(words: str | None) -> SymbolTable:
-    """The table that the option `words` names, to write by; without one, or for IDS, the one of plain numbers."""
+    """The table that the option `words` names; without one, or for IDS, the one of plain numbers."""
     return SymbolTable() if words in (None, IDS) else read_symbols(str(words))
+
+
+def table_to_write(path: Path, words: str | None) -> SymbolTable:
+    """As `table_of`; without the option, the table by which `path` will be read, or a new one to be written there."""
+    if words is not None:
+        return table_of(words)
+    return read_symbols(own_table(path)) if own_table(path).is_file() else NewTable()
+
+
+def own_table(path: Path) -> Path:
+    """Where the table of lattices is that is of no others."""
+    return path.with_suffix(".words.txt") if path.suffix else path / "words.txt"
 
 
 def table_for(path: Path, words: str | None) -> SymbolTable:
@@ -122,9 +158,8 @@ def table_for(path: Path, words: str | None) -> SymbolTable:
 
 def _usual_tables(path: Path) -> list[Path]:
     """The table with the lattices' own name alone, or those beside them, in the graph's folder, in data/lang*."""
-    own = path.with_suffix(".words.txt") if path.suffix else path / "words.txt"
-    if own.is_file():
-        return [own]
+    if own_table(path).is_file():
+        return [own_table(path)]
     folder = path if path.is_dir() else path.parent
     beside = sorted((folder / "..").glob("graph*/words.txt"))
     places = [folder / "words.txt", *beside, *sorted(Path("data").glob("lang*/words.txt"))]

@@ -41,7 +41,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
             assert result.exit_code == 0, result.output
     finally:
         os.chdir(before)
-    opened = Page(program, tmp_path_factory.mktemp("profile"), (folder / "page.html").as_uri())
+    opened = Page(program, tmp_path_factory.mktemp("profile"))
+    opened.open((folder / "page.html").as_uri())
     yield opened
     opened.close()
 

@@ -389,11 +389,38 @@ def test_what_goes_into_the_graph_cost(tmp_path: Path) -> None:
         write_lattices(f"{target},x", [lattice])
 
 
+@pytest.mark.parametrize("target", ["kaldi-lat:out", "kaldi-lat:out.ark"])
+def test_words_without_a_table_are_numbered(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lattices = list(read_lattices(write(tmp_path)))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.txt").unlink()
+    write_lattices(target, lattices)
+    own = Path("out/words.txt" if target.endswith("out") else "out.words.txt")
+    assert own.read_text().startswith("<eps> 0\n") and f" words in {own}, numbered" in capsys.readouterr().err
+    again = list(read_lattices(target))
+    for old, new in zip(lattices, again, strict=True):
+        assert [old.symbols[label] for label in old.labels] == [new.symbols[label] for label in new.labels]
+    if target.endswith("ark"):
+        before = own.read_text()
+        write_lattices(target, lattices[1:])  # by the table that is there
+        assert own.read_text() == before
+        own.write_text("<eps> 0\nA 1\n")
+        with pytest.raises(FormatError, match=r"word 'B' is not in out\.words\.txt"):
+            write_lattices(target, lattices)
+
+
+def test_a_folder_to_be_written_takes_the_options_of_lattices(tmp_path: Path) -> None:
+    assert parse_spec(f"kaldi:{tmp_path / 'new'}?graph=ngram")[0] == "kaldi-lat"
+    assert parse_spec(f"kaldi:{tmp_path / 'new'}")[0] == "kaldi"
+
+
 def test_what_cannot_be_written(tmp_path: Path) -> None:
     lattice = next(read_lattices(write(tmp_path)))
     out = tmp_path / "out.ark"
     with pytest.raises(FormatError, match="utterance 'utt-a': word 'A' needs a number"):
-        write_lattices(f"kaldi:{out}", [lattice])
+        write_lattices(f"kaldi:{out}?words=ids", [lattice])
     (tmp_path / "words.txt").write_text("<eps> 0\nA 1\n")
     with pytest.raises(FormatError, match=r"utterance 'utt-a': word 'B' is not in .*words.txt"):
         write_lattices(f"kaldi:{out}?words={tmp_path / 'words.txt'}", [lattice])
