@@ -18,6 +18,9 @@ OPTIONS = (
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
     "--window-size=1100,900",
     "--remote-debugging-pipe",
 )
@@ -37,7 +40,7 @@ def find_browser() -> str | None:
 class Page:
     """One page; `errors` collects what it throws, writes to the console as an error, or is refused."""
 
-    def __init__(self, program: str, profile: Path, url: str) -> None:
+    def __init__(self, program: str, profile: Path) -> None:
         read, write = os.pipe(), os.pipe()  # the browser reads the one and writes the other
         start = [sys.executable, "-c", START, str(read[0]), str(write[1])]
         command = [*start, program, *OPTIONS, f"--user-data-dir={profile}", "about:blank"]
@@ -52,6 +55,9 @@ class Page:
         self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Runtime", "Page", "Log", "Network"):
             self.call(f"{domain}.enable")
+
+    def open(self, url: str) -> None:
+        """Goes to the page, and waits until it says that it is ready."""
         self.call("Page.navigate", url=url)
         for _ in range(600):
             if self.ask("document.documentElement?.dataset.ready ?? ''"):

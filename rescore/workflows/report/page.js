@@ -21,13 +21,14 @@
   const before = () => Number(by("before").value);
   const after = () => Number(by("after").value);
 
+  // By what utterances are sorted, least first.
   const orders = {
-    fixed: (a, b) => change(a) - change(b),
-    broken: (a, b) => change(b) - change(a),
-    before: (a, b) => errorsOf(b, before()) - errorsOf(a, before()),
-    after: (a, b) => errorsOf(b, after()) - errorsOf(a, after()),
-    longest: (a, b) => words(b[1]).length - words(a[1]).length,
-    id: (a, b) => a[0] < b[0] ? -1 : a[0] > b[0] ? 1 : 0,
+    fixed: (utt) => change(utt),
+    broken: (utt) => -change(utt),
+    before: (utt) => -errorsOf(utt, before()),
+    after: (utt) => -errorsOf(utt, after()),
+    longest: (utt) => -words(utt[1]).length,
+    id: (utt) => utt[0],
   };
   const kinds = {
     all: () => true,
@@ -43,8 +44,8 @@
       const utt = data.utts[place];
       return kind(utt) && (wanted === "" || texts(utt).includes(wanted));
     });
-    const order = orders[by("sort").value];
-    rows.sort((a, b) => order(data.utts[a], data.utts[b]) || a - b);
+    const keys = new Map(rows.map((place) => [place, orders[by("sort").value](data.utts[place])]));
+    rows.sort((a, b) => keys.get(a) < keys.get(b) ? -1 : keys.get(a) > keys.get(b) ? 1 : a - b);
     page = 0;
     show();
   }
