@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rescore.cli.normalise import normalise_option
 from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
+
+if TYPE_CHECKING:
+    from rescore.workflows.compare import Comparison
 
 
 @click.command()
@@ -55,16 +59,8 @@ def command(
     from rescore.evaluation.tail import load_tail
     from rescore.evaluation.wer import characters
     from rescore.files import file_identity, read_kaldi_text, texts_identity
-    from rescore.tables import width
-    from rescore.workflows.compare import (
-        compare_systems,
-        comparison_lines,
-        parse_system,
-        read_system,
-        to_json,
-        to_markdown,
-    )
-    from rescore.workflows.compare_forms import signature, to_csv, to_latex
+    from rescore.workflows.compare import compare_systems, parse_system, read_system, to_json
+    from rescore.workflows.compare_forms import signature
     from rescore.workflows.normalising import KEY, Normaliser, normaliser_of_systems
 
     named = [parse_system(option) for option in systems]
@@ -82,10 +78,16 @@ def command(
     if tail:
         comparison.how["tail_counts"] = file_identity(tail)
     comparison.how["signature"] = signature(comparison)
+    show(to_json(comparison), _lines(comparison, form), json_file)
+
+
+def _lines(comparison: Comparison, form: str | None) -> list[str]:
+    from rescore.tables import width
+    from rescore.workflows.compare import comparison_lines, to_markdown
+    from rescore.workflows.compare_forms import signature, to_csv, to_latex
+
     if form in ("latex", "csv"):
-        lines = (to_latex(comparison) if form == "latex" else to_csv(comparison)).splitlines()
-    elif form == "markdown":
-        lines = [to_markdown(comparison), f"`{signature(comparison)}`"]
-    else:
-        lines = [*comparison_lines(comparison, width()), signature(comparison)]
-    show(to_json(comparison), lines, json_file)
+        return (to_latex(comparison) if form == "latex" else to_csv(comparison)).splitlines()
+    if form == "markdown":
+        return [to_markdown(comparison), f"`{signature(comparison)}`"]
+    return [*comparison_lines(comparison, width()), signature(comparison)]

@@ -44,7 +44,14 @@ text_view_option = click.option(
 )
 
 
-def lms_option(what: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
+def lms_option(what: str, required: bool = False) -> Callable[[Callable[..., object]], Callable[..., object]]:
     """--lm of a command that takes several LMs."""
-    metavar = "[COLUMN=]NAME|DIR"
-    return click.option("--lm", "lms", multiple=True, metavar=metavar, shell_complete=lm_names, help=what)
+    return click.option(
+        "--lm",
+        "lms",
+        multiple=True,
+        required=required,
+        metavar="[COLUMN=]NAME|DIR",
+        shell_complete=lm_names,
+        help=what,
+    )

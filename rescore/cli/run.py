@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.completion import formats, lm_names
-from rescore.cli.device import device_option, dtype_option, max_unknown_option
+from rescore.cli.completion import formats
+from rescore.cli.device import device_option, dtype_option, lms_option, max_unknown_option
 from rescore.cli.normalise import normalise_option
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
@@ -36,15 +36,7 @@ from rescore.cli.utterances import utterances_option
     help="References of both, Kaldi text; may be repeated.",
 )
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM for all systems, column `ngram`.")
-@click.option(
-    "--lm",
-    "lms",
-    required=True,
-    multiple=True,
-    metavar="[COLUMN=]NAME|DIR",
-    shell_complete=lm_names,
-    help="An LM to try; may be repeated.",
-)
+@lms_option("An LM to try; may be repeated.", required=True)
 @click.option("-n", type=click.IntRange(min=1), default=100, show_default=True, help="Hypotheses of a lattice.")
 @dtype_option
 @device_option

@@ -85,7 +85,8 @@ class NewTable(SymbolTable):
         if self.ids:
             numbered = {"<eps>": EPSILON_ID, **self.ids}
             write_text(path, "".join(f"{word} {word_id}\n" for word, word_id in numbered.items()))
-            remark(f"{lattices}: {len(self.ids)} words in {own_table(lattices)}, numbered as they came (else: PATH?words=words.txt)")
+            numbered_in = f"{lattices}: {len(self.ids)} words in {own_table(lattices)}, numbered as they came"
+            remark(f"{numbered_in} (else: PATH?words=words.txt)")
 
 
 def is_id(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -336,8 +337,12 @@ def test_shares_give_the_files_of_one_process(folder: Path, tmp_path: Path) -> N
         assert run(folder, *search, "--out", tmp_path / "out", "--split", share).exit_code == 0
     with pytest.raises(UsageError, match="parts of a run with another search"):
         run(folder, *search, "--lattice-beam", 3, "--out", tmp_path / "out", "--split", "1/3")
+    copy = shutil.copytree(tmp_path / "out", tmp_path / "copy")
     merged = CliRunner().invoke(cli, ["merge", str(tmp_path / "out")], catch_exceptions=False)
     assert merged.stdout == whole.stdout and "%WER" in merged.stdout
+    alone = CliRunner().invoke(cli, ["merge", str(copy), "--json", "-"], catch_exceptions=False)
+    (counts,) = json.loads(alone.stdout).values()
+    assert f"%WER {counts['wer']:.2f} [ {counts['errors']} / {counts['words']}," in whole.stdout
     found = [{path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.*") if path.is_file()}
              for name in ("whole", "out")]  # fmt: skip
     assert found[0] == found[1] and len(found[0]) > 5

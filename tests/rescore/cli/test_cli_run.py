@@ -55,6 +55,17 @@ def test_every_step_is_a_command(folder: Path) -> None:
     assert Path("out/report.html").exists()
 
 
+def test_the_result_as_json(folder: Path) -> None:
+    alone = start("--json", "-")  # nothing else on standard output
+    assert alone.exit_code == 0, alone.output
+    made, table = (json.loads(Path("out", name).read_text()) for name in ("run.json", "table.json"))
+    assert json.loads(alone.stdout) == {**made, "table": table}
+    assert "$ rescore report out" in alone.stderr
+    with_lines = start("--json", "result.json")
+    assert json.loads(Path("result.json").read_text()) == json.loads(alone.stdout)
+    assert with_lines.stdout.startswith("decided on dev: toy") and with_lines.stdout.count("\n") == 1
+
+
 def test_the_printed_commands_do_the_same_by_hand(folder: Path) -> None:
     lines = steps(start())
     before = {file: file.read_bytes() for file in Path("out").rglob("*") if file.is_file()}
