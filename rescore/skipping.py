@@ -42,10 +42,15 @@ class Skip:
 
 def note_skipped(messages: Iterable[str]) -> None:
     """Names what was left out, here or by other processes; the command's exit status will tell."""
-    global _total
     for message in messages:
-        _total += 1
+        count_skipped(1)
         remark(f"skipped: {message}")
+
+
+def count_skipped(number: int) -> None:
+    """As `note_skipped`, of utterances that have been named already."""
+    global _total
+    _total += number
 
 
 def forget_skipped() -> None:

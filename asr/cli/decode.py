@@ -152,6 +152,8 @@ def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     Beside icefall's files, single-SET-SUFFIX.txt has the text of the most probable tokens of each utterance, and
     cut-off-SET-SUFFIX.txt names the utterances whose best hypothesis the limit of the length has ended.
 
+    Exit status 3: some utterances could not be recognised; they are named, and count as recognised without a word.
+
     \b
     Example: asr decode --exp-dir exp --epoch 30 --avg 9 --use-averaged-model true --beam-size 8 \\
                --lm transfornn --lm-scale 0.4 --ilme-scale 0.2 data/cuts_test.jsonl.gz
@@ -173,11 +175,7 @@ def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     folder = find_folder(str(plan.folder)) if plan.folder is not None else None
     say: Callable[[str], None] = (lambda line: None) if is_alone(json_file) else click.echo
     if not sharing.alone:
-        if folder is not None:
-            raise UsageError(
-                f"{plan.folder}: the work of an encoder-decoder is not shared out; decode parts of the cuts"
-            )
-        found = run_shared(plan, options, sharing, say)
+        found = run_shared(plan, options, folder, sharing, say)
     else:
         found = run(plan, options, say) if folder is None else run_written(plan, options, folder, say)
     show({name: None if counts is None else json_counts(counts) for name, counts in found.items()}, [], json_file)

@@ -55,12 +55,22 @@ def run_written(
     Raises:
       RescoreError, LMError: whatever the user can mend.
     """
+    decoder, made, made_by = opened_written(plan, options, folder)
+    errors: dict[str, ErrorCounts | None] = {}
+    for path, outputs in zip(plan.cuts, made, strict=True):
+        with locked(outputs.folder / f"recogs-{outputs.name}-{outputs.suffix}.txt"):
+            errors[outputs.name] = _decode_cuts(decoder, path, plan.allow_pipes, outputs, made_by, say)
+    return errors
+
+
+def opened_written(
+    plan: DecodeRun, options: DecodeOptions, folder: Path
+) -> tuple[WrittenDecoder, list[Outputs], dict[str, Any]]:
+    """The decoder with its model loaded, where the results of each set go, and all that they are made by but cuts."""
     check_plan(plan, options)
-    names, name = set_names(plan.cuts), str(plan.folder)
-    normaliser = plan.normalise or NORMALISER
-    recogniser = load(folder, Path(name).name, torch.get_num_threads())
+    names, normaliser = set_names(plan.cuts), plan.normalise or NORMALISER
+    recogniser = load(folder, Path(str(plan.folder)).name, torch.get_num_threads())
     decoder = WrittenDecoder(recogniser, options.method, options.beam_size, normalise(normaliser))
-    assert plan.out is not None
     made_by = {
         "model": [file_identity(path) for path in model_files(folder)],
         "options": asdict(decoder.options),
@@ -68,46 +78,53 @@ def run_written(
         "normalise": normaliser,
         "version": __version__,
     }
-    suffix = f"{recogniser.name}-{options.suffix}"
-    errors: dict[str, ErrorCounts | None] = {}
-    for path, set_ in zip(plan.cuts, names, strict=True):
-        outputs = Outputs(make_folder(plan.out), set_, suffix, options.setting, normaliser=normaliser)
-        with locked(plan.out / f"recogs-{set_}-{suffix}.txt"):
-            errors[set_] = _decode_cuts(decoder, path, plan, outputs, made_by, say)
-    return errors
+    assert plan.out is not None
+    results, suffix = make_folder(plan.out), f"{recogniser.name}-{options.suffix}"
+    made = [Outputs(results, name, suffix, options.setting, normaliser=normaliser) for name in names]
+    return decoder, made, made_by
 
 
 def _decode_cuts(
     decoder: WrittenDecoder,
     path: Path,
-    plan: DecodeRun,
+    allow_pipes: bool,
     outputs: Outputs,
     made_by: dict[str, Any],
     say: Callable[[str], None],
 ) -> ErrorCounts | None:
-    stem = f"{outputs.name}-{outputs.suffix}"
-    journal = Journal(outputs.folder / f"nbest-{stem}.part.jsonl", made_by)
+    journal = Journal(outputs.folder / f"nbest-{outputs.name}-{outputs.suffix}.part.jsonl", made_by)
     if journal.count:
         remark(f"{journal.path}: goes on after {journal.count} utterances")
-    cuts = load_cuts(path, allow_pipes=plan.allow_pipes)
+    cuts = load_cuts(path, allow_pipes=allow_pipes)
+    found = ((cut_text(cut), entry) for cut, entry in entries(decoder, cuts, journal))
+    errors = write_set(found, None if cuts.is_lazy else len(cuts), outputs, say)
+    journal.remove()
+    return errors
+
+
+def write_set(
+    found: Iterable[tuple[str, dict[str, Any]]], total: int | None, outputs: Outputs, say: Callable[[str], None]
+) -> ErrorCounts | None:
+    """Writes the results of a set, of the transcript and the entry (see `entries`) of each of `total` utterances."""
     cut_off: list[str] = []
     single: dict[str, Words] = {}
 
     def utterances() -> Iterator[tuple[str, str, Decoded | None]]:
-        for cut, entry in entries(decoder, cuts, journal):
+        for text, entry in found:
+            utt_id = entry["id"]
             if "lost" in entry:
-                remark(f"cut {cut.id} left out: {entry['lost']}")
+                remark(f"cut {utt_id} left out: {entry['lost']}")
             elif entry["cut"]:
-                cut_off.append(cut.id)
-            single[cut.id] = tuple(entry.get("single", "").split())
-            yield cut.id, cut_text(cut), decoded(entry)
+                cut_off.append(utt_id)
+            single[utt_id] = tuple(entry.get("single", "").split())
+            yield utt_id, text, decoded(entry)
 
-    errors = decode_set(utterances(), dict, None if cuts.is_lazy else len(cuts), outputs, say)
+    errors = decode_set(utterances(), dict, total, outputs, say)
+    stem = f"{outputs.name}-{outputs.suffix}"
     write_kaldi_text(outputs.folder / f"single-{stem}.txt", single)
     write_text(outputs.folder / f"cut-off-{stem}.txt", "".join(f"{utt_id}\n" for utt_id in cut_off))
     if cut_off:
         remark(f"{outputs.name}: {len(cut_off)} utterances cut off at the limit of length ({some_names(cut_off)})")
-    journal.remove()
     return errors
 
 
@@ -134,14 +151,15 @@ def entries(decoder: WrittenDecoder, cuts: Iterable[Cut], journal: Journal) -> I
     for cut in cuts:
         entry = next(known, None)
         if entry is None:
-            journal.add(entry := _recognise(decoder, cut))
+            journal.add(entry := recognise(decoder, cut))
         elif entry["id"] != cut.id:
             problem = f"found {entry['id']}, expected {cut.id}, as the cuts have"
             raise DataError(f"{journal.path}: of other cuts ({problem}); remove it or name another --out")
         yield cut, entry
 
 
-def _recognise(decoder: WrittenDecoder, cut: Cut) -> dict[str, Any]:
+def recognise(decoder: WrittenDecoder, cut: Cut) -> dict[str, Any]:
+    """The entry of a cut, see `entries`."""
     try:
         found = decoder.nbest(load_samples(cut), cut.id)
     except load_errors() as error:

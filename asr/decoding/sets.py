@@ -13,6 +13,7 @@ from rescore.console import progress, remark
 from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts, kaldi_lines
 from rescore.files import make_folder
+from rescore.skipping import count_skipped
 
 
 def decode_set(
@@ -49,6 +50,7 @@ def decode_set(
     if lost:
         count = len(results.hyps) + len(lost)
         remark(f"{outputs.name}: {len(lost)} of {count} utterances were not recognised; they count as without a word")
+        count_skipped(len(lost))
     for utt_id, text in lost.items():
         results.add(Decoded(empty_nbest(utt_id, results.scores), empty_lattice(utt_id)), text)
     counts, written = results.write(outputs)

@@ -15,7 +15,10 @@ from asr.decoding.load import batches_of
 from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.results import Outputs
 from asr.decoding.run import opened, recognised
+from asr.decoding.run_written import opened_written, write_set
 from asr.decoding.sets import decode_set
+from asr.decoding.shares_written import SUFFIX as SUFFIX_WRITTEN
+from asr.decoding.shares_written import read_written, share_written
 from asr.errors import DataError
 from lm_zoo.files import locked
 from lm_zoo.identity import content, lm_identity
@@ -35,6 +38,7 @@ from rescore.sharing.parts import (
 )
 from rescore.sharing.shares import Sharing, share_out
 from rescore.types import Hypothesis, NbestList
+from rescore.workers import kept
 
 if TYPE_CHECKING:
     from asr.model.transducer import Transducer
@@ -44,14 +48,19 @@ Found = tuple[str, str, Decoded | None]  # id, transcript, and what was recognis
 
 
 def run_shared(
-    plan: DecodeRun, options: DecodeOptions, sharing: Sharing, say: Callable[[str], None]
+    plan: DecodeRun, options: DecodeOptions, folder: Path | None, sharing: Sharing, say: Callable[[str], None]
 ) -> dict[str, ErrorCounts | None]:
-    """Does the share that is asked for, or all of them, writes the results and gives the errors of each set."""
-    work = partial(_share, plan, options)
+    """Does the share that is asked for, or all of them, writes the results and gives the errors of each set.
+
+    Args:
+      folder: of an encoder-decoder; None for a transducer.
+    """
+    work = partial(_share, plan, options) if folder is None else partial(share_written, plan, options, folder)
     if sharing.split is not None:
         work(sharing.split)
         return {}
-    _, made = opened(plan, options)  # what is wrong with the options shows before any process starts
+    # What is wrong with the options shows before any process starts.
+    made = opened(plan, options)[1] if folder is None else opened_written(plan, options, folder)[1]
     share_out(work, sharing)
     return {outputs.name: merge_set(_folder(outputs), say) for outputs in made}
 
@@ -74,6 +83,11 @@ def merge_set(folder: Path, say: Callable[[str], None]) -> ErrorCounts | None:
     """Writes the results of a set from the folder of its parts, which goes; the errors."""
     shares, plan = finished_splits(folder), read_plan(folder)
     outputs = Outputs(**{**plan["outputs"], "folder": folder.parent})
+    if plan.get("written"):
+        files = part_files(folder, shares[0]["parts"], SUFFIX_WRITTEN)
+        counts = write_set((found for file in files for found in read_written(file)), None, outputs, say)
+        remove_parts(folder)
+        return counts
     left_out = {utt_id: text for share in shares for utt_id, text in share["left out"].items()}
     files = part_files(folder, shares[0]["parts"], SUFFIX)
     counts = decode_set((found for file in files for found in _read(file)), lambda: left_out, None, outputs, say)
@@ -82,7 +96,7 @@ def merge_set(folder: Path, say: Callable[[str], None]) -> ErrorCounts | None:
 
 
 def _share(plan: DecodeRun, options: DecodeOptions, split: Split) -> None:
-    decoder, made = opened(plan, options)
+    decoder, made = kept((plan, options), lambda: opened(plan, options))
     for path, outputs in zip(plan.cuts, made, strict=True):
         folder = _folder(outputs)
         with locked(folder / f"split-{split.name}"):

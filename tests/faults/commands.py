@@ -55,7 +55,7 @@ LONG_LINES = [  # those of several processes or of many steps, for the kills alo
     "merge shares",
     "merge nbest.jsonl",
     f"run --dev dev.jsonl.gz --test test.jsonl.gz --ref refs --lm {LM} --out out",
-    "report finished",
+    "report finished --out out.html",
 ]
 
 
@@ -70,7 +70,7 @@ def make_long_inputs(folder: Path, lines: list[str]) -> None:
         for share in ("1/2", "2/2"):
             run(f"nbest {LISTS} --split {share} --out shares")
             run(f"lattice nbest slf:lattices -n 2 --split {share} nbest.jsonl")
-        if "report finished" in lines:
+        if any(line.startswith("report finished") for line in lines):
             run(f"run --dev dev.jsonl.gz --test test.jsonl.gz --ref refs --lm {LM} --out finished")
     finally:
         os.chdir(here)

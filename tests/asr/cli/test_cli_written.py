@@ -10,9 +10,9 @@ import pytest
 import soundfile
 from click.testing import CliRunner, Result
 
-from asr.cli.main import cli
+from asr.cli.main import cli, main
 from asr.dataset.manifests import load_cuts
-from asr.decoding import written
+from asr.decoding import shares_written, written
 from asr.decoding.journal import Journal
 from asr.decoding.run_written import entries
 from asr.errors import CheckpointError, ConfigError, DataError
@@ -28,8 +28,10 @@ pytest.importorskip("onnxruntime")
 pytest.importorskip("onnx")
 
 import torch
+from lhotse import CutSet
 
 from tests.asr.seq2seq.tiny_onnx import FRAME, speech, write
+from tests.commands import run_line
 
 TEXTS = {"a-1": "A B", "b-2": "B", "c-3": "A A B", "d-4": "B A"}
 STEM = "test-tiny-modified_beam_search-beam-size-6"
@@ -38,7 +40,7 @@ STEM = "test-tiny-modified_beam_search-beam-size-6"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, and cuts of which one has lost its audio."""
-    from lhotse import CutSet, MonoCut, Recording, SupervisionSegment
+    from lhotse import MonoCut, Recording, SupervisionSegment
 
     folder = tmp_path_factory.mktemp("written")
     write(folder / "tiny", end=1.0)
@@ -127,6 +129,40 @@ def test_a_journal_of_other_settings_or_cuts_is_not_taken(
     stale = Journal(tmp_path / "part.jsonl", {"beam": 7})
     with pytest.raises(DataError, match=r"of other cuts \(found x, expected a-1"):
         list(entries(None, load_cuts(folder / "my_cuts_test.jsonl.gz"), stale))  # type: ignore[arg-type]
+
+
+def test_shares_give_the_files_of_one_process(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of the utterances cannot be loaded; that shows when the shares are merged."""
+    whole = decode(folder, tmp_path / "whole")
+    monkeypatch.setattr(shares_written, "CUTS", 2)
+    for share in ("2/2", "1/2", "2/2"):
+        assert decode(folder, tmp_path / "out", "--split", share).stdout == ""
+    with pytest.raises(UsageError, match="parts of a run with another outputs, normalise"):
+        decode(folder, tmp_path / "out", "--normalise", "librispeech", "--split", "1/2")
+    merged = run("merge", tmp_path / "out")
+    assert merged.stdout == whole.stdout and "cut c-3 left out" in merged.stderr
+    found = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("whole", "out")]
+    assert found[0] == found[1] and len(found[0]) == 6
+
+
+@pytest.mark.slow
+def test_workers_give_the_files_of_one_process(folder: Path, tmp_path: Path) -> None:
+    whole = decode(folder, tmp_path / "whole")
+    shared = decode(folder, tmp_path / "out", "--executor", "local", "--workers", 1, "--shards", 2)
+    assert shared.stdout == whole.stdout
+    found = [{path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("whole", "out")]
+    assert found[0] == found[1]
+
+
+def test_the_exit_status_tells_of_what_was_not_recognised(folder: Path, tmp_path: Path) -> None:
+    line = f"decode --model {folder}/tiny --decoding-method greedy_search --out {tmp_path}"
+    said = "1 left out because of errors; all else is done (exit status 3)"
+    assert run_line("asr", main, f"{line} {folder}/my_cuts_test.jsonl.gz") == (3, said)
+    fine = [cut for cut in load_cuts(folder / "my_cuts_test.jsonl.gz") if cut.id != "c-3"]
+    CutSet.from_cuts(fine).to_file(str(tmp_path / "cuts_fine.jsonl.gz"))
+    assert run_line("asr", main, f"{line} {tmp_path}/cuts_fine.jsonl.gz")[0] == 0
 
 
 def test_what_only_transducers_have_is_refused(folder: Path, tmp_path: Path) -> None:

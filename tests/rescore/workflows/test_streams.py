@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -93,6 +94,27 @@ def test_shares_give_the_bytes_of_one_process(
     assert {path.name for path in tmp_path.iterdir()} == {out.name, whole.name}
     told = [line.replace("/whole", "/out") for line in said.splitlines() if " written to " in line or "unknown" in line]
     assert (told or name == "ppl") and all(line in merged for line in told)
+
+
+@pytest.fixture(scope="module")
+def ray_here() -> Iterator[None]:
+    ray = pytest.importorskip("ray")
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lattice rescore", "lattice nbest", "convert lists", "ppl"])
+def test_ray_gives_the_bytes_of_one_process(
+    name: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_here: None
+) -> None:
+    monkeypatch.chdir(inputs)
+    words, whole = line(name, tmp_path / "whole")
+    done(words)
+    words, out = line(name, tmp_path / "out")
+    done([*words, "--executor", "ray", "--workers", "1", "--shards", "2"])
+    assert contents(out) == contents(whole)
+    assert {path.name for path in tmp_path.iterdir()} == {out.name, whole.name}
 
 
 def test_a_share_goes_on_where_it_was_killed(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
