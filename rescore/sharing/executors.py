@@ -88,8 +88,7 @@ class RayWorkers:
         import ray
 
         if not ray.is_initialized():
-            here = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}  # of no use to another machine
-            ray.init(log_to_driver=False, **({"address": address} if address else here))
+            _join_ray(address)
         cores = int(ray.cluster_resources().get("CPU", 1))
         self.count, self._work = count or cores, work
         threads = max(1, cores // self.count)
@@ -119,6 +118,19 @@ class RayWorkers:
 
         for task in self._running:
             ray.cancel(task)
+
+
+def _join_ray(address: str | None) -> None:
+    """Raises RescoreError if a cluster can be neither started nor reached."""
+    import ray
+
+    here = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}  # of no use to another machine
+    try:
+        ray.init(log_to_driver=False, **({"address": address} if address else here))
+    except Exception as error:  # Ray raises many, some of them no more than an Exception
+        what = f"--ray-address {address}: the cluster cannot be reached" if address else "Ray cannot be started here"
+        why = " ".join(str(error).split())[:300]
+        raise RescoreError(f"{what} ({why}); see ray status, or take --executor local") from None
 
 
 def _in_ray(work: Work, split: Split, threads: int, max_memory: int | None) -> Ended:

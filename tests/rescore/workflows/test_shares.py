@@ -175,6 +175,18 @@ def test_a_node_of_ray_is_taken_away(tmp_path: Path, two_nodes: Any) -> None:
         share_out(fail_at_three, Sharing("ray", shards=4, address=two_nodes.address))
 
 
+@pytest.mark.parametrize("address", ["auto", "127.0.0.1:1"])
+def test_a_cluster_of_ray_that_is_not_there(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+
+    def init(**_: object) -> None:  # waits half a minute for some addresses
+        raise (ConnectionError if address == "auto" else RuntimeError)("Could not find\nany running Ray instance")
+
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(RescoreError, match=rf"{address}: the cluster cannot be reached \(Could not find any running"):
+        share_out(fail_at_three, Sharing("ray", shards=4, address=address))
+
+
 def test_nothing_to_merge(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="no finished share"):
         finished_splits(tmp_path / FOLDER)
