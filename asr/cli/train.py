@@ -45,6 +45,8 @@ SETTINGS: dict[str, tuple[Any, str]] = {
     "seed": (int, "Seed [42]."),
 }
 
+_BUDGET, _EPOCHS = {"max_steps", "max_minutes"}, {"lr_batches", "lr_epochs", "num_epochs"}  # how long: one of the two
+
 
 def settings(command: Any) -> Any:
     """Adds an option for each of SETTINGS."""
@@ -104,11 +106,11 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
     from rescore.cli.settings import parse_settings
 
     given = {name: value for name in SETTINGS if (value := values.pop(name)) is not None}
-    if {"max_steps", "max_minutes"} & given.keys() and {"lr_batches", "lr_epochs", "num_epochs"} & given.keys():
-        raise ConfigError("--num-epochs, --lr-batches and --lr-epochs are for runs without --max-steps, --max-minutes")
+    context = click.get_current_context()
+    given = _of_one_length(context, given)
     if use_fp16 and use_bf16:
         raise ConfigError("found --use-fp16 and --use-bf16, expected one of them")
-    values = _with_manifests(click.get_current_context(), values)
+    values = _with_manifests(context, values)
     if enable_musan and values["musan_cuts"] is None:
         raise ConfigError("--enable-musan needs the noise: --musan-cuts FILE")
     if enable_musan is False:
@@ -119,6 +121,24 @@ def command(use_fp16: bool, use_bf16: bool, enable_spec_aug: bool, enable_musan:
     dtype = "float16" if use_fp16 else "bfloat16" if use_bf16 else "float32"
     plan = TrainPlan(spec_aug=enable_spec_aug, model_settings=changes, **values)
     run(plan, TransducerTrainConfig(dtype=dtype, **given))
+
+
+def _of_one_length(context: click.Context, given: dict[str, Any]) -> dict[str, Any]:
+    """The settings with a budget or with epochs; what a recipe's YAML file has gives way to the command line.
+
+    Raises:
+      ConfigError: both on the command line, or both in the file.
+    """
+    from asr.errors import ConfigError
+
+    budget, epochs = _BUDGET & given.keys(), _EPOCHS & given.keys()
+    if not (budget and epochs):
+        return given
+    typed = {name for name in budget | epochs if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if not typed or (typed & budget and typed & epochs):
+        raise ConfigError("--num-epochs, --lr-batches and --lr-epochs are for runs without --max-steps, --max-minutes")
+    dropped = epochs if typed & budget else budget
+    return {name: value for name, value in given.items() if name not in dropped}
 
 
 def _with_manifests(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:

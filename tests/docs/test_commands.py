@@ -51,6 +51,26 @@ def test_commands_in_sentences_are_understood(page: Path) -> None:
             check_line(name(page), line + " X" if words_of(line)[-1].startswith("-") else line)  # option without value
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_in_sentences_are_whole(page: Path) -> None:
+    """One that says where it writes has all that it needs."""
+    for line in inline_commands(page):
+        words = words_of(line)
+        if "--out" in words:
+            assert missing(PROGRAMS[words[0]], words[1:]) == [], f"{name(page)}: {line}"
+
+
+def missing(group: click.Command, words: list[str]) -> list[str]:
+    """The options that a command needs, and that are not among the words."""
+    context = click.Context(group)
+    while isinstance(group, click.Group):
+        _, command, words = group.resolve_command(context, words)
+        assert command is not None
+        group = command
+    needed = [param for param in group.params if isinstance(param, click.Option) and param.required]
+    return [option.opts[0] for option in needed if not {*option.opts} & {*words}]
+
+
 def test_a_wrong_option_is_found() -> None:
     with pytest.raises(click.ClickException):
         check(rescore, ["nbest", "--no-such-option", "x"])

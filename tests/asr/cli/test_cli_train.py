@@ -16,6 +16,7 @@ import torch
 from click.testing import CliRunner, Result
 
 from asr.cli.main import cli
+from asr.cli.train import command
 from asr.dataset.loader import PADDING
 from asr.decoding.greedy_search import greedy
 from asr.errors import AsrError, ConfigError
@@ -156,6 +157,27 @@ def test_options_that_do_not_fit_each_other(data: Path, tmp_path: Path) -> None:
         asr("train", "--train-cuts", data / "cuts.jsonl.gz", "--exp-dir", tmp_path)
     with pytest.raises(AsrError, match=r"no_such.model: no such file, expected the sentencepiece model"):
         asr(*["train", "--train-cuts", "x", "--exp-dir", tmp_path, "--config", "small", "--bpe-model", "no_such.model"])
+
+
+@pytest.mark.parametrize(
+    ("file", "typed", "kept"),
+    [
+        ({"num_epochs": 40}, ["--max-steps", "4"], {"max_steps": 4}),
+        ({"max_minutes": 240}, ["--num-epochs", "2", "--seed", "1"], {"num_epochs": 2, "seed": 1}),
+        ({"num_epochs": 40}, ["--lr-epochs", "3"], {"num_epochs": 40, "lr_epochs": 3.0}),
+    ],
+)
+def test_how_long_a_recipe_says_gives_way_to_the_command_line(
+    file: dict[str, Any], typed: list[str], kept: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[TransducerTrainConfig] = []
+    monkeypatch.setattr("asr.training.run.run", lambda plan, config: found.append(config))
+    line = ["--train-cuts", "x", "--valid-cuts", "x", "--exp-dir", str(tmp_path), *typed]
+    CliRunner().invoke(command, line, default_map=file, catch_exceptions=False)
+    assert found == [TransducerTrainConfig(dtype="float32", **kept)]
+    with pytest.raises(ConfigError, match="are for runs without --max-steps"):
+        both = {"num_epochs": 40, "max_steps": 3}
+        CliRunner().invoke(command, line[: -len(typed)], default_map=both, catch_exceptions=False)
 
 
 def test_settings_of_the_model(data: Path, tmp_path: Path) -> None:
