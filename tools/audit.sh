@@ -1,5 +1,6 @@
 #!/bin/sh
-# Known vulnerabilities of the pinned packages, by pip-audit in an environment of its own; needs the network.
+# Known vulnerabilities of the pinned packages, by pip-audit in an environment of its own; needs PyPI itself.
+# --strict: a package that cannot be looked up is an error, not one without vulnerabilities.
 set -eu
 cd "$(dirname "$0")/.."
 venv=.venv-audit
@@ -13,5 +14,5 @@ if [ ! -x "$venv/bin/pip-audit" ]; then
 fi
 for lock in tools/requirements-py310.txt tools/requirements-py311.txt; do
     echo "$lock:"
-    "$venv/bin/pip-audit" --no-deps --disable-pip --progress-spinner off --timeout 15 -r "$lock"
+    "$venv/bin/pip-audit" --strict --no-deps --disable-pip --progress-spinner off --timeout 15 -r "$lock"
 done

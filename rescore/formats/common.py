@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -49,6 +50,15 @@ class Place:
 
     def _utterance(self) -> str:
         return f"utterance {short(self.utt_id)}: " if self.utt_id is not None else ""
+
+
+@contextmanager
+def named_if_too_large(place: Place) -> Iterator[None]:
+    """A lattice for which memory does not suffice is one that cannot be read: a FormatError names it."""
+    try:
+        yield
+    except MemoryError:
+        raise place.format_error("memory does not suffice for this lattice") from None
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # and lone surrogates, which UTF-8 cannot write

@@ -12,7 +12,7 @@ import numpy as np
 
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError, WeightsError
-from rescore.formats.common import Piece, Place
+from rescore.formats.common import Piece, Place, named_if_too_large
 from rescore.formats.kaldi_archive import archive_pieces, read_all, read_some, write_records
 from rescore.formats.kaldi_fst import COMPACT, RawLattice
 from rescore.formats.symbols import SymbolTable, table_for, table_to_write
@@ -56,9 +56,12 @@ def _lattices(
         if table is None:
             table = table_for(path, options.get("words"))
         try:
-            yield to_lattice(raw, table, shift)
+            with named_if_too_large(Place(file)):
+                lattice = to_lattice(raw, table, shift)
         except RescoreError as error:
             on_error(FormatError(file, f"utterance '{raw.utt_id}': {error}"))
+        else:
+            yield lattice
 
 
 def _frame_shift(options: Mapping[str, str]) -> float:

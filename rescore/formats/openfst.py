@@ -17,7 +17,7 @@ import numpy as np
 
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import atomic_text, read_lines
-from rescore.formats.common import SCORE, Place, UniqueIds
+from rescore.formats.common import SCORE, Place, UniqueIds, named_if_too_large
 from rescore.formats.symbols import IDS, SymbolTable, is_id, read_symbols, table_for
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.skipping import OnError, fail
@@ -53,7 +53,8 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
         place = Place(path, entry.line, entry.utt_id)
         unique.add(entry.utt_id, place)
         try:
-            lattice = _to_lattice(entry, table)
+            with named_if_too_large(Place(path, entry.line)):
+                lattice = _to_lattice(entry, table)
             if undecided and lattice.symbols[1:]:
                 undecided = False
                 if all(map(is_id, lattice.symbols[1:])):

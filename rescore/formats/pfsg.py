@@ -23,7 +23,7 @@ import numpy as np
 
 from rescore.errors import FormatError, RescoreError
 from rescore.files import read_lines
-from rescore.formats.common import SCORE, Place, utterance_files, utterance_id
+from rescore.formats.common import SCORE, Place, named_if_too_large, utterance_files, utterance_id
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.skipping import OnError, fail
 from rescore.types import Lattice
@@ -52,9 +52,12 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
     missing = f"no lattice in this folder, expected files named *{', *'.join(SUFFIXES)}"
     for file in utterance_files(path, lambda file: file.name.endswith(SUFFIXES), _file_id, missing):
         try:
-            yield read_lattice(file)
+            with named_if_too_large(Place(file)):
+                lattice = read_lattice(file)
         except RescoreError as error:
             on_error(error)
+        else:
+            yield lattice
 
 
 def _file_id(path: Path) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import read_lines
 from rescore.formats import slf_write
-from rescore.formats.common import Piece, Place, UniqueIds, utterance_files, utterance_id
+from rescore.formats.common import Piece, Place, UniqueIds, named_if_too_large, utterance_files, utterance_id
 from rescore.formats.slf_write import NULL_WORDS, WORDS_COMMENT
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.skipping import OnError, fail
@@ -97,7 +97,8 @@ def read_pieces(
     unique = UniqueIds()
     for piece in chosen:
         try:
-            lattice = read_lattice(piece.path, named_inside="utterance" in options)
+            with named_if_too_large(Place(piece.path)):
+                lattice = read_lattice(piece.path, named_inside="utterance" in options)
             unique.add(lattice.utt_id, Place(piece.path, utt_id=lattice.utt_id))
         except RescoreError as error:
             on_error(error)

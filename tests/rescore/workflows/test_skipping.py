@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lm_zoo.errors import LMError
 from lm_zoo.inference.limits import parse_size
 from rescore.cli.main import main
 from rescore.errors import RescoreError
+from rescore.formats import read_lattices, write_lattices
 from rescore.formats.part_files import LISTS
 from rescore.sharing.parts import Bite, Parts, Split, bites, cut, notes, parts_inside
 from rescore.sharing.shares import Sharing, _Deaths, share_out
 from rescore.sharing.work import do_parts, in_halves
 from rescore.skipping import Skip, fail
+from rescore.types import Lattice
 from rescore.workers import WorkerDied
 from rescore.workflows.combine import read_scores
 from tests.commands import run_line
@@ -182,3 +186,53 @@ def test_a_monstrous_utterance_is_named_and_the_rest_goes_on(tmp_path: Path) -> 
     assert done.returncode == 3, done.stderr
     assert "memory does not suffice for" in done.stderr and "6 utterances scored" in done.stderr
     assert len(list(read_scores(tmp_path / "out"))) == 6
+
+
+@pytest.mark.slow
+def test_a_monstrous_lattice_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
+    """60,000 arcs, 300 between every two states, each with another history of the n-gram."""
+    dice, words = np.random.default_rng(0), [f"W{number}" for number in range(300)]
+    (tmp_path / "text").write_text("".join(f"{one} {other}\n" for one in words for other in words[:9]))
+    train = f"train-ngram --text {tmp_path}/text --order 2 --discount-fallback --out {tmp_path}/a.arpa"
+    assert run_line("rescore", main, train)[0] == 0
+    made = [sausage(dice, utt_id, length, words) for utt_id, length in (("a", 2), ("monster", 200), ("z", 2))]
+    write_lattices(f"slf:{tmp_path}/in", made)
+    line = f"lattice rescore slf:{tmp_path}/in --ngram {tmp_path}/a.arpa --scale am=1 --scale ngram=1 --on-error skip"
+    line += f" slf:{tmp_path}/out"
+    done = subprocess.run([sys.executable, "-c", BOUNDED, *line.split()], capture_output=True, text=True)
+    assert done.returncode == 3, done.stderr
+    assert "utterance monster: memory does not suffice for it" in done.stderr
+    assert sorted(path.name.partition(".")[0] for path in (tmp_path / "out").iterdir()) == ["a", "z"]
+
+
+def sausage(dice: np.random.Generator, utt_id: str, length: int, words: list[str]) -> Lattice:
+    """All words between every two states."""
+    src = np.repeat(np.arange(length, dtype=np.int32), len(words))
+    labels = np.tile(np.arange(1, len(words) + 1, dtype=np.int32), length)
+    scores = {"am": -10 * dice.random(len(src))}
+    return Lattice(utt_id, length + 1, src, src + 1, labels, scores, ["", *words], np.arange(length + 1) * 0.3)
+
+
+@pytest.mark.parametrize("spec", ["slf:in", "openfst:in.txt", "kaldi-lat:in.ark"])
+def test_a_lattice_that_is_too_large_to_be_read_is_named(
+    spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dice, kind = np.random.default_rng(0), spec.partition(":")[0]
+    monkeypatch.chdir(tmp_path)
+    made = [sausage(dice, utt_id, 2, ["A", "B"]) for utt_id in ("a", "monster", "z")]
+    write_lattices(spec, made)
+    module = importlib.import_module(f"rescore.formats.{kind.replace('kaldi-lat', 'kaldi_lattice')}")
+    name = "to_lattice" if kind == "kaldi-lat" else "_to_lattice" if kind == "openfst" else "read_lattice"
+    real, calls = getattr(module, name), list[int]()
+
+    def little_memory(*arguments: object, **named: object) -> object:
+        calls.append(1)
+        if len(calls) == 2:
+            raise MemoryError
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(module, name, little_memory)
+    skip = Skip()
+    assert [lattice.utt_id for lattice in read_lattices(spec, skip)] == ["a", "z"]
+    (said,) = skip.take()
+    assert "memory does not suffice for this lattice" in said
