@@ -149,8 +149,8 @@ def equal_weights(names: Iterable[str]) -> Weights:
 
 
 def total(scores: Mapping[str, float], scales: Mapping[str, float]) -> float:
-    """`sum_k scales[k] * scores[k]` in the order of `scales`; every scale needs its score (KeyError)."""
-    return sum(scale * scores[name] for name, scale in scales.items())
+    """`sum_k scales[k] * scores[k]` in the order of `scales`; every scale but 0 needs its score (KeyError)."""
+    return sum((scale * scores[name] for name, scale in scales.items() if scale != 0.0), 0.0)
 
 
 def with_words(hyp: Hypothesis) -> dict[str, float]:

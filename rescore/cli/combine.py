@@ -49,7 +49,7 @@ def command(
     from rescore.errors import UsageError
     from rescore.types import Weights
     from rescore.weights import load_weights, parse_scales
-    from rescore.workflows.combine import read_scores, write_combined
+    from rescore.workflows.combine import read_scores, say_columns, write_combined
     from rescore.workflows.normalising import under_weights
 
     if bool(weights_file) == bool(scales):
@@ -57,8 +57,7 @@ def command(
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
     weights = under_weights(weights, normalise, weights_file)
     counts = write_combined(read_scores(scores, "combining"), weights, out, mbr)
-    if counts.unused:
-        remark(f"scores without a scale, not used: {', '.join(counts.unused)}")
+    say_columns(counts)
     remark(
         f"{counts.utterances} utterances, {counts.hypotheses} hypotheses; {counts.changed} first hypotheses changed; "
         f"written to {out}"

@@ -14,7 +14,7 @@ from rescore.files import atomic_text, require_folder
 from rescore.formats import read_nbest, write_nbest
 from rescore.formats.counting import nbest_with_progress
 from rescore.types import NbestList, Weights
-from rescore.weights import FIRST, MBR, checked_scales, decision_of, total, weights_json, with_words
+from rescore.weights import FIRST, MBR, WORDS_COLUMN, checked_scales, decision_of, total, weights_json, with_words
 from rescore.workflows.normalising import Normaliser, normaliser_of
 
 SCORES_FILE = "scores.jsonl.gz"
@@ -24,12 +24,14 @@ TEXT_FILE = "1best.txt"
 
 @dataclass
 class CombineCounts:
-    """What `write_combined` did: utterances, hypotheses, utterances with a new 1-best, columns without a scale."""
+    """What `write_combined` did: utterances, hypotheses, utterances with a new 1-best, columns without a scale, and
+    scales of 0 without a column."""
 
     utterances: int = 0
     hypotheses: int = 0
     changed: int = 0
     unused: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
 
 
 def combine_list(nbest: NbestList, weights: Weights, mbr: float | None = None) -> NbestList:
@@ -44,7 +46,7 @@ def combine_list(nbest: NbestList, weights: Weights, mbr: float | None = None) -
         the softmax of `mbr` times their totals; ties by total.
     Raises:
       ScoreError: no hypothesis at all, a score missing in one of them, or a score that is not finite.
-      WeightsError: a scale whose score no hypothesis has.
+      WeightsError: a scale other than 0 whose score no hypothesis has.
     """
     return replace(nbest, hyps=[nbest.hyps[i] for i in ranking(nbest, weights, mbr)])
 
@@ -80,6 +82,8 @@ def _check_scores(
         if name not in scores:
             found = ", ".join(scores)
             if not any(name in other for other in all_scores):
+                if scales[name] == 0.0:
+                    continue
                 raise WeightsError(
                     f"utterance {utt_id}: the weights have a scale for '{name}', but the scores are: {found}; "
                     "score with that LM first or leave the scale out"
@@ -155,6 +159,7 @@ def write_combined(
         write_nbest(f"jsonl:{out / NBEST_FILE}", combined())
     normaliser.say()
     counts.unused = [name for name in unused if name not in weights.scales]
+    counts.absent = [name for name in weights.scales if name not in unused and name != WORDS_COLUMN]
     return counts
 
 
@@ -168,10 +173,18 @@ def decide(
     return replace(nbest, hyps=hyps), plain.hyps[order[0]].words != plain.hyps[0].words
 
 
+def say_columns(counts: CombineCounts) -> None:
+    """Says which scores had no scale, and which scales no score."""
+    if counts.unused:
+        remark(f"scores without a scale, not used: {', '.join(counts.unused)}")
+    if counts.absent:
+        remark(f"not among the scores, and not needed, as their scales are 0: {', '.join(counts.absent)}")
+
+
 def say_combined(counts: CombineCounts, weights: Weights | None, out: Path) -> None:
     """Says what was combined, and which scores were not used; `weights` None: no scales were given."""
     if weights is None:
         remark("no --weights and no --scale: every score counts with scale 1; find better scales with: rescore tune")
-    elif counts.unused:
-        remark(f"scores without a scale, not used: {', '.join(counts.unused)}")
+    else:
+        say_columns(counts)
     remark(f"{counts.hypotheses} hypotheses; {counts.changed} first hypotheses changed; written to {out}")

@@ -131,9 +131,7 @@ def test_a_journal_of_other_settings_or_cuts_is_not_taken(
         list(entries(None, load_cuts(folder / "my_cuts_test.jsonl.gz"), stale))  # type: ignore[arg-type]
 
 
-def test_shares_give_the_files_of_one_process(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shares_give_the_files_of_one_process(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of the utterances cannot be loaded; that shows when the shares are merged."""
     whole = decode(folder, tmp_path / "whole")
     monkeypatch.setattr(shares_written, "CUTS", 2)

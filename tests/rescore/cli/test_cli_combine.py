@@ -67,8 +67,17 @@ def test_options_that_contradict(scores: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="either --weights FILE or --scale"):
         run("combine", "--scores", scores, "--out", tmp_path, "--scale", "am=1", "--weights", tmp_path / "w.json")
     with pytest.raises(WeightsError, match="utterance u: the weights have a scale for 'nn'"):
-        run("combine", "--scores", scores, "--out", tmp_path / "out", "--scale", "nn=0")
+        run("combine", "--scores", scores, "--out", tmp_path / "out", "--scale", "nn=0.1")
     assert not list((tmp_path / "out").iterdir())
+
+
+def test_an_lm_whose_scale_is_0_need_not_be_scored(scores: Path, tmp_path: Path) -> None:
+    """As of `rescore tune` over more LMs than help."""
+    run("combine", "--scores", scores, "--out", tmp_path / "with", "--scale", "am=1")
+    result = run("combine", "--scores", scores, "--out", tmp_path / "out", "--scale", "am=1", "--scale", "nn=0")
+    assert "not among the scores, and not needed, as their scales are 0: nn" in result.stderr
+    for name in ("1best.txt", "nbest.jsonl.gz"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "with" / name).read_bytes()
 
 
 def test_help_has_an_example() -> None:
