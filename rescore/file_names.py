@@ -6,7 +6,7 @@ import hashlib
 import ntpath
 import os
 import re
-from pathlib import Path
+from typing import Any
 
 LONGEST = 200  # bytes; file systems take 255, temporary names are a little longer
 DRIVE = re.compile(r"[A-Za-z]:[\\/]")  # how a path of Windows begins: C:\lists
@@ -37,9 +37,11 @@ def base_name(path: str) -> str:
     return here.basename(here.normpath(path))
 
 
-def by_numbers(path: Path) -> list[int | str]:
-    """The name in pieces that sort as people count: 2.pt before 10.pt."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"([0-9]+)", path.name)]
+def by_numbers(name: str) -> tuple[Any, ...]:
+    """A name or id in pieces that sort as people count: 2.pt before 10.pt; numbers may have any number of digits."""
+    parts = re.split(r"([0-9]+)", name)
+    parts[1::2] = [part.lstrip("0") for part in parts[1::2]]
+    return tuple((len(part), part) if number % 2 else part for number, part in enumerate(parts))
 
 
 def _bytes(text: str) -> bytes:

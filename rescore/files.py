@@ -156,6 +156,14 @@ def kaldi_fields(line: str) -> list[str]:
     return line.split() if line.isascii() else re.findall(r"[^ \t\r\n\v\f]+", line)
 
 
+def whole_number(text: str, digits: int = 9) -> int | None:
+    """The number that `text` is in at most so many digits of ASCII, else None; int() also takes signs, blanks and `_`,
+    and raises ValueError where there are thousands of digits."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
+
+
+MARK = "\ufeff"
+MARKED = "the utterance id begins with a byte order mark, which only files do (were some joined?); remove it"
 _RECOG = re.compile(r"(\S+):\t((?:timestamp_)?(?:ref|hyp))=(\[.*\])")  # of icefall's recogs-SET-SUFFIX.txt
 
 
@@ -166,7 +174,7 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
     of timestamps), the lines of `side` are read, "ref" or "hyp".
 
     Raises:
-      FormatError: no line at all, an empty line, or an utterance id that occurs twice.
+      FormatError: no line at all, an empty line, or an utterance id that occurs twice or begins with a byte order mark.
     """
     texts: dict[str, Words] = {}
     for number, line in read_lines(path):
@@ -178,6 +186,8 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
             raise FormatError(path, "empty line, expected 'utt-id words ...'", line=number)
         if fields[0].startswith('{"'):
             raise FormatError(path, "JSON, expected Kaldi text: 'utt-id words ...' a line", line=number)
+        if fields[0].startswith(MARK):
+            raise FormatError(path, MARKED, line=number)
         if fields[0] in texts:
             problem = f"utterance '{fields[0]}' occurs a second time, expected Kaldi text: 'utt-id words ...' a line"
             raise FormatError(path, problem, line=number)
@@ -195,9 +205,15 @@ def _listed(path: str | Path, number: int, text: str) -> list[str]:
 
 
 def write_kaldi_text(path: str | Path, texts: dict[str, Words]) -> None:
-    """Writes Kaldi `text`, one utterance a line, in the order of `texts`."""
+    """Writes Kaldi `text`, one utterance a line, in the order of `texts`.
+
+    Raises:
+      FormatError: an utterance id that begins with a byte order mark, which would be lost in reading.
+    """
     with atomic_text(path) as stream:
         for utt_id, words in texts.items():
+            if utt_id.startswith(MARK):
+                raise FormatError(path, MARKED)
             stream.write(" ".join((utt_id, *words)) + "\n")
 
 

@@ -121,7 +121,8 @@ def command(
 
 
 def _checked(context: str | None) -> str | None:
-    number = context is not None and context.isascii() and context.isdigit()
-    if context in (None, "all") or (number and int(context or "") > 0):
+    from rescore.files import whole_number
+
+    if context is None or context == "all" or whole_number(context):
         return context
     raise click.BadParameter(f"found '{context}', expected a number of words, from 1, or all")

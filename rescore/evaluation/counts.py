@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from rescore.errors import FormatError, RescoreError
-from rescore.files import atomic_text, read_lines
+from rescore.files import atomic_text, read_lines, whole_number
 
 BEGIN = "<s>"
 BEGIN_ID = 0
@@ -151,9 +151,10 @@ def read_counts(path: str | Path) -> NgramCounts:
 
 
 def _count(field: str, path: str | Path, number: int) -> int:
-    if field.isascii() and field.isdigit() and len(field) <= MAX_DIGITS and int(field):
-        return int(field)
-    raise FormatError(path, f"found the count '{field}', expected a whole number from 1", line=number)
+    count = whole_number(field, MAX_DIGITS)
+    if not count:
+        raise FormatError(path, f"found the count '{field}', expected a whole number from 1", line=number)
+    return count
 
 
 def _table(

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from rescore.errors import FormatError, ScoreError, UsageError
-from rescore.files import read_lines
+from rescore.files import MARK, MARKED, read_lines
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
 
@@ -79,12 +79,14 @@ def named_columns(path: Path, options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class UniqueIds:
-    """Finds utterance ids that occur twice; holds every id seen."""
+    """Finds utterance ids that occur twice or begin with a byte order mark; holds every id seen."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def add(self, utt_id: str, place: Place, advice: str = "") -> None:
+        if utt_id.startswith(MARK):
+            raise place.format_error(MARKED)
         if utt_id in self._seen:
             raise place.format_error(f"this utterance id occurs a second time{advice}")
         self._seen.add(utt_id)

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from lm_zoo.reading import parse_json
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
-from rescore.files import atomic_text, read_lines
+from rescore.files import MARK, atomic_text, read_lines, whole_number
 from rescore.formats.common import (
     SCORE,
     Place,
@@ -61,9 +61,10 @@ def _size(path: Path, options: Mapping[str, str]) -> int:
     text = options.get("n")
     if text is None:
         raise UsageError(f"{path}: the number of lines an utterance must be given: nemo:{path}?n=NUMBER")
-    if not text.isdecimal() or int(text) < 1:
+    size = whole_number(text)
+    if not size:
         raise UsageError(f"{path}: n is '{text}', expected a number from 1")
-    return int(text)
+    return size
 
 
 def _yes(path: Path, options: Mapping[str, str], name: str) -> bool:
@@ -118,6 +119,8 @@ def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) ->
             size = size or len(nbest.hyps)
             if len(nbest.hyps) != size:
                 raise place.format_error(f"{len(nbest.hyps)} hypotheses, expected {size} as NeMo's TSV has no gaps")
+            if not count and "".join(nbest.hyps[0].words).startswith(MARK):
+                raise place.format_error("the first word begins with a byte order mark, which would be lost; remove it")
             for hyp, score in zip(nbest.hyps, single_score(nbest, options, place), strict=True):
                 stream.write(f"{join_words(hyp.words, place)}\t{score!r}\n")
             count += 1

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from rescore.errors import FormatError, RescoreError, UsageError
-from rescore.files import atomic_text, read_lines
+from rescore.files import atomic_text, read_lines, whole_number
 from rescore.formats.common import SCORE, Place, UniqueIds, named_if_too_large
 from rescore.formats.symbols import IDS, SymbolTable, is_id, read_symbols, table_for
 from rescore.lattices.build import EPSILON, build_lattice
@@ -157,15 +157,16 @@ def _strings(weights: list[str]) -> Alignments | None:
 
 
 def _state(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 9:
+    state = whole_number(text)
+    if state is None:
         raise RescoreError(f"found '{text[:40]}', expected the number of a state")
-    return int(text)
+    return state
 
 
 def _labels(words: list[str], table: SymbolTable | None) -> tuple[np.ndarray, list[str]]:
     if table is not None:
         for word in words:
-            if word != "<eps>" and not (word.isascii() and word.isdigit() and len(word) < 11):
+            if word != "<eps>" and not is_id(word):
                 raise RescoreError(f"found '{word}', expected the number of a word; words.txt is not needed for words")
         ids = np.array([0 if word == "<eps>" else int(word) for word in words], dtype=np.int64)
         try:

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from rescore.errors import FormatError, RescoreError
-from rescore.files import read_lines
+from rescore.files import read_lines, whole_number
 from rescore.formats.common import SCORE, Place, named_if_too_large, utterance_files, utterance_id
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.skipping import OnError, fail
@@ -126,9 +126,10 @@ def _check(pfsg: _Pfsg, path: Path) -> None:
 
 
 def _number(text: str, place: Place) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+    number = whole_number(text)
+    if number is None:
         raise place.format_error(f"found '{text[:30]}', expected a whole number from 0")
-    return int(text)
+    return number
 
 
 def _node(text: str, pfsg: _Pfsg, place: Place) -> int:

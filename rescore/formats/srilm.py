@@ -33,7 +33,7 @@ from rescore.formats.common import (
 from rescore.types import Hypothesis, NbestList
 
 _COLUMNS = {1: (SCORE,), 2: ("am", "lm"), 3: ("am", "lm", "words")}
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf)")  # nan: a bad score, no word
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf)")  # nan: a bad score, no word
 
 
 def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:

@@ -10,7 +10,7 @@ import numpy as np
 from lm_zoo.files import write_text
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
-from rescore.files import kaldi_fields, read_lines
+from rescore.files import kaldi_fields, read_lines, whole_number
 
 EPSILON_ID = 0  # in all three
 IDS = "ids"  # in place of a file: numbers are words
@@ -91,7 +91,7 @@ class NewTable(SymbolTable):
 
 def is_id(text: str) -> bool:
     """Whether `text` is a number of at most ten ASCII digits."""
-    return text.isascii() and text.isdigit() and len(text) <= 10
+    return whole_number(text, 10) is not None
 
 
 def read_symbols(path: str | Path) -> SymbolTable:

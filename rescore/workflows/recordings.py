@@ -13,6 +13,7 @@ from typing import Any
 from lm_zoo.reading import parse_json
 from rescore.console import some_names
 from rescore.errors import FormatError, UsageError
+from rescore.file_names import by_numbers
 from rescore.files import kaldi_fields, read_lines
 from rescore.types import NbestList
 
@@ -87,13 +88,8 @@ def _compiled(regex: str) -> re.Pattern[str]:
 
 
 def _made(how: str, names: dict[str, str], starts: dict[str, float] | None = None) -> Recordings:
-    places = {utt_id: ((starts or {}).get(utt_id, 0.0), natural(utt_id)) for utt_id in names}
+    places = {utt_id: ((starts or {}).get(utt_id, 0.0), by_numbers(utt_id)) for utt_id in names}
     return Recordings(how, names, places)
-
-
-def natural(utt_id: str) -> tuple[Any, ...]:
-    """What ids are sorted by: text and numbers in turn, so that `a-2` comes before `a-10`."""
-    return tuple(int(part) if number % 2 else part for number, part in enumerate(re.split(r"(\d+)", utt_id)))
 
 
 def _by_default(ids: Sequence[str]) -> Recordings:

@@ -21,10 +21,12 @@ from lm_zoo.training.config import TrainConfig
 from lm_zoo.training.run import train_config
 from lm_zoo.training.run_identity import check_run
 from lm_zoo.training.run_log import lines_before
-from rescore.errors import FormatError, WeightsError
-from rescore.files import read_kaldi_text
-from rescore.formats import read_lattices
+from rescore.errors import FormatError, RescoreError, WeightsError
+from rescore.file_names import by_numbers
+from rescore.files import read_kaldi_text, write_kaldi_text
+from rescore.formats import read_lattices, read_nbest, write_nbest
 from rescore.sharing.parts import finished_splits, part_files
+from rescore.types import Hypothesis, NbestList
 from rescore.weights import load_weights
 from rescore.workflows.transcripts import KINDS, read_transcripts
 from tests.asr.test_untrusted import cut_of
@@ -189,3 +191,50 @@ def test_names_that_no_system_takes_in_manifests(tmp_path: Path) -> None:
 def test_messages_are_one_line_without_control_characters() -> None:
     """An id with an escape sequence could move a terminal's cursor, or begin a line of its own."""
     assert printable("a\x1b[2Jb\nc\x9bd\te") == "a\\x1b[2Jb\\nc\\x9bd\\te"
+
+
+@pytest.mark.parametrize("line", ["a-1 {}A B", "a-1 -1.5 {}A", "a-1 -{}e B", "a-1 1.{}A", "a-1 .{}A", "a-1 1e{}A"])
+def test_long_numbers_take_time_by_their_length(tmp_path: Path, line: str) -> None:
+    """A regular expression took hours for digits that a letter ends."""
+    (tmp_path / "a.nbest").write_text(line.format("1" * 1_000_000) + "\n")
+    try:
+        assert len(list(read_nbest(f"srilm:{tmp_path}/a.nbest"))) == 1
+    except RescoreError as error:
+        assert len(str(error)) <= 1500
+
+
+def test_ids_of_thousands_of_digits_have_an_order() -> None:
+    """int() takes 4,300 digits at most."""
+    ids = ["a-" + "9" * 5000, "a-1" + "0" * 5000, "a-10", "a-\u00b2", "a-2", "a-02-1", "a"]
+    assert [len(utt_id) for utt_id in sorted(ids, key=by_numbers)] == [1, 3, 6, 4, 5002, 5003, 3]
+    assert by_numbers("a-02") == by_numbers("a-2") < by_numbers("a-10")
+
+
+MARKED = {
+    "text": ("\ufeffa A\n", read_kaldi_text),
+    "a.nbest": ("\ufeffa-1 1.0 A\n", lambda path: list(read_nbest(f"srilm:{path}"))),
+    "a.jsonl": (
+        '{"utt_id": "\ufeffa", "hyps": [{"words": "A", "scores": {}}]}\n',
+        lambda path: list(read_nbest(f"jsonl:{path}")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize("joined", [False, True])
+def test_ids_do_not_begin_with_a_byte_order_mark(tmp_path: Path, name: str, joined: bool) -> None:
+    """Written on a first line it was lost in reading; on others it stayed, unseen, where files were joined."""
+    text, read = MARKED[name]
+    first = text.replace("\ufeffa", "b") if joined else "\ufeff"
+    (tmp_path / name).write_text(first + text)
+    with pytest.raises(FormatError, match=f"{name}:{1 + joined}.*begins with a byte order mark.*remove it"):
+        read(tmp_path / name)
+
+
+def test_files_are_not_written_with_a_byte_order_mark_that_is_lost(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="begins with a byte order mark"):
+        write_kaldi_text(tmp_path / "text", {"b": ("A",), "\ufeffa": ("A",)})
+    marked = NbestList("a", [Hypothesis(("\ufeffA",), {"am": 1.0})], None)
+    with pytest.raises(FormatError, match="the first word begins with a byte order mark"):
+        write_nbest(f"nemo:{tmp_path}/a.tsv", [marked])
+    assert not list(tmp_path.iterdir())
