@@ -118,6 +118,7 @@ def test_programs_explain_themselves(
     program: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [str(program), "--help"])
+    monkeypatch.syspath_prepend(str(program.parent))  # as where it is started
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(program), run_name="__main__")
     assert ended.value.code == 0 and "Usage: " in capsys.readouterr().out
