@@ -190,7 +190,7 @@ def test_a_monstrous_utterance_is_named_and_the_rest_goes_on(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_a_monstrous_lattice_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
-    """180,000 arcs, 300 between every two states, each with another history of the n-gram: far too many to be scored."""
+    """180,000 arcs, 300 between every two states, each with another history: far too many to be scored."""
     dice, words = np.random.default_rng(0), [f"W{number}" for number in range(300)]
     (tmp_path / "text").write_text("".join(f"{one} {other}\n" for one in words for other in words[:9]))
     train = f"train-ngram --text {tmp_path}/text --order 2 --discount-fallback --out {tmp_path}/a.arpa"
