@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from traceback import clear_frames
 
+from lm_zoo.inference.limits import give_back
 from rescore.errors import FormatError, ScoreError, UsageError
 from rescore.files import MARK, MARKED, read_lines
 from rescore.text import short
@@ -57,7 +59,9 @@ def named_if_too_large(place: Place) -> Iterator[None]:
     """A lattice for which memory does not suffice is one that cannot be read: a FormatError names it."""
     try:
         yield
-    except MemoryError:
+    except MemoryError as error:
+        clear_frames(error.__traceback__)  # they hold all that was read
+        give_back(collect=True)
         raise place.format_error("memory does not suffice for this lattice") from None
 
 
