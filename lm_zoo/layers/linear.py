@@ -53,6 +53,8 @@ def backward(slope: Tensor, x: Tensor, weight: Tensor, grad_weight: Tensor) -> T
         return torch.ops.aten.mkldnn_linear_backward_input(x.shape, slope, weight).to_dense()
     if slope.dtype == grad_weight.dtype:
         grad_weight.addmm_(slope.t(), x)
+    elif slope.is_cuda:
+        grad_weight += torch.mm(slope.t(), x)
     else:
         part = torch.mm(slope.t(), x)
         size = max(1, CACHED // part.shape[1])
@@ -66,3 +68,10 @@ def autocast_on(device: str) -> bool:
         return torch.is_autocast_enabled()
     enabled = getattr(torch._C, "_is_autocast_available", None)  # torch 2.4 and newer name the device
     return torch.is_autocast_enabled("cpu") if enabled else torch.is_autocast_cpu_enabled()  # type: ignore[call-arg]
+
+
+def cast_dtype(x: Tensor) -> torch.dtype:
+    """What autocast casts x to, if it is on; otherwise x's own dtype."""
+    if not autocast_on(x.device.type):
+        return x.dtype
+    return torch.get_autocast_gpu_dtype() if x.is_cuda else torch.bfloat16

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lm_zoo.layers.dropout import dropout
-from lm_zoo.layers.linear import OLD_TORCH, autocast_on
+from lm_zoo.layers.linear import OLD_TORCH, cast_dtype
 
 Cells = tuple[Tensor, Tensor]
 FEW = 32  # rows; of many more, such as those of batches of sentences, torch is no slower
@@ -21,16 +21,24 @@ TANH_SLOPE = torch.ops.aten.tanh_backward.grad_input
 
 
 class LSTMLayers(nn.LSTM):
-    """`nn.LSTM`, batch first, in one direction; the same weights by the same names, the same numbers."""
+    """`nn.LSTM`, batch first, in one direction; the same weights by the same names, the same numbers.
 
-    def __init__(self, inputs: int, dim: int, layers: int, dropout: float) -> None:
+    With `weight_dropout`, a share of the weights from h to h is dropped in a training batch, the same at every time
+    step (DropConnect; Merity et al. 2018, "Regularizing and Optimizing LSTM Language Models").
+    """
+
+    def __init__(self, inputs: int, dim: int, layers: int, dropout: float, weight_dropout: float = 0.0) -> None:
         super().__init__(inputs, dim, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
+        self.weight_dropout = weight_dropout
 
     def forward(self, x: Tensor, state: Cells | None = None) -> tuple[Tensor, Cells]:  # type: ignore[override]
         """x `(batch, time, inputs)`, h and c `(layers, batch, dim)` -> `(batch, time, dim)`, and h and c after it."""
-        if not OLD_TORCH or x.is_cuda or len(x) > FEW or not torch.is_grad_enabled():
+        dropped = self.training and self.weight_dropout > 0
+        dtype = cast_dtype(x)
+        if (dropped and not OLD_TORCH) or (x.is_cuda and (dropped or dtype != x.dtype)):
+            return self._torch_forward(x, state, dtype)
+        if not OLD_TORCH or x.is_cuda or (len(x) > FEW and not dropped) or not torch.is_grad_enabled():
             return nn.LSTM.forward(self, x, state)
-        dtype = torch.bfloat16 if autocast_on("cpu") else x.dtype
         if state is None:
             zeros = x.new_zeros(self.num_layers, len(x), self.hidden_size, dtype=dtype)
             state = zeros, zeros
@@ -38,11 +46,30 @@ class LSTMLayers(nn.LSTM):
         for layer, (h, c) in enumerate(zip(*state, strict=True)):
             if layer and self.training:
                 x = dropout(x, self.dropout)
-            w_x, w_h, b_x, b_h = (getattr(self, f"{name}_l{layer}") for name in NAMES)
+            w_x, w_h, b_x, b_h = self._weights(layer)
             x, *end = FusedLSTMLayer.apply(x, h, c, w_x, w_h, b_x + b_h, dtype)
             ends.append(end)
         h, c = (torch.stack(cells) for cells in zip(*ends, strict=True))
         return x.transpose(0, 1), (h, c)
+
+    def _torch_forward(self, x: Tensor, state: Cells | None, dtype: torch.dtype) -> tuple[Tensor, Cells]:
+        """torch's layers, with all that goes in cast to a dtype, and recurrent weights dropped.
+
+        Autocast itself takes cuDNN's LSTM to float16 whatever its dtype is, and there gradients of a mean loss are
+        lost.
+        """
+        zeros = x.new_zeros(self.num_layers, len(x), self.hidden_size) if state is None else x
+        cells = [part.to(dtype) for part in state or (zeros, zeros)]
+        weights = [weight.to(dtype) for layer in range(self.num_layers) for weight in self._weights(layer)]
+        options = self.bias, self.num_layers, self.dropout, self.training, self.bidirectional, self.batch_first
+        with torch.autocast(x.device.type, enabled=False):
+            x, h, c = torch._VF.lstm(x.to(dtype), cells, weights, *options)  # type: ignore[attr-defined]
+        return x, (h, c)
+
+    def _weights(self, layer: int) -> list[Tensor]:
+        """Those of a layer in the order of `NAMES`, in training some of the recurrent ones dropped."""
+        w_x, w_h, *biases = (getattr(self, f"{name}_l{layer}") for name in NAMES)
+        return [w_x, dropout(w_h, self.weight_dropout) if self.training else w_h, *biases]
 
 
 NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")

@@ -131,21 +131,28 @@ class TransformerLayer(nn.Module):
 
 
 class InputEmbedding(nn.Module):
-    """Token embedding times sqrt(dim), plus sinusoidal positions if asked for (Eq. 6)."""
+    """Token embedding times sqrt(dim), plus sinusoidal positions if asked for (Eq. 6).
 
-    def __init__(self, vocab_size: int, dim: int, positions: bool, dropout: float) -> None:
+    With `word_dropout`, a share of the vocabulary has no embedding in a training batch (Gal and Ghahramani 2016, "A
+    Theoretically Grounded Application of Dropout in Recurrent Neural Networks"; Merity et al. 2018, AWD-LSTM).
+    """
+
+    def __init__(self, vocab_size: int, dim: int, positions: bool, dropout: float, word_dropout: float = 0.0) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, dim)
         nn.init.normal_(self.embedding.weight, std=dim**-0.5)
         self.positions = positions
         self.dropout = Dropout(dropout)
+        self.word_dropout = word_dropout
         self.scale = math.sqrt(dim)
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """int64 (batch, time), the first token at position `start` -> (batch, time, dim)."""
         x = self.embedding(tokens) * self.scale
+        if self.training and self.word_dropout:
+            x = x * dropout(x.new_ones(self.embedding.num_embeddings, 1), self.word_dropout)[tokens]
         if self.positions:
-            x = x + sinusoids(start, tokens.shape[1], x.shape[-1]).to(x)
+            x = x + sinusoids(start, tokens.shape[1], x.shape[-1], x.device).to(x.dtype)
         return self.dropout(x)
 
     def at(self, tokens: Tensor, positions: Tensor) -> Tensor:
@@ -156,7 +163,7 @@ class InputEmbedding(nn.Module):
         return x
 
 
-def sinusoids(start: int, time: int, dim: int) -> Tensor:
+def sinusoids(start: int, time: int, dim: int, device: torch.device | None = None) -> Tensor:
     """Position codes of positions `start ... start + time - 1`, (time, dim): sine and cosine in turn."""
-    angle = angles(torch.arange(start, start + time), dim)
+    angle = angles(torch.arange(start, start + time, device=device), dim)
     return torch.stack([angle.sin(), angle.cos()], dim=2).flatten(1)[:, :dim]

@@ -27,6 +27,8 @@ class LSTMConfig:
     embedding_dim: int = 0  # width of the embeddings; 0: dim
     tied: bool = True  # one matrix for input and output embeddings
     dropout: float = 0.1  # share of what is dropped in training
+    word_dropout: float = 0.0  # share of the vocabulary without embeddings, a training batch
+    weight_dropout: float = 0.0  # share of the LSTMs' recurrent weights that is dropped in training
 
 
 class LSTM(NeuralLM):
@@ -40,8 +42,8 @@ class LSTM(NeuralLM):
         width = c.embedding_dim or c.dim
         if c.tied and width != c.dim:
             raise ValueError(f"tied embeddings need embedding_dim {width} to be dim {c.dim}")
-        self.input = InputEmbedding(len(vocab), width, positions=False, dropout=c.dropout)
-        self.rnn = LSTMLayers(width, c.dim, c.rnn_layers, c.dropout)
+        self.input = InputEmbedding(len(vocab), width, positions=False, dropout=c.dropout, word_dropout=c.word_dropout)
+        self.rnn = LSTMLayers(width, c.dim, c.rnn_layers, c.dropout, c.weight_dropout)
         self.dropout = Dropout(c.dropout)
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 

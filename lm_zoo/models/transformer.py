@@ -31,6 +31,7 @@ class TransformerConfig:
     positions: bool = True  # sinusoidal positions are added to the embeddings
     tied: bool = True  # one matrix for input and output embeddings
     dropout: float = 0.1  # share of what is dropped in training
+    word_dropout: float = 0.0  # share of the vocabulary without embeddings, a training batch
     activation: str = "relu"  # or "gelu"
     norm: str = "post"  # or "pre"
 
@@ -43,7 +44,7 @@ class Transformer(NeuralLM):
     def __init__(self, vocab: Vocabulary, config: TransformerConfig) -> None:
         super().__init__(vocab, config)
         c = config
-        self.input = InputEmbedding(len(vocab), c.dim, c.positions, c.dropout)
+        self.input = InputEmbedding(len(vocab), c.dim, c.positions, c.dropout, c.word_dropout)
         self.layers = nn.ModuleList(
             TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation, c.norm) for _ in range(c.layers)
         )

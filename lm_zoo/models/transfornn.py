@@ -38,6 +38,8 @@ class TransfoRNNConfig:
     positions: bool = True  # sinusoidal positions are added to the embeddings
     tied: bool = True  # one matrix for input and output embeddings
     dropout: float = 0.1  # share of what is dropped in training
+    word_dropout: float = 0.0  # share of the vocabulary without embeddings, a training batch
+    weight_dropout: float = 0.0  # share of the LSTMs' recurrent weights that is dropped in training
     activation: str = "relu"  # or "gelu"
 
 
@@ -49,11 +51,11 @@ class TransfoRNN(NeuralLM):
     def __init__(self, vocab: Vocabulary, config: TransfoRNNConfig) -> None:
         super().__init__(vocab, config)
         c = config
-        self.input = InputEmbedding(len(vocab), c.dim, c.positions, c.dropout)
+        self.input = InputEmbedding(len(vocab), c.dim, c.positions, c.dropout, c.word_dropout)
         self.layers = nn.ModuleList(
             TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation) for _ in range(c.layers)
         )
-        self.rnn = LSTMLayers(c.dim, c.dim, c.rnn_layers, c.dropout)
+        self.rnn = LSTMLayers(c.dim, c.dim, c.rnn_layers, c.dropout, c.weight_dropout)
         self.dropout = Dropout(c.dropout)
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 

@@ -117,15 +117,16 @@ def sentence_batches(text: TokenText, batch_tokens: int, rng: np.random.Generato
 
 def pad_sentences(text: TokenText, chosen: np.ndarray, vocab: Vocabulary) -> Batch:
     """Inputs (begin first) and targets (end last, IGNORE after it), both int64 (batch, time)."""
-    lengths = text.offsets[chosen + 1] - text.offsets[chosen]
-    inputs = np.full((len(chosen), lengths.max() + 1), vocab.eos, dtype=np.int64)
+    begins = text.offsets[chosen]
+    lengths = text.offsets[chosen + 1] - begins
+    position = np.arange(lengths.max() + 1)
+    inside = position < lengths[:, None]
+    inputs = np.full((len(chosen), len(position)), vocab.eos, dtype=np.int64)
     targets = np.full(inputs.shape, IGNORE, dtype=np.int64)
+    targets[inside] = text.tokens[(begins[:, None] + position)[inside]]
+    inputs[:, 1:][inside[:, :-1]] = targets[inside]
     inputs[:, 0] = vocab.bos
-    for row, (sentence, length) in enumerate(zip(chosen, lengths, strict=True)):
-        tokens = text.tokens[text.offsets[sentence] : text.offsets[sentence] + length]
-        inputs[row, 1 : length + 1] = tokens
-        targets[row, :length] = tokens
-        targets[row, length] = vocab.eos
+    targets[np.arange(len(chosen)), lengths] = vocab.eos
     return torch.from_numpy(inputs), torch.from_numpy(targets)
 
 

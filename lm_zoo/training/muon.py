@@ -32,52 +32,72 @@ class Muon(torch.optim.Optimizer):
         """See `torch.optim.Optimizer.step`; a matrix without a gradient stays."""
         loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
-            for matrix in group["params"]:
-                if matrix.grad is not None:
-                    self._move(matrix, matrix.grad, group["lr"], group["momentum"])
+            for matrices in _side_by_side([matrix for matrix in group["params"] if matrix.grad is not None]):
+                self._move(matrices, group["lr"], group["momentum"])
         return loss
 
-    def _move(self, matrix: Tensor, slope: Tensor, lr: float, momentum: float) -> None:
+    def _move(self, matrices: list[Tensor], lr: float, momentum: float) -> None:
+        """One step of matrices of one shape."""
+        mixed = [self._mix(matrix, matrix.grad, momentum) for matrix in matrices if matrix.grad is not None]
+        updates = orthogonal(torch.stack(mixed)).unbind() if len(mixed) > 1 else [orthogonal(mixed[0])]
+        rows, columns = matrices[0].shape
+        for matrix, update in zip(matrices, updates, strict=True):
+            matrix.add_(update, alpha=-lr * math.sqrt(max(1.0, rows / columns)))
+
+    def _mix(self, matrix: Tensor, slope: Tensor, momentum: float) -> Tensor:
         state = self.state[matrix]
         if not state:
             state["momentum_buffer"] = torch.zeros_like(matrix)
-        mean = state["momentum_buffer"].lerp_(slope, 1.0 - momentum)
-        rows, columns = matrix.shape
-        update = orthogonal(slope.lerp(mean, momentum))
-        matrix.add_(update, alpha=-lr * math.sqrt(max(1.0, rows / columns)))
+        return slope.lerp(state["momentum_buffer"].lerp_(slope, 1.0 - momentum), momentum)
+
+
+def _side_by_side(matrices: list[Tensor]) -> list[list[Tensor]]:
+    """The matrices that take a step together: on a GPU those of one shape, as there a kernel's start is what costs."""
+    shapes: dict[object, list[Tensor]] = {}
+    for number, matrix in enumerate(matrices):
+        shapes.setdefault((matrix.shape, matrix.device) if matrix.is_cuda else number, []).append(matrix)
+    return list(shapes.values())
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """About `U V^T` of a matrix `U S V^T`, `(rows, columns)`, in bfloat16: singular values between 0.7 and 1.2."""
+    """About `U V^T` of each matrix `U S V^T`, `([matrices,] rows, columns)`, in bfloat16.
+
+    Its singular values are between 0.7 and 1.2.
+    """
     x = matrix.bfloat16()
-    tall = len(x) > x.shape[1]
-    x = x.t() if tall else x
-    x = x / x.norm().clamp(min=TINY)
-    if x.shape[1] > LONG * len(x):
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.transpose(-2, -1) if tall else x
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=TINY)
+    if x.shape[-1] > LONG * x.shape[-2]:
         x = _iterate_gram(_iterate_gram(x, BEFORE), AFTER)
     else:
         for _ in range(BEFORE + AFTER):
-            x = torch.addmm(x, _polynomial(x @ x.t()), x, beta=A)
-    return x.t() if tall else x
+            x = _add(x, _polynomial(x @ x.transpose(-2, -1)), x, beta=A)
+    return x.transpose(-2, -1) if tall else x
+
+
+def _add(to: Tensor, left: Tensor, right: Tensor, beta: float, alpha: float = 1.0) -> Tensor:
+    """`beta to + alpha left right`, of matrices or of stacks of them."""
+    return (torch.addmm if to.dim() == 2 else torch.baddbmm)(to, left, right, beta=beta, alpha=alpha)
 
 
 def _polynomial(gram: Tensor) -> Tensor:
-    """`b G + c G^2` of G `(side, side)`."""
-    return torch.addmm(gram, gram, gram, beta=B, alpha=C)
+    """`b G + c G^2` of G `(..., side, side)`."""
+    return _add(gram, gram, gram, beta=B, alpha=C)
 
 
 def _iterate_gram(x: Tensor, iterations: int) -> Tensor:
-    """So many iterations on x `(short, long)`, of which one product with x is left.
+    """So many iterations on x `(..., short, long)`, of which one product with x is left.
 
     With P = a + b G + c G^2 an iteration takes x to P x, so G = x x^T to P G P; the product of all P meets x last.
     """
-    gram = x @ x.t()
+    gram = x @ x.transpose(-2, -1)
     step = _polynomial(gram)  # P - a
     product = step.clone()
-    product.diagonal().add_(A)
+    product.diagonal(dim1=-2, dim2=-1).add_(A)
     for _ in range(iterations - 1):
-        half = torch.addmm(gram, step, gram, beta=A)
-        gram = torch.addmm(half, half, step, beta=A)
+        half = _add(gram, step, gram, beta=A)
+        gram = _add(half, half, step, beta=A)
         step = _polynomial(gram)
-        product = torch.addmm(product, step, product, beta=A)
+        product = _add(product, step, product, beta=A)
     return product @ x

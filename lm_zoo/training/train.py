@@ -114,6 +114,7 @@ class LMRun(TrainingRun):
         self.clock = time.process_time()
         self.targets = 0  # of one pass over the training text
         self.optimizers = make_optimizers(lm, config)
+        self.loss_sum = torch.zeros((), dtype=torch.float64, device=ranks.device)  # that of `progress`, not waited for
         self.state: State | None = None  # carried from window to window
         self.patience = config.patience or (5 if config.schedule == "newbob" else math.inf)
         self.model: Any = nn.parallel.DistributedDataParallel(lm) if ranks.size > 1 else lm
@@ -128,6 +129,7 @@ class LMRun(TrainingRun):
         state_carried = checkpoint.restore(folder, self.lm, self.optimizers)
         self.state = state_carried.to(self.ranks.device) if state_carried else None
         self.progress = LMProgress(**state["progress"])
+        self.loss_sum.fill_(self.progress.loss_sum)
         if self.progress.finished:
             self._prolong(state["train"])
 
@@ -163,6 +165,7 @@ class LMRun(TrainingRun):
     def save(self) -> None:
         if self.ranks.rank == 0:
             self._count_time()
+            self.progress.loss_sum = self.loss_sum.item()
             state = {**self._made_of(), "progress": asdict(self.progress)}
             checkpoint.save(self.out / "checkpoint", self.lm, self.optimizers, state, self.state)
 
@@ -241,15 +244,16 @@ class LMRun(TrainingRun):
             short = self.ranks.sum(float(len(group) < config.accumulate))[0]
             if short and (self.ranks.size > 1 or not group):
                 return  # the ragged end of an epoch: ranks must take the same number of steps
-            loss, count = self._step(group)
-            progress.loss_sum, progress.loss_tokens = progress.loss_sum + loss, progress.loss_tokens + count
+            count = self._step(group)
+            progress.loss_tokens += count
             progress.batch += len(group)
             counted += count
             if progress.step % config.log_every == 0:
                 speed = counted / (time.monotonic() - clock)
-                mean = progress.loss_sum / progress.loss_tokens
+                mean = self.loss_sum.item() / progress.loss_tokens
                 self.log(loss=mean, lr=learning_rate(config, progress), tokens_per_s=speed)
-                clock, counted, progress.loss_sum, progress.loss_tokens = time.monotonic(), 0, 0.0, 0
+                clock, counted, progress.loss_tokens = time.monotonic(), 0, 0
+                self.loss_sum.zero_()
             progress.finished = not config.passes and self._at_end()
             if config.valid_every and progress.step % config.valid_every == 0:
                 self.validate(valid_data)
@@ -257,13 +261,12 @@ class LMRun(TrainingRun):
             if progress.step % config.save_every == 0:
                 self.save()
 
-    def _step(self, group: list[Any]) -> tuple[float, int]:
-        """One optimiser step; returns the summed loss and what it is a sum over, over all ranks."""
+    def _step(self, group: list[Any]) -> int:
+        """One optimiser step; returns what its loss is a sum over, over all ranks."""
         progress, device = self.progress, self.ranks.device
         self.model.train()
         set_learning_rates(self.optimizers, rate_share(self.config, progress))
         count = int(self.ranks.sum(float(sum(map(self.count, group))))[0])
-        loss_sum = 0.0
         for index, batch in enumerate(group):
             last = index == len(group) - 1
             with (
@@ -275,7 +278,7 @@ class LMRun(TrainingRun):
                 if last:
                     scaled = scaled + self.once_a_step()
                 scaled.backward()
-            loss_sum += loss.item()
+            self.loss_sum += loss.detach() if self.ranks.size == 1 else self.ranks.sum(loss.item())[0]
         nn.utils.clip_grad_norm_(self.lm.parameters(), self.config.clip)
         for optimizer in self.optimizers:
             optimizer.step()
@@ -283,7 +286,7 @@ class LMRun(TrainingRun):
         progress.step += 1
         progress.tokens += count
         self.after_step(group)
-        return self.ranks.sum(loss_sum)[0], count
+        return count
 
     def _of_all_ranks(self, group: list[Batch]) -> Iterator[Batch]:
         """The batches of a step, on this rank's device; gathered when the first is asked for."""

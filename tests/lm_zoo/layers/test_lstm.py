@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -81,3 +83,44 @@ def test_dropout_is_between_the_layers_in_training() -> None:
     torch.testing.assert_close(ours(x)[0], ours(x)[0])
     single, theirs = pair(1, torch.float32, dropout=0.5)
     torch.testing.assert_close(single(x)[0], theirs(x)[0])
+
+
+def test_the_path_of_a_gpu_is_that_of_torch() -> None:
+    """All is cast before, as autocast on a GPU would take float16."""
+    for dtype in (torch.float64, torch.float32):
+        ours, theirs = pair(2, dtype)
+        ours.forward = partial(ours._torch_forward, dtype=dtype)  # type: ignore[method-assign]
+        for found, wanted in zip(run(ours, dtype, True), run(theirs, dtype, True), strict=True):
+            torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("old", [True, False])
+@pytest.mark.parametrize("rows", [3, FEW + 1])
+def test_recurrent_weights_are_dropped_in_training_alone(old: bool, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lstm, "OLD_TORCH", old)
+    torch.manual_seed(3)
+    rnn = LSTMLayers(4, 16, 2, 0.0, weight_dropout=0.5)
+    x = torch.randn(rows, 6, 4)
+    plain = nn.LSTM(4, 16, 2, batch_first=True)
+    plain.load_state_dict(rnn.state_dict())
+    kept = [rnn._weights(layer)[1] for layer in (0, 1)]
+    for layer, weight in enumerate(kept):
+        whole = getattr(rnn, f"weight_hh_l{layer}")
+        zeros = weight == 0
+        assert 0.35 < zeros.float().mean() < 0.65
+        torch.testing.assert_close(weight[~zeros], 2.0 * whole[~zeros])
+    assert not torch.equal(rnn(x)[0], rnn(x)[0])
+    rnn.eval()
+    torch.testing.assert_close(rnn(x)[0], plain(x)[0])
+
+
+def test_what_is_dropped_is_the_same_at_every_time_step() -> None:
+    torch.manual_seed(4)
+    rnn, x = LSTMLayers(4, 8, 1, 0.0, weight_dropout=0.5), torch.randn(2, 5, 4)
+    torch.manual_seed(5)
+    found = rnn(x)[0]
+    torch.manual_seed(5)
+    w_x, w_h, b_x, b_h = rnn._weights(0)
+    plain = nn.LSTM(4, 8, 1, batch_first=True)
+    plain.load_state_dict({f"{name}_l0": weight for name, weight in zip(lstm.NAMES, (w_x, w_h, b_x, b_h), strict=True)})
+    torch.testing.assert_close(found, plain(x)[0])

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from lm_zoo.layers import linear as products
 from lm_zoo.layers import output
 from lm_zoo.layers.output import FusedCrossEntropy, cross_entropy_
-from lm_zoo.layers.transformer import CausalSelfAttention, TransformerLayer, causal_attention, sinusoids
+from lm_zoo.layers.transformer import CausalSelfAttention, InputEmbedding, TransformerLayer, causal_attention, sinusoids
 
 
 def test_attention_is_equation_5() -> None:
@@ -97,3 +97,15 @@ def test_cross_entropy_of_far_logits() -> None:
     logits = torch.tensor([[500.0, 0.0, -500.0], [-1e4, -1e4, -1e4]])
     assert cross_entropy_(logits, torch.tensor([2, 1])).item() == pytest.approx(1000.0 + math.log(3.0))
     torch.testing.assert_close(logits, torch.tensor([[1.0, 0.0, -1.0], [1 / 3, -2 / 3, 1 / 3]]))
+
+
+def test_words_are_dropped_whole_in_training_alone() -> None:
+    torch.manual_seed(1)
+    layer = InputEmbedding(50, 6, positions=False, dropout=0.0, word_dropout=0.4)
+    tokens = torch.arange(50).repeat(3, 1)
+    whole = layer.embedding(tokens) * layer.scale
+    found = layer(tokens)
+    gone = (found == 0).all(-1)
+    assert 0.2 < gone.float().mean() < 0.6 and torch.equal(gone[0], gone[1]) and torch.equal(gone[0], gone[2])
+    torch.testing.assert_close(found[~gone], whole[~gone] / 0.6, rtol=0.01, atol=0)
+    torch.testing.assert_close(layer.eval()(tokens), whole)

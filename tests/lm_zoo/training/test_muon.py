@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from lm_zoo.training import muon
 from lm_zoo.training.muon import Muon, orthogonal
 
 GOLDEN = {
@@ -85,3 +86,32 @@ def test_it_moves_as_that_of_torch_did(shape: tuple[int, int]) -> None:
 def test_it_moves_as_that_of_torch(shape: tuple[int, int]) -> None:
     theirs, ours = run(torch.optim.Muon, shape, momentum=0.95, weight_decay=0.0), run(Muon, shape)
     assert distance(ours, theirs) < 0.04
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_matrices_side_by_side_are_made_orthogonal_as_each_alone(shape: tuple[int, int]) -> None:
+    torch.manual_seed(2)
+    stack = torch.randn(3, *shape) * torch.tensor([1.0, 1e-3, 1e3]).view(3, 1, 1)
+    for found, matrix in zip(orthogonal(stack), stack, strict=True):
+        assert distance(found, orthogonal(matrix)) < 0.02
+
+
+def test_steps_side_by_side_are_those_of_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stepped() -> list[Tensor]:
+        torch.manual_seed(6)
+        matrices = [nn.Parameter(torch.randn(shape)) for shape in [(8, 12), (12, 8), (8, 12), (8, 12)]]
+        optimizer = Muon(matrices, lr=0.1)
+        for _ in range(3):
+            for matrix in matrices[:3]:
+                matrix.grad = torch.randn_like(matrix)
+            optimizer.step()
+        return [matrix.detach() for matrix in matrices]
+
+    alone = stepped()
+
+    def by_shape(matrices: list[Tensor]) -> list[list[Tensor]]:
+        return [[m for m in matrices if m.shape == shape] for shape in sorted({m.shape for m in matrices})]
+
+    monkeypatch.setattr(muon, "_side_by_side", by_shape)
+    for found, wanted in zip(stepped(), alone, strict=True):
+        torch.testing.assert_close(found, wanted, atol=2e-3, rtol=0)
