@@ -2,7 +2,7 @@
 # LMs for LibriSpeech: TransfoRNN and Transformers on the transcripts, lookup dictionary on books, 4-gram; perplexities.
 #
 # Usage: ./run.sh --device cuda [--world-size N] [--dl-dir DIR] [--stage N] [--stop-stage N]
-#        ./run.sh --mini true --dl-dir DIR [--text-dir DIR]       the LMs that ship with the package, on a CPU
+#        ./run.sh --mini true --device cuda --dl-dir DIR [--text-dir DIR]      the LMs that ship with the package
 set -eou pipefail
 cd "$(dirname "$0")"
 
@@ -53,6 +53,6 @@ other_lms() { train $books_lms; }
 print_tables() { tables | tee "$exp/ppl.txt"; }
 
 run_stage 0 "data" prepare
-run_stage 1 "$lms (mini: an hour on a CPU core)" first_lms
-run_stage 2 "$books_lms (mini: an hour; full: days on one GPU)" other_lms
+run_stage 1 "$lms (mini: a quarter of an hour on a GPU, days on a CPU core)" first_lms
+run_stage 2 "$books_lms (mini: five minutes on a GPU; full: days on one)" other_lms
 run_stage 3 "perplexities" print_tables
