@@ -23,7 +23,7 @@ SMALL = 1 << 20  # bytes that are taken for a packed file's at least
 SECONDS, BYTES_A_SECOND = 30, 10**7  # that loading may take
 WORDS = 1000  # that the other process asks for
 
-_COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)\s*")
+_COUNT = re.compile(r"ngram\s+([^=]*)=(.*)")
 _LOAD = """
 import json, sys
 sys.path = json.loads(sys.argv[1])
@@ -64,12 +64,20 @@ def _check_counts(path: Path) -> None:
     most = size if path.suffix != ".gz" else max(SMALL, RATIO * size)
     with open_text(path) as stream:
         for line in islice(stream, HEAD):
-            found = _COUNT.fullmatch(line)
-            if found and (len(found[2]) > 15 or int(found[2]) * LEAST_LINE > most):
+            found = _COUNT.fullmatch(line.strip())
+            if found and not _is_possible(found[2].strip(), most):
                 stated = f"ngram {found[1][:9]}={found[2][:20]}"
-                raise ModelError(f"{path}: says '{stated}', more than a file of its size can hold; it is damaged")
+                raise ModelError(
+                    f"{path}: says '{stated}', expected a number of n-grams that a file of its size can hold; "
+                    "it is damaged"
+                )
             if line.startswith("\\1-grams:"):
                 return
+
+
+def _is_possible(count: str, most: int) -> bool:
+    """Whether so many n-grams fit into `most` bytes; KenLM takes a number with a sign for a huge one."""
+    return count.isascii() and count.isdecimal() and len(count) <= 15 and int(count) * LEAST_LINE <= most
 
 
 def _try_elsewhere(path: Path) -> None:

@@ -102,7 +102,7 @@ class Turn:
         code = 70
         try:
             null = os.open(os.devnull, os.O_RDWR)
-            for descriptor in (0, 1):
+            for descriptor in (0, 1, 2):  # KenLM remarks on each file
                 os.dup2(null, descriptor)
             with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
                 tempfile.tempdir = folder
