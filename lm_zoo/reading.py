@@ -126,7 +126,10 @@ class _Bounded(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         if self.is_empty:  # gzip takes it for no text
             raise EOFError("it is empty, which no packed file is")
-        data = self.stream.read1(len(buffer))  # type: ignore[attr-defined]
+        try:
+            data = self.stream.read1(len(buffer))  # type: ignore[attr-defined]
+        except MemoryError:  # the header of an xz file says how much is needed
+            raise lzma.LZMAError("memory does not suffice to unpack it") from None
         buffer[: len(data)] = data
         if self.most is not None and self.stream.tell() > self.most:
             raise UnpackError(

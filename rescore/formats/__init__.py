@@ -17,7 +17,7 @@ from lm_zoo.reading import is_read_once
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, UsageError
 from rescore.file_names import DRIVE
-from rescore.formats.common import Checked, Piece, Place, UniqueIds, utterance_id
+from rescore.formats.common import Checked, LeftOut, Piece, Place, UniqueIds, utterance_id
 from rescore.formats.table import FORMATS, Format, all_formats, by_suffix
 from rescore.skipping import OnError, fail
 from rescore.types import Lattice, NbestList
@@ -94,9 +94,11 @@ def _until_damage(path: Path, lists: Iterator[NbestList], on_error: OnError) -> 
         on_error(FormatError(path, f"read up to here, and no further: {error}"))
 
 
-def write_nbest(spec: str, lists: Iterable[NbestList]) -> int:
+def write_nbest(spec: str, lists: Iterable[NbestList], on_error: OnError = fail) -> int:
     """Writes N-best lists as they come; the file or folder appears only when all are written.
 
+    Args:
+      on_error: gets the FormatError of a list that memory does not suffice to write, if the format can leave it out.
     Returns:
       The number of utterances.
     Raises:
@@ -107,9 +109,10 @@ def write_nbest(spec: str, lists: Iterable[NbestList]) -> int:
     entry, path, options = _parse(spec, "nbest")
     _require_kind(entry, "nbest", spec)
     _require_writer(entry, spec, "jsonl")
-    to_write = Checked(path, lists)
+    left_out = LeftOut(on_error)
+    to_write = Checked(path, lists, left_out)
     try:
-        count: int = _module(entry).write(path, iter(to_write), options)
+        count: int = _module(entry).write(path, iter(to_write), options, *([left_out] if entry.leaves_out else []))
     except UnicodeEncodeError as error:
         raise FormatError(path, f"text that UTF-8 cannot write ({error.reason})") from None
     if to_write.references and not entry.keeps_refs:
@@ -144,9 +147,11 @@ def lattice_pieces(spec: str) -> list[Piece] | None:
     return None if find is None else list(find(path, options))
 
 
-def write_lattices(spec: str, lattices: Iterable[Lattice]) -> int:
+def write_lattices(spec: str, lattices: Iterable[Lattice], on_error: OnError = fail) -> int:
     """Writes lattices as they come; the file or folder appears only when all are written.
 
+    Args:
+      on_error: gets the FormatError of a lattice that memory does not suffice to write, if the format can leave it out.
     Returns:
       The number of lattices.
     Raises:
@@ -156,19 +161,20 @@ def write_lattices(spec: str, lattices: Iterable[Lattice]) -> int:
     entry, path, options = _parse(spec, "lattice")
     _require_kind(entry, "lattice", spec)
 
+    left_out = LeftOut(on_error)
+
     def checked() -> Iterator[Lattice]:
         unique = UniqueIds()
-        empty = True
-        for lattice in lattices:
+        count = 0
+        for count, lattice in enumerate(lattices, start=1):  # noqa: B007
             place = Place(path, utt_id=lattice.utt_id)
             unique.add(utterance_id(lattice.utt_id, place), place)
-            empty = False
             yield lattice
-        if empty:
+        if count == left_out.count:
             raise FormatError(path, "no lattice to write")
 
     _require_writer(entry, spec, "slf")
-    count: int = _module(entry).write_lattices(path, checked(), options)
+    count: int = _module(entry).write_lattices(path, checked(), options, *([left_out] if entry.leaves_out else []))
     return count
 
 
@@ -179,7 +185,7 @@ def copy_lattices(source: str, target: str, on_error: OnError = fail) -> int:
       The number of lattices; raises as `read_lattices` and `write_lattices`.
     """
     if not can_copy(source, target):
-        return write_lattices(target, read_lattices(source, on_error))
+        return write_lattices(target, read_lattices(source, on_error), on_error)
     (entry, path, _), (_, out, options) = _parse(source, "lattice"), _parse(target, "lattice")
     count: int = _module(entry).copy_lattices(path, out, options, on_error)
     return count

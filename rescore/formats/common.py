@@ -11,14 +11,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from traceback import clear_frames
+from typing import IO, Protocol, TypeVar
 
 from lm_zoo.inference.limits import give_back
-from rescore.errors import FormatError, ScoreError, UsageError
+from rescore.errors import FormatError, RescoreError, ScoreError, UsageError
 from rescore.files import MARK, MARKED, read_lines
+from rescore.skipping import OnError
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
 
 SCORE = "score"  # the name of a recogniser's one combined score
+AT_ONCE = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -54,15 +57,57 @@ class Place:
         return f"utterance {short(self.utt_id)}: " if self.utt_id is not None else ""
 
 
+TOO_LARGE = "memory does not suffice for this lattice"
+
+
 @contextmanager
-def named_if_too_large(place: Place) -> Iterator[None]:
-    """A lattice for which memory does not suffice is one that cannot be read: a FormatError names it."""
+def named_if_too_large(place: Place | None = None) -> Iterator[None]:
+    """A lattice for which memory does not suffice is one that cannot be read: a FormatError names it.
+
+    Without a place, it is a RescoreError for those who know it.
+    """
     try:
         yield
     except MemoryError as error:
         clear_frames(error.__traceback__)  # they hold all that was read
         give_back(collect=True)
-        raise place.format_error("memory does not suffice for this lattice") from None
+        raise (place.format_error(TOO_LARGE) if place else RescoreError(TOO_LARGE)) from None
+
+
+class Utterance(Protocol):
+    """A list, a lattice, or a record of one."""
+
+    @property
+    def utt_id(self) -> str: ...
+
+
+U = TypeVar("U", bound=Utterance)
+R = TypeVar("R")
+
+
+def formed(items: Iterable[U], form: Callable[[U], R], path: Path, on_error: OnError) -> Iterator[R]:
+    """What `form` makes of each utterance that is to be written to `path`.
+
+    Args:
+      on_error: gets the FormatError of one for which memory does not suffice; if it returns, the next one follows.
+    """
+    for item in items:
+        try:
+            made = form(item)
+        except MemoryError:
+            problem = Place(path, utt_id=item.utt_id).format_error("memory does not suffice to write it")
+        else:
+            yield made
+            del made  # before the next one is there
+            continue
+        give_back(collect=True)  # behind the error, which holds all that was there when it was raised
+        on_error(problem)
+
+
+def put(stream: IO[bytes], data: bytes) -> None:
+    """Writes bytes a piece at a time, so that packing them takes little memory."""
+    for begin in range(0, len(data), AT_ONCE):
+        stream.write(memoryview(data)[begin : begin + AT_ONCE])
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")  # and lone surrogates, which UTF-8 cannot write
@@ -164,22 +209,33 @@ def _uneven(rank: int, scores: Mapping[str, float], first: Mapping[str, float], 
     return place.score_error(f"hypothesis {rank} has a score '{extra}' that hypothesis 1 does not have; it has {has}")
 
 
+class LeftOut:
+    """An `OnError` that counts what it hands on."""
+
+    def __init__(self, on_error: OnError) -> None:
+        self.count = 0
+        self._on_error = on_error
+
+    def __call__(self, error: RescoreError) -> None:
+        self._on_error(error)
+        self.count += 1
+
+
 class Checked:
     """Passes `lists` on to a writer as long as they can be written: unique ids, hypotheses, finite scores, same names.
 
-    Iterating raises FormatError or ScoreError at the first list that cannot, and if there is no list at all.
-    `references` counts those that had one.
+    Iterating raises FormatError or ScoreError at the first list that cannot, and if there is no list at all, or none
+    that is not among the `left_out` by then.  `references` counts those that had one.
     """
 
-    def __init__(self, path: Path, lists: Iterable[NbestList]) -> None:
-        self._path, self._lists = path, lists
+    def __init__(self, path: Path, lists: Iterable[NbestList], left_out: LeftOut) -> None:
+        self._path, self._lists, self._left_out = path, lists, left_out
         self.references = 0
 
     def __iter__(self) -> Iterator[NbestList]:
         unique = UniqueIds()
-        empty = True
-        for nbest in self._lists:
-            empty = False
+        count = 0
+        for count, nbest in enumerate(self._lists, start=1):  # noqa: B007
             place = Place(self._path, utt_id=nbest.utt_id)
             unique.add(utterance_id(nbest.utt_id, place), place)
             make_list(nbest.utt_id, nbest.hyps, nbest.ref, place)
@@ -189,7 +245,7 @@ class Checked:
                         finite_score(value, name, rank, place)
             self.references += nbest.ref is not None
             yield nbest
-        if empty:
+        if count == self._left_out.count:
             raise FormatError(self._path, "no utterance to write")
 
 

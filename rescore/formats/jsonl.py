@@ -21,8 +21,18 @@ from typing import Any
 from lm_zoo.reading import parse_json
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError
-from rescore.files import atomic_text, read_lines
-from rescore.formats.common import SCORE, Place, UniqueIds, finite_score, join_words, make_list, utterance_id
+from rescore.files import atomic_binary, read_lines
+from rescore.formats.common import (
+    SCORE,
+    Place,
+    UniqueIds,
+    finite_score,
+    formed,
+    join_words,
+    make_list,
+    put,
+    utterance_id,
+)
 from rescore.skipping import OnError, fail
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
@@ -171,26 +181,30 @@ def _words(value: object, what: str, place: Place) -> Words:
     return tuple(value)
 
 
-def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:
-    """Writes JSON lines."""
+def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str], on_error: OnError = fail) -> int:
+    """Writes JSON lines; `on_error` as for `formed`."""
     count = 0
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
-    with atomic_text(path) as stream:
-        for nbest in lists:
-            place = Place(path, utt_id=nbest.utt_id)
-            entry: dict[str, Any] = {"utt_id": nbest.utt_id}
-            if nbest.ref is not None:
-                entry["ref"] = join_words(nbest.ref, place)
-            if nbest.recording is not None:
-                entry["recording"] = nbest.recording
-            entry["hyps"] = [
-                {
-                    **(hyp.extra or {}),
-                    "words": join_words(hyp.words, place),
-                    "scores": {name: float(value) for name, value in hyp.scores.items()},
-                }
-                for hyp in nbest.hyps
-            ]
-            stream.write(encode({**(nbest.extra or {}), **entry}) + "\n")
+    with atomic_binary(path) as stream:
+        for line in formed(lists, lambda nbest: (encode(_entry(nbest, path)) + "\n").encode(), path, on_error):
+            put(stream, line)
             count += 1
     return count
+
+
+def _entry(nbest: NbestList, path: Path) -> dict[str, Any]:
+    place = Place(path, utt_id=nbest.utt_id)
+    entry: dict[str, Any] = {"utt_id": nbest.utt_id}
+    if nbest.ref is not None:
+        entry["ref"] = join_words(nbest.ref, place)
+    if nbest.recording is not None:
+        entry["recording"] = nbest.recording
+    entry["hyps"] = [
+        {
+            **(hyp.extra or {}),
+            "words": join_words(hyp.words, place),
+            "scores": {name: float(value) for name, value in hyp.scores.items()},
+        }
+        for hyp in nbest.hyps
+    ]
+    return {**(nbest.extra or {}), **entry}

@@ -11,6 +11,7 @@ arcs whose attribute `has_id` (int32, of files written here) is 0: they have no 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ import numpy as np
 
 from lm_zoo.files import save_torch
 from rescore.errors import FormatError, RescoreError
-from rescore.formats.common import Place
+from rescore.formats.common import Place, named_if_too_large
 from rescore.formats.k2_load import SPLITS, VALUES, check_ragged, check_states, offsets
 from rescore.formats.symbols import SymbolTable
 from rescore.lattices.build import EPSILON, build_lattice, split_arcs
@@ -91,7 +92,11 @@ def to_lattices(
         place = Place(path or Path("k2"), utt_id=utt_id)
         part = slice(int(arc_at[number]), int(arc_at[number + 1]))
         try:
-            yield _to_lattice(utt_id, int(states[number + 1] - states[number]), rows[part], columns, part, table)
+            with named_if_too_large():
+                lattice = _to_lattice(
+                    utt_id, int(states[number + 1] - states[number]), rows[part], columns, part, table
+                )
+            yield lattice
         except (RescoreError, KeyError) as error:
             on_error(place.format_error(str(error.args[0])))
 
@@ -210,33 +215,61 @@ def _name_words(lattice: Lattice, phrases: list[tuple[int, ...]], table: SymbolT
 
 
 def to_dict(lattices: Sequence[Lattice], table: SymbolTable | None = None) -> dict[str, torch.Tensor]:
-    """The dict of an FsaVec; `k2.Fsa.from_dict` makes it one.
+    """The dict of an FsaVec; `k2.Fsa.from_dict` makes it one.  See `joined`.
+
+    Raises:
+      RescoreError: lattices that do not have the same scores.
+      KeyError: a word that `table` does not have.
+    """
+    return joined([to_arcs(lattice, table or SymbolTable()) for lattice in lattices])
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """A lattice as k2 has it.
+
+    Attributes:
+      arcs: int32 `(arcs, 4)`.
+      words: ids, int32 `(arcs,)`.
+      scores: `(arcs,)` by name.
+      states: how many.
+      has_id: int32 `(arcs,)`, whether an arc has one.
+    """
+
+    utt_id: str
+    arcs: np.ndarray
+    words: np.ndarray
+    scores: dict[str, np.ndarray]
+    states: int
+    has_id: np.ndarray
+
+
+def joined(parts: Sequence[Arcs]) -> dict[str, torch.Tensor]:
+    """The dict of an FsaVec of these.
 
     An arc's score is `am + lm`; `lm` is the attribute `lm_scores`, other scores are attributes of their names.  Labels
     are the alignments where no arc has more than one id (0 for none; see `one_id_an_arc`), else the words; a final
     state is added where words or ids lead to it.
 
     Raises:
-      FormatError: lattices that do not have the same scores.
-      KeyError: a word that `table` does not have.
+      RescoreError: they do not have the same scores.
     """
     import torch
 
-    parts = [_to_arcs(lattice, table or SymbolTable()) for lattice in lattices]
-    names = parts[0][2].keys()
-    for lattice, (_, _, scores, *_) in zip(lattices, parts, strict=True):
-        if scores.keys() != names:
+    names = parts[0].scores.keys()
+    for part in parts:
+        if part.scores.keys() != names:
             raise RescoreError(
-                f"lattice '{lattice.utt_id}' has scores {', '.join(scores)}, expected {', '.join(names)}"
+                f"lattice '{part.utt_id}' has scores {', '.join(part.scores)}, expected {', '.join(names)}"
             )
-    states = np.cumsum([0, *(part[3] for part in parts)])
-    arcs = np.cumsum([0, *(len(part[0]) for part in parts)])
+    states = np.cumsum([0, *(part.states for part in parts)])
+    arcs = np.cumsum([0, *(len(part.arcs) for part in parts)])
     head = np.concatenate([[len(parts), 0], states, arcs])
-    flat = np.concatenate([head, *(part[0].reshape(-1) for part in parts)]).astype(np.int32)
-    found = {"arcs": torch.from_numpy(flat), "aux_labels": torch.from_numpy(np.concatenate([p[1] for p in parts]))}
-    found[HAS_ID] = torch.from_numpy(np.concatenate([part[4] for part in parts]))
+    flat = np.concatenate([head, *(part.arcs.reshape(-1) for part in parts)]).astype(np.int32)
+    found = {"arcs": torch.from_numpy(flat), "aux_labels": torch.from_numpy(np.concatenate([p.words for p in parts]))}
+    found[HAS_ID] = torch.from_numpy(np.concatenate([part.has_id for part in parts]))
     for name in names:
-        column = np.concatenate([part[2][name] for part in parts]).astype(np.float32)
+        column = np.concatenate([part.scores[name] for part in parts]).astype(np.float32)
         if name != "am":
             found["lm_scores" if name == "lm" else name] = torch.from_numpy(column)
     return found
@@ -271,11 +304,12 @@ def one_id_an_arc(lattice: Lattice) -> Lattice:
     )
 
 
-_Arcs = tuple[np.ndarray, np.ndarray, dict[str, np.ndarray], int, np.ndarray]
+def to_arcs(lattice: Lattice, table: SymbolTable) -> Arcs:
+    """The lattice for `joined`.
 
-
-def _to_arcs(lattice: Lattice, table: SymbolTable) -> _Arcs:
-    """Arcs int32 `(arcs, 4)`, word ids int32 `(arcs,)`, scores by name, number of states, whether arcs have an id."""
+    Raises:
+      KeyError: a word that `table` does not have.
+    """
     src, dst, states = lattice.src, lattice.dst, lattice.num_states
     words = table.to_ids(lattice.labels, lattice.symbols)
     scores = {name: column.astype(np.float64) for name, column in lattice.scores.items()}
@@ -296,4 +330,4 @@ def _to_arcs(lattice: Lattice, table: SymbolTable) -> _Arcs:
     total = scores.get("am", np.zeros(len(src))) + scores.get("lm", np.zeros(len(src)))
     bits = total.astype(np.float32).view(np.int32)
     arcs = np.stack([src, dst, labels, bits], axis=1).astype(np.int32)
-    return arcs, words.astype(np.int32), scores, states, has_id
+    return Arcs(lattice.utt_id, arcs, words.astype(np.int32), scores, states, has_id)

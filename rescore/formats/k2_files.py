@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.file_names import by_numbers
 from rescore.files import read_lines
-from rescore.formats.common import Place, UniqueIds, utterance_id
-from rescore.formats.k2 import UTT_IDS, has_long_strings, one_id_an_arc, save, to_dict, to_lattices
+from rescore.formats.common import Place, UniqueIds, formed, named_if_too_large, utterance_id
+from rescore.formats.k2 import UTT_IDS, Arcs, has_long_strings, joined, one_id_an_arc, save, to_arcs, to_lattices
 from rescore.formats.k2_load import load, offsets
 from rescore.formats.symbols import NewTable, own_table, table_for, table_to_write
 from rescore.skipping import OnError, fail
@@ -40,22 +41,14 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
     made = 0
     for file in _parts_of(path):
         try:
-            entries = load(file)
-            table = table or table_for(path, options.get("words"))
-            count = len(offsets(entries["arcs"].numpy())[0]) - 1
-            if given is not None:
-                if made + count > len(given):
-                    raise RescoreError(f"more lattices than the {len(given)} ids in {options['ids']}")
-                ids = given[made : made + count]
-            elif isinstance(entries.get(UTT_IDS), (list, tuple)):
-                ids = [utterance_id(utt_id, Place(file)) for utt_id in entries[UTT_IDS]]
-            else:
-                remark(f"{file}: no utterance ids in it (give ?ids=FILE); they are called utt{made + 1:06d} and so on")
-                ids = [f"utt{made + number:06d}" for number in range(1, count + 1)]
-            for utt_id in ids:
-                unique.add(utt_id, Place(file, utt_id=utt_id))
-            made += count
-            yield from to_lattices(entries, ids, table, file, on_error)
+            with named_if_too_large(Place(file)):
+                entries = load(file)
+                table = table or table_for(path, options.get("words"))
+                ids = _ids(entries, file, made, given, options)
+                for utt_id in ids:
+                    unique.add(utt_id, Place(file, utt_id=utt_id))
+                made += len(ids)
+                yield from to_lattices(entries, ids, table, file, on_error)
         except UsageError:
             raise  # no table of words: not for `on_error`
         except RescoreError as error:
@@ -65,28 +58,58 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
         raise FormatError(options["ids"], f"{len(given)} ids for {made} lattices")
 
 
-def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str, str]) -> int:
+def _ids(
+    entries: Mapping[str, Any], file: Path, made: int, given: list[str] | None, options: Mapping[str, str]
+) -> list[str]:
+    """The ids of the lattices in a file, behind `made` others."""
+    count = len(offsets(entries["arcs"].numpy())[0]) - 1
+    if given is not None:
+        if made + count > len(given):
+            raise RescoreError(f"more lattices than the {len(given)} ids in {options['ids']}")
+        return given[made : made + count]
+    if isinstance(entries.get(UTT_IDS), (list, tuple)):
+        return [utterance_id(utt_id, Place(file)) for utt_id in entries[UTT_IDS]]
+    remark(f"{file}: no utterance ids in it (give ?ids=FILE); they are called utt{made + 1:06d} and so on")
+    return [f"utt{made + number:06d}" for number in range(1, count + 1)]
+
+
+def write_lattices(
+    path: Path, lattices: Iterable[Lattice], options: Mapping[str, str], on_error: OnError = fail
+) -> int:
     """Writes one file with an FsaVec of all lattices, which it holds in memory.
 
     Options: `words`, and `tokens=yes` for an arc to each id where a string has several (else labels are words there).
+    `on_error` as for `formed`.
+
+    Raises:
+      FormatError: memory does not suffice for all of them together.
     """
     table = table_to_write(path, options.get("words"))
     tokens = options.get("tokens", "no")
     if tokens not in ("yes", "no"):
         raise UsageError(f"tokens={tokens}, expected yes or no")
-    found = list(lattices)
-    long = sum(map(has_long_strings, found))
-    if tokens == "yes":
-        found = [one_id_an_arc(lattice) if has_long_strings(lattice) else lattice for lattice in found]
-    elif long:
-        remark(f"{path}: {long} lattices have arcs with several ids; labels are the words (else: PATH?tokens=yes)")
+    long = 0
+
+    def form(lattice: Lattice) -> Arcs:
+        nonlocal long
+        is_long = has_long_strings(lattice)
+        long += is_long
+        return to_arcs(one_id_an_arc(lattice) if is_long and tokens == "yes" else lattice, table)
+
     try:
-        entries = to_dict(found, table)
+        found = list(formed(lattices, form, path, on_error))
+        if long and tokens == "no":
+            remark(f"{path}: {long} lattices have arcs with several ids; labels are the words (else: PATH?tokens=yes)")
+        save(joined(found), [arcs.utt_id for arcs in found], path)
     except KeyError as error:
         raise FormatError(path, error.args[0]) from None
+    except FormatError:
+        raise
     except RescoreError as error:
         raise FormatError(path, str(error)) from None
-    save(entries, [lattice.utt_id for lattice in found], path)
+    except MemoryError:
+        problem = "memory does not suffice for all lattices in one file, as k2 has them; write another format"
+        raise FormatError(path, problem) from None
     if isinstance(table, NewTable):
         table.write(own_table(path), path)
     return len(found)

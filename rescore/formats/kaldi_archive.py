@@ -7,15 +7,18 @@ A record is kept whole (see `rescore.formats.kaldi_fst`), so that copying binary
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from traceback import clear_frames
 
 from lm_zoo.files import write_text
+from lm_zoo.inference.limits import give_back
 from lm_zoo.ngram.openfst import MAGIC
 from rescore.errors import FormatError, UsageError
 from rescore.file_names import by_numbers
 from rescore.files import atomic_binary, atomic_folder, open_binary, read_lines
-from rescore.formats.common import Piece, Place, UniqueIds, utterance_id
+from rescore.formats.common import TOO_LARGE, Piece, Place, UniqueIds, formed, put, utterance_id
 from rescore.formats.kaldi_fst import (
     FIRST_BYTES,
     RawLattice,
@@ -31,6 +34,7 @@ from rescore.skipping import OnError, fail
 NO_PIPES = "which is never run for lattices; write its output to a file, and name that"
 _CHUNK = 1 << 20
 _LONGEST_KEY = 4096
+_LONGEST_HEAD = 2 * _LONGEST_KEY  # bytes of a record that tell of which kind it is
 _BLANK = b" \t\r\n"
 _PATTERN = re.compile(r"[*?\[]")
 _KEY = re.compile(rb"[^\x00-\x20]+")
@@ -80,24 +84,46 @@ class _Archive:
         self.path, self._read = path, read
         self.data, self.at, self.base = data, 0, base
         self.damage: FormatError | None = None
-        self._ended = False
+        self._ahead = deque[bytes]()  # what was read but did not fit into `data`
+        self._file_ended = False
+
+    @property
+    def _ended(self) -> bool:
+        return self._file_ended and not self._ahead
 
     def more(self) -> bool:
-        """Reads on, as much again as there is; False at the end of the file."""
-        pieces, wanted = [self.data[self.at :]], max(_CHUNK, len(self.data) - self.at)
+        """Reads on, as much again as there is; False at the end of the file.
+
+        Raises:
+          MemoryError: it does not fit; then all but the beginning and the end of what was there is left out.
+        """
+        rest = self.data[self.at :]
         self.base += self.at
-        self.at = 0
-        had = len(pieces[0])
-        while wanted > 0 and not self._ended:
-            try:
-                piece = self._read(wanted)
-            except FormatError as error:
-                self.damage, piece = error, b""
-            self._ended = not piece
-            pieces.append(piece)
-            wanted -= len(piece)
-        self.data = b"".join(pieces)
-        return len(self.data) > had
+        self.data, self.at = rest, 0
+        wanted, pieces = max(_CHUNK, len(rest)), [rest]
+        try:
+            while wanted > 0 and not self._ended:
+                pieces.append(self._piece())
+                wanted -= len(pieces[-1])
+            self.data = b"".join(pieces)
+        except MemoryError:
+            self._ahead.extendleft(reversed(pieces[1:]))
+            if len(rest) > 2 * _LONGEST_HEAD:
+                self.data = rest[:_LONGEST_HEAD] + b" " + rest[-_LONGEST_HEAD:]
+                self.base += len(rest) - len(self.data)
+            raise
+        return len(self.data) > len(rest)
+
+    def _piece(self) -> bytes:
+        """The next bytes; nothing at the end of the file, or of what is not damaged."""
+        if self._ahead:
+            return self._ahead.popleft()
+        try:
+            piece = self._read(_CHUNK)
+        except FormatError as error:
+            self.damage, piece = error, b""
+        self._file_ended = not piece
+        return piece
 
     def find_key(self) -> bool:
         """Goes to the next key; False if there is none."""
@@ -128,6 +154,10 @@ class _Archive:
                         raise RecordError(f"the archive ends within this record{why}") from None
         except RecordError as error:
             raise FormatError(self.path, f"utterance '{key}' at byte {offset}: {error}") from None
+        except MemoryError as error:
+            clear_frames(error.__traceback__)
+        give_back(collect=True)
+        raise FormatError(self.path, f"utterance '{key}' at byte {offset}: {TOO_LARGE}")
 
     def _key(self) -> str:
         found = _KEY.match(self.data, self.at)
@@ -275,32 +305,42 @@ def _records(chosen: Iterable[Piece], on_error: OnError) -> Iterator[tuple[Path,
 
 
 def write_records(
-    path: Path, records: Iterable[RawLattice], options: Mapping[str, str], table: SymbolTable | None = None
+    path: Path,
+    records: Iterable[RawLattice],
+    options: Mapping[str, str],
+    table: SymbolTable | None = None,
+    on_error: OnError = fail,
 ) -> int:
-    """Writes one archive, binary or (option `text=yes`) text, and its new table; returns the number of lattices."""
+    """Writes one archive, binary or (option `text=yes`) text, and its new table; returns the number of lattices.
+
+    `on_error` as for `formed`.
+    """
     text = options.get("text", "no")
     if text not in ("yes", "no"):
         raise UsageError(f"text={text}, expected yes or no")
     if path.suffix:
-        count = _write_archive(path, records, text == "yes")
+        count = _write_archive(path, records, text == "yes", path, on_error)
         if isinstance(table, NewTable):
             table.write(own_table(path), path)
         return count
     with atomic_folder(path) as folder:
-        count = _write_archive(folder / "lat.1.gz", records, text == "yes")
+        count = _write_archive(folder / "lat.1.gz", records, text == "yes", path, on_error)
         write_text(folder / "num_jobs", "1\n")
         if isinstance(table, NewTable):
             table.write(folder / own_table(path).name, path)
     return count
 
 
-def _write_archive(path: Path, records: Iterable[RawLattice], as_text: bool) -> int:
+def _write_archive(file: Path, records: Iterable[RawLattice], as_text: bool, path: Path, on_error: OnError) -> int:
+    """Writes a file, which the user knows as, or within, `path`."""
     count = 0
-    with atomic_binary(path) as stream:
-        for raw in records:
-            key = utterance_id(raw.utt_id, Place(path)).encode()
-            stream.write(
-                key + b" \n" + format_text(raw).encode() + b"\n" if as_text else key + b" " + format_binary(raw)
-            )
+
+    def form(raw: RawLattice) -> bytes:
+        key = utterance_id(raw.utt_id, Place(path)).encode()
+        return key + b" \n" + format_text(raw).encode() + b"\n" if as_text else key + b" " + format_binary(raw)
+
+    with atomic_binary(file) as stream:
+        for record in formed(records, form, path, on_error):
+            put(stream, record)
             count += 1
     return count

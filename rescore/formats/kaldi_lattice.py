@@ -12,7 +12,7 @@ import numpy as np
 
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError, WeightsError
-from rescore.formats.common import Piece, Place, named_if_too_large
+from rescore.formats.common import Piece, Place, formed, named_if_too_large
 from rescore.formats.kaldi_archive import archive_pieces, read_all, read_some, write_records
 from rescore.formats.kaldi_fst import COMPACT, RawLattice
 from rescore.formats.symbols import SymbolTable, table_for, table_to_write
@@ -56,7 +56,7 @@ def _lattices(
         if table is None:
             table = table_for(path, options.get("words"))
         try:
-            with named_if_too_large(Place(file)):
+            with named_if_too_large():
                 lattice = to_lattice(raw, table, shift)
         except RescoreError as error:
             on_error(FormatError(file, f"utterance '{raw.utt_id}': {error}"))
@@ -229,10 +229,12 @@ def _split_final(lattice: Lattice) -> tuple[int, np.ndarray, np.ndarray]:
     return last, np.flatnonzero(~into_end), np.flatnonzero(into_end)
 
 
-def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str, str]) -> int:
+def write_lattices(
+    path: Path, lattices: Iterable[Lattice], options: Mapping[str, str], on_error: OnError = fail
+) -> int:
     """Writes lattices as compact ones; options: `words`, `graph` or `weights` (see `graph_factors`), `text=yes`.
 
-    Returns their number.
+    Returns their number.  `on_error` as for `formed`.
 
     A path without a suffix is a folder, with `lat.1.gz` and `num_jobs`.  Without the option `words`, words that are no
     numbers are numbered as they come, and their table is written where `table_for` looks for it.
@@ -240,19 +242,23 @@ def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str
     table = table_to_write(path, options.get("words"))
     graph = graph_factors(options)
 
-    def records() -> Iterator[RawLattice]:
+    def said() -> Iterator[Lattice]:
         for number, lattice in enumerate(lattices):
             parts = graph_names(lattice)
             if graph is None and number == 0 and len(parts) > 1:
                 remark(f"{path}: graph cost made of {', '.join(parts)} (else: PATH?graph=NAME,-NAME)")
-            try:
-                yield from_lattice(lattice, table, graph)
-            except RescoreError as error:
-                raise Place(path, utt_id=lattice.utt_id).format_error(str(error)) from None
+            yield lattice
 
-    return write_records(path, records(), options, table)
+    def form(lattice: Lattice) -> RawLattice:
+        try:
+            return from_lattice(lattice, table, graph)
+        except RescoreError as error:
+            raise Place(path, utt_id=lattice.utt_id).format_error(str(error)) from None
+
+    return write_records(path, formed(said(), form, path, on_error), options, table, on_error)
 
 
 def copy_lattices(source: Path, target: Path, options: Mapping[str, str], on_error: OnError = fail) -> int:
     """Copies archives record by record: the same bytes, or another form (binary, text, one file, packed)."""
-    return write_records(target, (raw for _, raw in read_all(source, on_error)), options)
+    records = (raw for _, raw in read_all(source, on_error))
+    return write_records(target, records, options, on_error=on_error)

@@ -11,22 +11,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lm_zoo.reading import check_characters
 from rescore.errors import FormatError
-from rescore.files import atomic_text, read_chunks
+from rescore.files import atomic_binary, read_chunks
 from rescore.formats.common import (
     SCORE,
     Place,
     UniqueIds,
     finite_score,
+    formed,
     join_words,
     make_list,
+    put,
     single_score,
     utterance_id,
 )
+from rescore.skipping import OnError, fail
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList
 
@@ -163,21 +167,25 @@ def members(reader: JsonReader, decoder: json.JSONDecoder) -> Iterator[tuple[int
             return
 
 
-def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:
-    """Writes mlm-scoring JSON, one utterance a line; see `single_score` for which score."""
+def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str], on_error: OnError = fail) -> int:
+    """Writes mlm-scoring JSON, one utterance a line; see `single_score` for which score, `formed` for `on_error`."""
     count = 0
-    with atomic_text(path) as stream:
-        for nbest in lists:
-            place = Place(path, utt_id=nbest.utt_id)
-            scores = single_score(nbest, options, place)
-            entry: dict[str, Any] = {
-                f"hyp_{rank}": {"score": score, "text": join_words(hyp.words, place)}
-                for rank, (hyp, score) in enumerate(zip(nbest.hyps, scores, strict=True), start=1)
-            }
-            if nbest.ref is not None:
-                entry["ref"] = join_words(nbest.ref, place)
-            stream.write(",\n" if count else "{\n")
-            stream.write(f"{json.dumps(nbest.utt_id, ensure_ascii=False)}: {json.dumps(entry, ensure_ascii=False)}")
+    with atomic_binary(path) as stream:
+        for line in formed(lists, partial(_line, path=path, options=options), path, on_error):
+            stream.write(b",\n" if count else b"{\n")
+            put(stream, line)
             count += 1
-        stream.write("\n}\n")
+        stream.write(b"\n}\n")
     return count
+
+
+def _line(nbest: NbestList, path: Path, options: Mapping[str, str]) -> bytes:
+    place = Place(path, utt_id=nbest.utt_id)
+    scores = single_score(nbest, options, place)
+    entry: dict[str, Any] = {
+        f"hyp_{rank}": {"score": score, "text": join_words(hyp.words, place)}
+        for rank, (hyp, score) in enumerate(zip(nbest.hyps, scores, strict=True), start=1)
+    }
+    if nbest.ref is not None:
+        entry["ref"] = join_words(nbest.ref, place)
+    return f"{json.dumps(nbest.utt_id, ensure_ascii=False)}: {json.dumps(entry, ensure_ascii=False)}".encode()

@@ -8,16 +8,18 @@ with a comma, as Kaldi has them, the scores `graph` and `am`; a string of transi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
 
+from lm_zoo.inference.limits import give_back
+from lm_zoo.reading import is_read_once
 from rescore.errors import FormatError, RescoreError, UsageError
-from rescore.files import atomic_text, read_lines, whole_number
-from rescore.formats.common import SCORE, Place, UniqueIds, named_if_too_large
+from rescore.files import atomic_binary, read_lines, whole_number
+from rescore.formats.common import SCORE, TOO_LARGE, Place, UniqueIds, formed, named_if_too_large, put
 from rescore.formats.symbols import IDS, SymbolTable, is_id, read_symbols, table_for
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.skipping import OnError, fail
@@ -53,7 +55,7 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
         place = Place(path, entry.line, entry.utt_id)
         unique.add(entry.utt_id, place)
         try:
-            with named_if_too_large(Place(path, entry.line)):
+            with named_if_too_large():
                 lattice = _to_lattice(entry, table)
             if undecided and lattice.symbols[1:]:
                 undecided = False
@@ -66,35 +68,56 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
         except RescoreError as error:
             on_error(place.format_error(str(error)))
     if empty:
-        raise FormatError(path, "empty file, expected a line 'utt-id', arcs, and a blank line")
+        raise FormatError(path, "no lattice in it, expected a line 'utt-id', arcs, and a blank line")
 
 
 def _entries(path: Path, on_error: OnError) -> Iterator[_Entry]:
     """The lattices' lines; where no id stands before them, `on_error` gets that, and they are passed over.
 
-    It also gets the last lattice's if no blank line follows, as in a file that was cut off.
+    It also gets the last lattice's if no blank line follows, as in a file that was cut off, and that of one for whose
+    lines memory does not suffice; the file is then read once more, up to there.
+    """
+    begin: int | None = 0
+    while begin is not None:
+        begin = yield from _entries_behind(path, begin, on_error)
+
+
+def _entries_behind(path: Path, begin: int, on_error: OnError) -> Generator[_Entry, None, int | None]:
+    """The lattices behind the line `begin`, of one that was left out if not 0.
+
+    Returns:
+      a line of the next one that is left out; None at the end of the file.
     """
     entry: _Entry | None = None
-    passing = False
-    for number, line in chain(read_lines(path), [(-1, "")]):
-        fields = line.split()
-        if entry is None and fields:
-            if len(fields) == 1 and not passing:
-                entry = _Entry(fields[0], number)
-            elif not passing:
-                on_error(FormatError(path, f"found '{line[:60]}', expected an utterance id alone", line=number))
-                passing = True
-        elif passing:
-            passing = False
-        elif entry is not None and fields:
-            entry.rows.append(fields)
-        elif entry is not None and number < 0:
-            place = Place(path, entry.line, entry.utt_id)
-            problem = "the file ends within this lattice, without a blank line behind it (add one, if it is whole)"
-            on_error(place.format_error(problem))
-        elif entry is not None:
-            yield entry
-            entry = None
+    number, passing = begin, begin > 0
+    try:
+        for number, line in chain(islice(read_lines(path), begin, None), [(-1, "")]):
+            fields = line.split()
+            if entry is None and fields:
+                if len(fields) == 1 and not passing:
+                    entry = _Entry(fields[0], number)
+                elif not passing:
+                    on_error(FormatError(path, f"found '{line[:60]}', expected an utterance id alone", line=number))
+                    passing = True
+            elif passing:
+                passing = False
+            elif entry is not None and fields:
+                entry.rows.append(fields)
+            elif entry is not None and number < 0:
+                place = Place(path, entry.line, entry.utt_id)
+                problem = "the file ends within this lattice, without a blank line behind it (add one, if it is whole)"
+                on_error(place.format_error(problem))
+            elif entry is not None:
+                yield entry
+                entry = None
+        return None
+    except MemoryError:
+        if entry is None or is_read_once(path):
+            raise
+        place, entry = Place(path, entry.line, entry.utt_id), None
+    give_back(collect=True)
+    on_error(place.format_error(TOO_LARGE))
+    return number
 
 
 def _to_lattice(entry: _Entry, table: SymbolTable | None) -> Lattice:
@@ -193,25 +216,31 @@ def _scores(weights: list[str]) -> dict[str, np.ndarray]:
     return {name: 0.0 - values[:, column] for column, name in enumerate(names)}
 
 
-def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str, str]) -> int:
+def write_lattices(
+    path: Path, lattices: Iterable[Lattice], options: Mapping[str, str], on_error: OnError = fail
+) -> int:
     """Writes acceptors; option `words` writes words as numbers, `score` says which score becomes the weight.
 
-    Without `score`: the only one there is, or `graph,am` where these are all there are.
+    Without `score`: the only one there is, or `graph,am` where these are all there are.  `on_error` as for `formed`.
     """
     told = options.get("words")
     table = None if told is None or told == IDS else read_symbols(told)
     count = 0
-    with atomic_text(path) as stream:
-        for lattice in lattices:
-            place = Place(path, utt_id=lattice.utt_id)
-            names = _names(lattice, options, place)
-            words = _words(lattice, table, place)
-            columns = [(0.0 - lattice.scores[name]).tolist() for name in names]
-            weights = [",".join(map(repr, row)) for row in zip(*columns, strict=True)]
-            lines = [lattice.utt_id]
-            ends = zip(lattice.src.tolist(), lattice.dst.tolist(), lattice.labels.tolist(), weights, strict=True)
-            lines.extend(f"{src}\t{dst}\t{words[label]}\t{weight}" for src, dst, label, weight in ends)
-            stream.write("\n".join([*lines, str(lattice.num_states - 1)]) + "\n\n")
+
+    def form(lattice: Lattice) -> bytes:
+        place = Place(path, utt_id=lattice.utt_id)
+        names = _names(lattice, options, place)
+        words = _words(lattice, table, place)
+        columns = [(0.0 - lattice.scores[name]).tolist() for name in names]
+        weights = [",".join(map(repr, row)) for row in zip(*columns, strict=True)]
+        lines = [lattice.utt_id]
+        ends = zip(lattice.src.tolist(), lattice.dst.tolist(), lattice.labels.tolist(), weights, strict=True)
+        lines.extend(f"{src}\t{dst}\t{words[label]}\t{weight}" for src, dst, label, weight in ends)
+        return ("\n".join([*lines, str(lattice.num_states - 1)]) + "\n\n").encode()
+
+    with atomic_binary(path) as stream:
+        for text in formed(lattices, form, path, on_error):
+            put(stream, text)
             count += 1
     return count
 

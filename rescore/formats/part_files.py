@@ -12,42 +12,58 @@ from typing import Any
 import numpy as np
 
 from lm_zoo.inference.perplexity import WordScores
-from rescore.files import atomic_text, read_lines
+from rescore.errors import FormatError
+from rescore.files import atomic_binary, atomic_text, read_lines
 from rescore.formats import jsonl
+from rescore.formats.common import Place, formed, named_if_too_large, put
+from rescore.skipping import OnError, fail
 from rescore.types import Alignments, Lattice, NbestList
 
 
 @dataclass(frozen=True)
 class PartFile:
-    """How the results in a part are written and read; `suffix` is the end of its name."""
+    """How the results in a part are written and read; `suffix` is the end of its name.
+
+    `write(path, items, on_error)`, `read(path, on_error)`: see `formed` for `on_error`, which may be left out.
+    """
 
     suffix: str
-    write: Callable[[Path, Iterable[Any]], object]
-    read: Callable[[Path], Iterator[Any]]
+    write: Callable[..., object]
+    read: Callable[..., Iterator[Any]]
 
 
 def utt_id_of(item: NbestList | Lattice) -> str:
     return item.utt_id
 
 
-def _write_lists(path: Path, lists: Iterable[NbestList]) -> None:
-    jsonl.write(path, lists, {})
+def _write_lists(path: Path, lists: Iterable[NbestList], on_error: OnError = fail) -> None:
+    jsonl.write(path, lists, {}, on_error)
 
 
-def _read_lists(path: Path) -> Iterator[NbestList]:
+def _read_lists(path: Path, on_error: OnError = fail) -> Iterator[NbestList]:
     if next(read_lines(path), None) is not None:  # all of a part may have been left out
-        yield from jsonl.read(path, {})
+        yield from jsonl.read(path, {}, on_error)
 
 
-def _write_lattices(path: Path, lattices: Iterable[Lattice]) -> None:
-    with atomic_text(path) as stream:
-        for lattice in lattices:
-            stream.write(json.dumps(lattice_to_json(lattice), ensure_ascii=False) + "\n")
+def _write_lattices(path: Path, lattices: Iterable[Lattice], on_error: OnError = fail) -> None:
+    with atomic_binary(path) as stream:
+        for line in formed(lattices, _lattice_line, path, on_error):
+            put(stream, line)
 
 
-def _read_lattices(path: Path) -> Iterator[Lattice]:
-    for _, line in read_lines(path, ended=True):
-        yield lattice_from_json(json.loads(line))
+def _lattice_line(lattice: Lattice) -> bytes:
+    return (json.dumps(lattice_to_json(lattice), ensure_ascii=False) + "\n").encode()
+
+
+def _read_lattices(path: Path, on_error: OnError = fail) -> Iterator[Lattice]:
+    for number, line in read_lines(path, ended=True):
+        try:
+            with named_if_too_large(Place(path, number)):
+                lattice = lattice_from_json(json.loads(line))
+        except FormatError as error:
+            on_error(error)
+        else:
+            yield lattice
 
 
 def lattice_to_json(lattice: Lattice) -> dict[str, Any]:
@@ -93,14 +109,14 @@ class ScoredText:
     scores: WordScores
 
 
-def _write_texts(path: Path, texts: Iterable[ScoredText]) -> None:
+def _write_texts(path: Path, texts: Iterable[ScoredText], on_error: OnError = fail) -> None:
     with atomic_text(path) as stream:
         for text in texts:
             arrays = {name: _packed(getattr(text.scores, name).ravel()) for name in ("log_probs", "known", "tokens")}
             stream.write(json.dumps({"sentences": text.sentences, **arrays}, ensure_ascii=False) + "\n")
 
 
-def _read_texts(path: Path) -> Iterator[ScoredText]:
+def _read_texts(path: Path, on_error: OnError = fail) -> Iterator[ScoredText]:
     for _, line in read_lines(path, ended=True):
         found = json.loads(line)
         log_probs, known, tokens = (_unpacked(found[name]) for name in ("log_probs", "known", "tokens"))

@@ -106,9 +106,11 @@ def read_pieces(
             yield lattice
 
 
-def write_lattices(path: Path, lattices: Iterable[Lattice], options: Mapping[str, str]) -> int:
+def write_lattices(
+    path: Path, lattices: Iterable[Lattice], options: Mapping[str, str], on_error: OnError = fail
+) -> int:
     """Writes a folder of files UTT.slf.gz; see `rescore.formats.slf_write`."""
-    return slf_write.write_lattices(path, lattices)
+    return slf_write.write_lattices(path, lattices, on_error)
 
 
 def read_lattice(path: str | Path, named_inside: bool = False) -> Lattice:

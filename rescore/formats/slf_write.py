@@ -14,9 +14,10 @@ import numpy as np
 
 from rescore.errors import FormatError
 from rescore.file_names import is_file_name
-from rescore.files import atomic_folder, atomic_text
-from rescore.formats.common import Place
+from rescore.files import atomic_binary, atomic_folder
+from rescore.formats.common import Place, formed, put
 from rescore.lattices.build import EPSILON
+from rescore.skipping import OnError, fail
 from rescore.text import short
 from rescore.types import Lattice
 
@@ -25,15 +26,19 @@ _FIELDS = {"am": "a", "lm": "l", "pron": "r", "n": "n"}
 _SPARE = [f"x{digit}" for digit in range(1, 10)]
 
 
-def write_lattices(path: Path, lattices: Iterable[Lattice]) -> int:
-    """Writes a folder of files; returns their number."""
+def write_lattices(path: Path, lattices: Iterable[Lattice], on_error: OnError = fail) -> int:
+    """Writes a folder of files; returns their number.  `on_error` as for `formed`."""
     count = 0
+
+    def form(lattice: Lattice) -> tuple[str, bytes]:
+        return lattice.utt_id, format_lattice(lattice, Place(path, utt_id=lattice.utt_id)).encode()
+
     with atomic_folder(path) as folder:
-        for lattice in lattices:
-            if not is_file_name(lattice.utt_id):
-                raise FormatError(path, f"utterance id {short(lattice.utt_id)} cannot be the name of a file")
-            with atomic_text(folder / f"{lattice.utt_id}.slf.gz") as stream:
-                stream.write(format_lattice(lattice, Place(path, utt_id=lattice.utt_id)))
+        for utt_id, text in formed(lattices, form, path, on_error):
+            if not is_file_name(utt_id):
+                raise FormatError(path, f"utterance id {short(utt_id)} cannot be the name of a file")
+            with atomic_binary(folder / f"{utt_id}.slf.gz") as stream:
+                put(stream, text)
             count += 1
     return count
 

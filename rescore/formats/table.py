@@ -23,6 +23,7 @@ class Format:
       keeps_refs: whether references are written.
       read_only: there is no writer.
       skips: its `read` takes `on_error`, and goes on behind a list that cannot be read.
+      leaves_out: its `write` or `write_lattices` takes `on_error`, and goes on behind what memory does not suffice for.
       alias: the name of an N-best format that a spec may use too, where the path can only be this one's.
       by_line: each line is a list, so that they can be counted before they are read.
     """
@@ -37,6 +38,7 @@ class Format:
     keeps_refs: bool = False
     read_only: bool = False
     skips: bool = False
+    leaves_out: bool = False
     alias: str = ""
     by_line: bool = False
 
@@ -52,6 +54,7 @@ _TABLE = (
         keeps_refs=True,
         skips=True,
         by_line=True,
+        leaves_out=True,
     ),
     Format(
         name="mlm",
@@ -61,6 +64,7 @@ _TABLE = (
         suffixes=(".json",),
         options=("score",),
         keeps_refs=True,
+        leaves_out=True,
     ),
     Format(
         name="kaldi",
@@ -116,6 +120,7 @@ _TABLE = (
         suffixes=(".slf", ".lat"),
         contents=("*.slf", "*.slf.gz", "*.lat", "*.lat.gz"),
         options=("utterance",),
+        leaves_out=True,
     ),
     Format(
         name="kaldi-lat",
@@ -130,6 +135,7 @@ _TABLE = (
         contents=("lat.[0-9]*",),
         options=("words", "frame_shift", "text", "graph", "weights"),
         alias="kaldi",
+        leaves_out=True,
     ),
     Format(
         name="openfst",
@@ -139,6 +145,7 @@ _TABLE = (
         "?words=words.txt if words are numbers; written: &score=NAME",
         suffixes=(".fst.txt",),
         options=("words", "score"),
+        leaves_out=True,
     ),
     Format(
         name="pfsg",
@@ -159,6 +166,7 @@ _TABLE = (
         suffixes=(".pt",),
         contents=("*.pt",),
         options=("words", "ids", "tokens"),
+        leaves_out=True,
     ),
 )
 FORMATS: dict[str, Format] = {entry.name: entry for entry in _TABLE}

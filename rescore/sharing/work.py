@@ -71,7 +71,7 @@ def do_parts(
     parts: Parts,
     groups: Iterable[Iterable[T]],
     do: Do[T, R],
-    write: Callable[[Path, Iterator[R]], object],
+    write: Callable[[Path, Iterator[R], OnError], object],
     name: Name,
     on_error: OnError,
     counted: Counted,
@@ -90,7 +90,7 @@ def do_parts(
         if not parts.has(index) or parts.path(index).exists():
             continue
         results = do_bites(parts, index, items, do, name, on_error, size)
-        write(parts.path(index), _noted(parts, index, results, on_error, counted))
+        write(parts.path(index), _noted(parts, index, results, on_error, counted), on_error)
     return number
 
 

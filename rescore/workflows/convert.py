@@ -254,7 +254,7 @@ def lattices_to_nbest(
             yield nbest
         doer.check()
 
-    written = write_nbest(request.target, converted())
+    written = write_nbest(request.target, converted(), on_error)
     counts = doer.counted()
     del counts["useless"]  # has been said
     say_converted(counts, written, request.target, doer.work.n)
@@ -286,7 +286,8 @@ def run(job: Job, sharing: Sharing, on_error: OnError = fail) -> None:
         run_shared(job, sharing)
         return
     doer = job.open()
-    total = WRITERS[job.results](job.target, progress(through(doer, on_error), "converting", count(job.source)))
+    found = progress(through(doer, on_error), "converting", count(job.source))
+    total = WRITERS[job.results](job.target, found, on_error)
     say_converted(doer.counted(), total, job.target, job.n)
     report_skipped(on_error)
 

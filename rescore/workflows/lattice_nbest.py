@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from lm_zoo.inference.limits import give_back
 from lm_zoo.inference.viewed import ViewedNgram
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 from rescore.errors import RescoreError
@@ -99,10 +100,22 @@ def lattice_sources(spec: str, on_error: OnError = fail) -> tuple[Iterable[Path 
 
 def _serial(sources: Iterable[Path | Lattice], work: LatticeToNbest, on_error: OnError) -> Iterator[Found]:
     for source in sources:
-        try:
-            yield work(source)
-        except RescoreError as error:
-            on_error(error)
+        found = _tried(work, source)
+        if isinstance(found, RescoreError):
+            on_error(found)
+        else:
+            yield found
+
+
+def _tried(work: LatticeToNbest, source: Path | Lattice) -> Found | RescoreError:
+    try:
+        return work(source)
+    except RescoreError as error:
+        return error
+    except MemoryError:
+        where = f"{source}" if isinstance(source, Path) else f"utterance {source.utt_id}"
+    give_back(collect=True)  # behind the error, which holds all that was there when it was raised
+    return RescoreError(f"{where}: memory does not suffice for it")
 
 
 _work: LatticeToNbest | None = None  # set before the workers are forked, which inherit it
@@ -110,10 +123,8 @@ _work: LatticeToNbest | None = None  # set before the workers are forked, which 
 
 def _run(source: Path | Lattice) -> Found | RescoreError:
     assert _work is not None
-    try:
-        return _work(source)
-    except RescoreError as error:
-        return RescoreError(str(error))  # not every subclass can be pickled
+    found = _tried(_work, source)
+    return RescoreError(str(found)) if isinstance(found, RescoreError) else found  # not all subclasses can be pickled
 
 
 def _parallel(sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int, on_error: OnError) -> Iterator[Found]:

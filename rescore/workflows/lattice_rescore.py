@@ -265,7 +265,7 @@ def rescore_lattices(
         return
     doer = request.open()
     results = progress(through(doer, on_error), "lattices", count_lattices(doer.source))
-    total = WRITERS["lists" if request.n else "lattices"](request.target, results)
+    total = WRITERS["lists" if request.n else "lattices"](request.target, results, on_error)
     say_rescored(doer.counted(), total, request.target, request.n)
     report_skipped(on_error)
 

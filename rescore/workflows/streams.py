@@ -49,7 +49,7 @@ SAYS = {  # command -> the function that says what it has done
     "lattice nbest": "rescore.workflows.convert:say_converted",
     "convert": "rescore.workflows.convert:say_converted",
 }
-WRITERS: dict[str, Callable[[str, Iterable[Any]], int]] = {"lists": write_nbest, "lattices": write_lattices}
+WRITERS: dict[str, Callable[[str, Iterable[Any], OnError], int]] = {"lists": write_nbest, "lattices": write_lattices}
 
 
 class Doer(Protocol):
@@ -161,8 +161,9 @@ def merge_stream(folder: Path) -> dict[str, Any]:
     shares, plan = finished_splits(folder), read_plan(folder)
     part_file, number = PARTS[plan["results"]], shares[0]["parts"]
     files = part_files(folder, number, part_file.suffix)
-    found = chain.from_iterable(map(part_file.read, files))
-    total = WRITERS[plan["results"]](plan["target"], progress(found, "writing"))
+    on_error = Skip() if plan["--on-error"] == "skip" else fail
+    found = chain.from_iterable(part_file.read(file, on_error) for file in files)
+    total = WRITERS[plan["results"]](plan["target"], progress(found, "writing"), on_error)
     note = notes(folder, number)
     module, _, name = SAYS[plan["command"]].partition(":")
     getattr(importlib.import_module(module), name)(note.counts, total, plan["target"], plan["n"])

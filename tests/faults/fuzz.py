@@ -145,8 +145,14 @@ def table(found: dict[str, Found]) -> str:
     return "\n".join([*lines, f"| all {len(found)} | {total[0]:,} | {total[1]:,} | {total[2]:,} |"])
 
 
+def _chosen(readers: tuple[str, ...]) -> list[Target]:
+    names = {target.name for target in TARGETS}
+    parts = tuple(reader for reader in readers or ("",) if reader not in names)
+    return [target for target in TARGETS if target.name in readers or target.name.startswith(parts)]
+
+
 @click.command()
-@click.option("--reader", "readers", multiple=True, help="Readers whose names begin so; several times for several.")
+@click.option("--reader", "readers", multiple=True, help="A reader, or all whose names begin so; may be repeated.")
 @click.option("--inputs", default=1_000_000, show_default=True, help="Of each reader.")
 @click.option("--minutes", default=60.0, show_default=True)
 @click.option("--seed", default=0, show_default=True)
@@ -160,7 +166,7 @@ def command(
     warnings.simplefilter("ignore")
     gc.collect()
     gc.freeze()  # what is loaded is no garbage: each reader's process need not look through it
-    targets = [target for target in TARGETS if target.name.startswith(readers or ("",))]
+    targets = _chosen(readers)
     if again is not None:
         read_again(targets[0], seed, again)
         return

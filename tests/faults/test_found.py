@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import lzma
+import zlib
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,7 @@ from rescore.types import Hypothesis, NbestList
 from rescore.weights import load_weights
 from rescore.workflows.transcripts import KINDS, read_transcripts
 from tests.asr.test_untrusted import cut_of
-from tests.faults.damage import grown_since, memory
+from tests.faults.damage import grown_since, limits, memory
 from tests.faults.readers.recognisers import WHISPER, averaged
 
 NODES = "VERSION=1.0\nN=3 L=2\nI=0\nI=1\nI=2\n"
@@ -238,3 +240,15 @@ def test_files_are_not_written_with_a_byte_order_mark_that_is_lost(tmp_path: Pat
     with pytest.raises(FormatError, match="the first word begins with a byte order mark"):
         write_nbest(f"nemo:{tmp_path}/a.tsv", [marked])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_packed_file_that_wants_all_memory(tmp_path: Path) -> None:
+    """The header of an xz file asked for 4 GB to unpack 60 bytes."""
+    data = bytearray(lzma.compress(b'{"utt_id": "a", "hyps": []}\n'))
+    size = 4 * (data[12] + 1)  # of the block's header, behind the stream's of 12 bytes
+    assert data[14] == 0x21  # the filter LZMA2, whose one property is the size of its dictionary
+    data[16] = 40
+    data[8 + size : 12 + size] = zlib.crc32(data[12 : 8 + size]).to_bytes(4, "little")
+    (tmp_path / "a.jsonl.xz").write_bytes(data)
+    with limits(), pytest.raises(FormatError, match=r"damaged after line 0 \(memory does not suffice to unpack it"):
+        list(read_nbest(str(tmp_path / "a.jsonl.xz")))

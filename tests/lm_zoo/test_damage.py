@@ -134,7 +134,9 @@ def test_perplexity_of_nan_is_an_error() -> None:
         score_text([Broken()], [["A"], ["A", "B"]], "text")
 
 
-@pytest.mark.parametrize("counts", ["ngram 1=4000000000", "ngram 1=" + "9" * 30, "ngram 2=70000", "ngram 2=-99", "ngram 2=+4"])
+@pytest.mark.parametrize(
+    "counts", ["ngram 1=4000000000", "ngram 1=" + "9" * 30, "ngram 2=70000", "ngram 2=-99", "ngram 2=+4"]
+)
 def test_counts_beyond_the_size_of_an_arpa_file(counts: str, tmp_path: Path) -> None:
     """KenLM takes -99 for a huge number, which ended the process."""
     path = tmp_path / "a.arpa"

@@ -1,0 +1,224 @@
+"""One utterance that memory does not suffice to read, do or write is named and left out; the rest goes on."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from lm_zoo import safe_unpickle
+from lm_zoo.errors import ModelError
+from rescore.cli.main import main
+from rescore.errors import FormatError
+from rescore.formats import kaldi_archive, openfst, read_lattices, read_nbest, write_lattices, write_nbest
+from rescore.skipping import Skip
+from rescore.types import Hypothesis, Lattice, NbestList
+from tests.commands import run_line
+from tests.rescore.workflows.test_skipping import sausage
+
+IDS = ("a", "monster", "z")
+LATTICE_TARGETS = {  # what is to be written -> what makes an utterance of it
+    "slf:out": "slf_write.format_lattice",
+    "openfst:out.txt": "openfst._words",
+    "kaldi-lat:out.ark": "kaldi_lattice.from_lattice",
+    "kaldi-lat:out.ark.gz": "kaldi_archive.format_binary",
+    "kaldi-lat:out.ark?text=yes": "kaldi_archive.format_text",
+    "k2:out.pt": "k2_files.to_arcs",
+}
+LIST_TARGETS = {"jsonl:out.jsonl.gz": "jsonl._entry", "mlm:out.json": "mlm._line"}
+
+
+def starve(patch: pytest.MonkeyPatch, name: str, wants: Callable[..., bool]) -> None:
+    """Lets `MODULE.FUNCTION`, of `rescore.formats` or `rescore.workflows`, find no memory where `wants` says so."""
+    module, _, function = name.rpartition(".")
+    module = f"rescore.{'workflows' if module.startswith('lattice_') else 'formats'}.{module}"
+    real = getattr(importlib.import_module(module), function)
+
+    def starved(*arguments: Any, **named: Any) -> Any:
+        if wants(*arguments):
+            raise MemoryError
+        return real(*arguments, **named)
+
+    patch.setattr(f"{module}.{function}", starved)
+
+
+def is_monster(item: Any, *_: Any) -> bool:
+    return bool(item.utt_id == "monster")
+
+
+def made(*ids: str) -> list[Lattice]:
+    return [sausage(np.random.default_rng(0), utt_id, 2, ["A", "B"]) for utt_id in ids]
+
+
+def made_lists() -> list[NbestList]:
+    return [NbestList(utt_id, [Hypothesis(("A",), {"score": -1.0})]) for utt_id in IDS]
+
+
+@pytest.mark.parametrize("spec", LATTICE_TARGETS)
+def test_a_lattice_that_is_too_large_to_be_written(spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    starve(monkeypatch, LATTICE_TARGETS[spec], is_monster)
+    skip = Skip()
+    assert write_lattices(spec, made(*IDS), skip) == 2
+    assert skip.take() == [f"{spec.partition(':')[2].partition('?')[0]}: utterance 'monster': {WRITING}"]
+    source = spec.partition("?")[0]
+    assert [lattice.utt_id for lattice in read_lattices(source)] == ["a", "z"]
+    refused(
+        spec.replace("out", "none"), lambda spec: write_lattices(spec, made("monster"), skip), "no lattice to write"
+    )
+    refused(spec.replace("out", "none"), lambda spec: write_lattices(spec, made(*IDS)), WRITING)
+
+
+WRITING = "memory does not suffice to write it"
+
+
+def refused(spec: str, write: Callable[[str], object], message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        write(spec)
+    assert not list(Path().glob("*none*"))
+
+
+@pytest.mark.parametrize("spec", LIST_TARGETS)
+def test_a_list_that_is_too_large_to_be_written(spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    starve(monkeypatch, LIST_TARGETS[spec], is_monster)
+    skip = Skip()
+    assert write_nbest(spec, made_lists(), skip) == 2
+    assert [nbest.utt_id for nbest in read_nbest(spec)] == ["a", "z"]
+    assert skip.count == 1
+    none = spec.replace("out", "none")
+    refused(none, lambda spec: write_nbest(spec, made_lists()[1:2], skip), "no utterance to write")
+    refused(none, lambda spec: write_nbest(spec, made_lists()), WRITING)
+
+
+def test_all_of_them_are_too_large_for_one_file_of_k2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    starve(monkeypatch, "k2_files.joined", lambda _: True)
+    with pytest.raises(
+        FormatError, match=r"out.pt: memory does not suffice for all lattices in one file.*another format"
+    ):
+        write_lattices(f"k2:{tmp_path}/out.pt", made(*IDS))
+
+
+def test_lattices_of_k2_that_are_too_large_to_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a file, and a file as a whole."""
+    (tmp_path / "in").mkdir()
+    for number, ids in enumerate((IDS, ("b", "c"), ("d",)), start=1):
+        write_lattices(f"k2:{tmp_path}/in/{number}.pt", made(*ids))
+    starve(monkeypatch, "k2._to_lattice", lambda utt_id, *_: utt_id == "monster")
+    starve(monkeypatch, "k2_files.load", lambda path: path.name == "2.pt")
+    skip = Skip()
+    assert [lattice.utt_id for lattice in read_lattices(f"k2:{tmp_path}/in?words=ids", skip)] == ["a", "z", "d"]
+    lattice, file = skip.take()
+    assert lattice.endswith("1.pt: utterance 'monster': memory does not suffice for this lattice")
+    assert file.endswith("2.pt: memory does not suffice for this lattice")
+
+
+def test_a_file_of_torch_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def starved(*_: object) -> None:
+        raise MemoryError
+
+    torch.save({"a": torch.zeros(3)}, tmp_path / "a.pt")
+    monkeypatch.setattr(safe_unpickle.Archive, "numbers", starved)
+    with pytest.raises(ModelError, match=r"a.pt: memory does not suffice for it"):
+        safe_unpickle.read_torch_file(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("text", ["no", "yes"])
+@pytest.mark.parametrize("suffix", ["ark", "ark.gz"])
+def test_a_record_that_does_not_fit_into_memory(
+    suffix: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is found without all of it, and the places behind it are the right ones."""
+    monkeypatch.chdir(tmp_path)
+    sizes = {"a": 2, "monster": 400, "z": 2, "damaged": 2}
+    dice = np.random.default_rng(0)
+    lattices = [sausage(dice, utt_id, size, ["A", "B"]) for utt_id, size in sizes.items()]
+    write_lattices(f"kaldi-lat:whole.ark?text={text}", lattices)
+    data = Path("whole.ark").read_bytes()
+    places = {utt_id: data.index(f"{utt_id} ".encode()) for utt_id in ("monster", "damaged")}
+    bad = places["damaged"] + len("damaged ") + 4
+    data = data[:bad] + b"?" + data[bad + 1 :]
+    Path(f"in.{suffix}").write_bytes(gzip.compress(data) if suffix.endswith("gz") else data)
+    piece = kaldi_archive._Archive._piece
+
+    def little(archive: kaldi_archive._Archive) -> bytes:
+        if len(archive.data) > 4000:
+            raise MemoryError
+        return piece(archive)
+
+    monkeypatch.setattr(kaldi_archive._Archive, "_piece", little)
+    for size, constant in ((500, "_CHUNK"), (50, "_LONGEST_KEY"), (100, "_LONGEST_HEAD")):
+        monkeypatch.setattr(kaldi_archive, constant, size)
+    skip = Skip()
+    assert [found.utt_id for found in read_lattices(f"kaldi-lat:in.{suffix}?words=ids", skip)] == ["a", "z"]
+    monster, damaged = skip.take()
+    where = f"in.{suffix}: utterance 'monster' at byte {places['monster']}"
+    assert monster == f"{where}: memory does not suffice for this lattice"
+    assert damaged.startswith(f"in.{suffix}: utterance 'damaged' at byte {places['damaged']}:")
+
+
+def test_a_text_whose_lines_do_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenFst's: the file is read again up to there."""
+    monkeypatch.chdir(tmp_path)
+    write_lattices("openfst:in.txt", made(*IDS))
+
+    class Rows(list):  # type: ignore[type-arg]
+        def append(self, row: list[str]) -> None:
+            if len(self) == 2 and not refused_once:
+                refused_once.append(True)
+                raise MemoryError
+            super().append(row)
+
+    refused_once: list[bool] = []
+    entry = openfst._Entry
+    monkeypatch.setattr(openfst, "_Entry", lambda utt_id, line: entry(utt_id, line, Rows() if line > 1 else []))
+    skip = Skip()
+    assert [lattice.utt_id for lattice in read_lattices("openfst:in.txt", skip)] == ["a", "z"]
+    assert skip.take() == ["in.txt:8: utterance 'monster': memory does not suffice for this lattice"]
+
+
+COMMANDS = ["lattice rescore slf:in --ngram a.arpa --scale am=1 --scale ngram=1 -n 2", "lattice nbest slf:in --jobs 2"]
+COMMANDS += ["lattice nbest slf:in --jobs 1", "lattice nbest kaldi-lat:in.ark --jobs 2"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_lists_of_lattices(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory does not suffice to make the list, or to write it."""
+    sources(tmp_path, monkeypatch)
+    module = "lattice_rescore" if "rescore" in command else "lattice_nbest"
+    for number, starved in enumerate((f"{module}.exact_nbest", "jsonl._entry")):
+        with pytest.MonkeyPatch.context() as patch:
+            starve(patch, starved, is_monster)
+            end = run_line("rescore", main, f"{command} --on-error skip {number}.jsonl")
+        assert end == (3, "1 left out because of errors; all else is done (exit status 3)")
+        assert [nbest.utt_id for nbest in read_nbest(f"{number}.jsonl")] == ["a", "z"]
+
+
+@pytest.mark.parametrize("starved", ["slf_write.format_lattice", "part_files.lattice_to_json"])
+def test_lattices_alone_and_in_shares(starved: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources(tmp_path, monkeypatch)
+    starve(monkeypatch, starved, is_monster)
+    line = "lattice rescore slf:in --ngram a.arpa --scale am=1 --scale ngram=1 --on-error skip slf:out"
+    said = "1 left out because of errors; all else is done (exit status 3)"
+    if starved.startswith("slf"):
+        assert run_line("rescore", main, line) == (3, said)
+        (tmp_path / "out").rename(tmp_path / "alone")
+    codes = [run_line("rescore", main, f"{line} --split {number}/2")[0] for number in (1, 2)]
+    assert sorted(codes) == ([0, 0] if starved.startswith("slf") else [0, 3])
+    assert run_line("rescore", main, "merge out") == (3, said)
+    assert sorted(path.name for path in Path("out").iterdir()) == ["a.slf.gz", "z.slf.gz"]
+
+
+def sources(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lattices in two formats, and an n-gram, in the working directory."""
+    monkeypatch.chdir(folder)
+    write_lattices("slf:in", made(*IDS))
+    write_lattices("kaldi-lat:in.ark", made(*IDS))
+    Path("text").write_text("A B\nB A\nA A B\n" * 3)
+    assert run_line("rescore", main, "train-ngram --text text --order 2 --discount-fallback --out a.arpa")[0] == 0
