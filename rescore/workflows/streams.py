@@ -140,7 +140,11 @@ def run_shared(
 
     Args:
       finish: writes it, from the folder of the parts; None for `merge_stream`.
+    Raises:
+      UsageError: the target, all of which is to be written, is a folder with something in it.
     """
+    if sharing.split is None and job.target_path.is_dir() and any(job.target_path.iterdir()):
+        raise UsageError(f"{job.target_path}: exists already; remove it first, or name a new folder")
     plan, folder = job.plan, parts_beside(job.target_path)  # sources are read for it once, not once a process
     work = partial(_do_share, job, plan, folder)
     if sharing.split is not None:

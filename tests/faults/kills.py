@@ -1,9 +1,10 @@
 """Kills every command that writes at random moments, runs it again, and compares what it wrote with an undisturbed run.
 
-    python -m tests.faults.kills --kills 20 --seed 1 [--only nbest]     prints a table in Markdown
+    python -m tests.faults.kills --kills 20 --seed 1 [--only nbest] [--workers]     prints a table in Markdown
 
 Each run is forked from this process, which has imported the heavy packages already: so the kills fall into the work of
-the command, not into the seconds before it.  A run is killed with its workers left alone, as the system does it.
+the command, not into the seconds before it.  A run is killed with its workers left alone, as the system does it; with
+--workers one of its workers is killed, and the run has to go on and to end well.
 """
 
 from __future__ import annotations
@@ -93,8 +94,23 @@ def is_final(name: str) -> bool:
     return not any(part.startswith(".") for part in Path(name).parts)
 
 
-def torture(line: str, inputs: Path, kills: int, dice: random.Random) -> Counter[str]:
-    """Kills a command so many times, each time from a clean start, and counts what was found."""
+def kill_worker(pid: int, dice: random.Random) -> bool:
+    """Kills one of the processes that work for `pid`; False if there is none."""
+    workers = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            group = int((folder / "stat").read_text().rpartition(")")[2].split()[2])
+            if group == pid and b"spawn_main" in (folder / "cmdline").read_bytes():
+                workers.append(int(folder.name))
+    with suppress(ProcessLookupError):
+        if workers:
+            os.kill(dice.choice(sorted(workers)), signal.SIGKILL)
+            return True
+    return False
+
+
+def torture(line: str, inputs: Path, kills: int, dice: random.Random, of_workers: bool = False) -> Counter[str]:
+    """Kills a command, or one of its workers, so many times, always from a clean start, and counts what was found."""
     found: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as scratch:
         whole, trial = Path(scratch) / "whole", Path(scratch) / "trial"
@@ -110,18 +126,30 @@ def torture(line: str, inputs: Path, kills: int, dice: random.Random) -> Counter
             pid = start(line)
             time.sleep(dice.uniform(0, lasts))
             found["kills"] += 1
-            found["orphaned workers"] += not kill(pid, dice.choice(SIGNALS))
-            after = contents(trial)
-            found["in the middle"] += after != contents(inputs) and after != expected
-            found["half-written"] += any(expected.get(name) != data for name, data in after.items() if is_final(name))
-            complete = all(after.get(name) == data for name, data in expected.items())
-            again = finish(start(line))
-            found["refused"] += again != 0 and not complete  # a whole folder is not written over
+            if of_workers:
+                found["in the middle"] += kill_worker(pid, dice)
+                found["refused"] += finish(pid) != 0
+            else:
+                found += _killed_and_again(line, pid, trial, contents(inputs), expected, dice.choice(SIGNALS))
             after = contents(trial)
             found["other bytes"] += any(after.get(name) != data for name, data in expected.items())
             found["left over"] += any(name not in expected for name in after)
             os.chdir(scratch)
             shutil.rmtree(trial)
+    return found
+
+
+def _killed_and_again(
+    line: str, pid: int, trial: Path, before: dict[str, bytes], expected: dict[str, bytes], number: signal.Signals
+) -> Counter[str]:
+    """Kills a run and runs its command again."""
+    found = Counter({"orphaned workers": int(not kill(pid, number))})
+    after = contents(trial)
+    found["in the middle"] = int(after != before and after != expected)
+    found["half-written"] = int(any(expected.get(name) != data for name, data in after.items() if is_final(name)))
+    complete = all(after.get(name) == data for name, data in expected.items())
+    again = finish(start(line))
+    found["refused"] = int(again != 0 and not complete)  # a whole folder is not written over
     return found
 
 
@@ -132,7 +160,8 @@ COLUMNS = ("kills", "in the middle", "half-written", "orphaned workers", "refuse
 @click.option("--kills", default=20, show_default=True, help="Of each command.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--only", default="", help="Commands that begin so.")
-def command(kills: int, seed: int, only: str) -> None:
+@click.option("--workers", is_flag=True, help="Kill workers, of the commands that have some.")
+def command(kills: int, seed: int, only: str, workers: bool) -> None:
     """Prints the table; exit status 1 if anything was lost or left."""
     for name in HEAVY:
         with suppress(ImportError):
@@ -142,12 +171,13 @@ def command(kills: int, seed: int, only: str) -> None:
     print(f"| command | {' | '.join(COLUMNS)} |\n|---|{'---:|' * len(COLUMNS)}")
     with tempfile.TemporaryDirectory() as folder:
         lines = [line for line in (*LINES, *LONG_LINES) if line.startswith(only)]
+        lines = [line for line in lines if "--executor" in line] if workers else lines
         if set(lines) & set(LONG_LINES):
             make_long_inputs(Path(folder), lines)
         else:
             make_inputs(Path(folder))
         for line in lines:
-            found = torture(line, Path(folder), kills, random.Random(f"{seed} {line}"))
+            found = torture(line, Path(folder), kills, random.Random(f"{seed} {line}"), workers)
             faults += sum(found[name] for name in COLUMNS[2:])
             print(f"| `{line}` | {' | '.join(str(found[name]) for name in COLUMNS)} |", flush=True)
     os.chdir(here)

@@ -159,6 +159,20 @@ def test_what_cannot_be_shared_is_refused(inputs: Path, tmp_path: Path, monkeypa
         assert result.exit_code != 0 and message in f"{result.exception}{result.output}", arguments
 
 
+def test_a_folder_that_is_there_is_refused_before_the_work(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All was done, the folder refused at the end, and the parts stayed beside it."""
+    monkeypatch.chdir(inputs)
+    words, out = line("lattice rescore", tmp_path / "out")
+    out.mkdir()
+    (out / "mine").write_text("")
+    result = run(*words, "--executor", "local", "--workers", "1")
+    assert isinstance(result.exception, UsageError)
+    assert str(result.exception) == f"{out}: exists already; remove it first, or name a new folder"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
 def test_what_is_left_out_is_named_by_the_merge(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit status 3 of the share that met it, and of the merge."""
     (tmp_path / "lattices").mkdir()
