@@ -128,8 +128,14 @@ class _Bounded(io.RawIOBase):
             raise EOFError("it is empty, which no packed file is")
         try:
             data = self.stream.read1(len(buffer))  # type: ignore[attr-defined]
-        except MemoryError:  # the header of an xz file says how much is needed
-            raise lzma.LZMAError("memory does not suffice to unpack it") from None
+        except MemoryError:
+            if isinstance(self.stream, lzma.LZMAFile) and not self.stream.tell():
+                raise lzma.LZMAError("its header asks for more memory than there is") from None
+            raise
+        except zlib.error as error:
+            if str(error).startswith("Error -4 "):  # zlib's Z_MEM_ERROR
+                raise MemoryError from None
+            raise
         buffer[: len(data)] = data
         if self.most is not None and self.stream.tell() > self.most:
             raise UnpackError(

@@ -94,6 +94,7 @@ def formed(items: Iterable[U], form: Callable[[U], R], path: Path, on_error: OnE
     for item in items:
         try:
             made = form(item)
+            bytearray(4 * AT_ONCE)  # room that packing and writing it takes, where nothing can be left out any more
         except MemoryError:
             problem = Place(path, utt_id=item.utt_id).format_error("memory does not suffice to write it")
         else:

@@ -90,8 +90,9 @@ def _entries_behind(path: Path, begin: int, on_error: OnError) -> Generator[_Ent
     """
     entry: _Entry | None = None
     number, passing = begin, begin > 0
+    lines = chain(islice(read_lines(path), begin, None), [(-1, "")])  # named: closing it takes memory, too
     try:
-        for number, line in chain(islice(read_lines(path), begin, None), [(-1, "")]):
+        for number, line in lines:
             fields = line.split()
             if entry is None and fields:
                 if len(fields) == 1 and not passing:
@@ -112,7 +113,10 @@ def _entries_behind(path: Path, begin: int, on_error: OnError) -> Generator[_Ent
                 entry = None
         return None
     except MemoryError:
-        if entry is None or is_read_once(path):
+        if entry is None:
+            raise
+        entry.rows.clear()  # first: all else takes memory
+        if is_read_once(path):
             raise
         place, entry = Place(path, entry.line, entry.utt_id), None
     give_back(collect=True)

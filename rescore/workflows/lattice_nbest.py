@@ -111,7 +111,7 @@ def _tried(work: LatticeToNbest, source: Path | Lattice) -> Found | RescoreError
     try:
         return work(source)
     except RescoreError as error:
-        return error
+        return error.with_traceback(None)  # which holds all that was read
     except MemoryError:
         where = f"{source}" if isinstance(source, Path) else f"utterance {source.utt_id}"
     give_back(collect=True)  # behind the error, which holds all that was there when it was raised
