@@ -94,7 +94,6 @@ def formed(items: Iterable[U], form: Callable[[U], R], path: Path, on_error: OnE
     for item in items:
         try:
             made = form(item)
-            bytearray(4 * AT_ONCE)  # room that packing and writing it takes, where nothing can be left out any more
         except MemoryError:
             problem = Place(path, utt_id=item.utt_id).format_error("memory does not suffice to write it")
         else:
@@ -103,6 +102,13 @@ def formed(items: Iterable[U], form: Callable[[U], R], path: Path, on_error: OnE
             continue
         give_back(collect=True)  # behind the error, which holds all that was there when it was raised
         on_error(problem)
+
+
+def encoded(text: str | bytes) -> bytes:
+    """What is to be written of an utterance, for `put`; MemoryError if there is no room left to pack it."""
+    data = text.encode() if isinstance(text, str) else text
+    bytearray(min(len(data), 4 * AT_ONCE))  # behind this the utterance cannot be left out any more
+    return data
 
 
 def put(stream: IO[bytes], data: bytes) -> None:

@@ -26,6 +26,7 @@ from rescore.formats.common import (
     SCORE,
     Place,
     UniqueIds,
+    encoded,
     finite_score,
     formed,
     join_words,
@@ -186,7 +187,7 @@ def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str], on
     count = 0
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
     with atomic_binary(path) as stream:
-        for line in formed(lists, lambda nbest: (encode(_entry(nbest, path)) + "\n").encode(), path, on_error):
+        for line in formed(lists, lambda nbest: encoded(encode(_entry(nbest, path)) + "\n"), path, on_error):
             put(stream, line)
             count += 1
     return count

@@ -18,7 +18,7 @@ from lm_zoo.ngram.openfst import MAGIC
 from rescore.errors import FormatError, UsageError
 from rescore.file_names import by_numbers
 from rescore.files import atomic_binary, atomic_folder, open_binary, read_lines
-from rescore.formats.common import TOO_LARGE, Piece, Place, UniqueIds, formed, put, utterance_id
+from rescore.formats.common import TOO_LARGE, Piece, Place, UniqueIds, encoded, formed, put, utterance_id
 from rescore.formats.kaldi_fst import (
     FIRST_BYTES,
     RawLattice,
@@ -337,7 +337,8 @@ def _write_archive(file: Path, records: Iterable[RawLattice], as_text: bool, pat
 
     def form(raw: RawLattice) -> bytes:
         key = utterance_id(raw.utt_id, Place(path)).encode()
-        return key + b" \n" + format_text(raw).encode() + b"\n" if as_text else key + b" " + format_binary(raw)
+        record = b" \n" + format_text(raw).encode() + b"\n" if as_text else b" " + format_binary(raw)
+        return encoded(key + record)
 
     with atomic_binary(file) as stream:
         for record in formed(records, form, path, on_error):

@@ -22,6 +22,7 @@ from rescore.formats.common import (
     SCORE,
     Place,
     UniqueIds,
+    encoded,
     finite_score,
     formed,
     join_words,
@@ -188,4 +189,4 @@ def _line(nbest: NbestList, path: Path, options: Mapping[str, str]) -> bytes:
     }
     if nbest.ref is not None:
         entry["ref"] = join_words(nbest.ref, place)
-    return f"{json.dumps(nbest.utt_id, ensure_ascii=False)}: {json.dumps(entry, ensure_ascii=False)}".encode()
+    return encoded(f"{json.dumps(nbest.utt_id, ensure_ascii=False)}: {json.dumps(entry, ensure_ascii=False)}")

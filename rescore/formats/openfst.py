@@ -19,7 +19,7 @@ from lm_zoo.inference.limits import give_back
 from lm_zoo.reading import is_read_once
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import atomic_binary, read_lines, whole_number
-from rescore.formats.common import SCORE, TOO_LARGE, Place, UniqueIds, formed, named_if_too_large, put
+from rescore.formats.common import SCORE, TOO_LARGE, Place, UniqueIds, encoded, formed, named_if_too_large, put
 from rescore.formats.symbols import IDS, SymbolTable, is_id, read_symbols, table_for
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.skipping import OnError, fail
@@ -240,7 +240,7 @@ def write_lattices(
         lines = [lattice.utt_id]
         ends = zip(lattice.src.tolist(), lattice.dst.tolist(), lattice.labels.tolist(), weights, strict=True)
         lines.extend(f"{src}\t{dst}\t{words[label]}\t{weight}" for src, dst, label, weight in ends)
-        return ("\n".join([*lines, str(lattice.num_states - 1)]) + "\n\n").encode()
+        return encoded("\n".join([*lines, str(lattice.num_states - 1)]) + "\n\n")
 
     with atomic_binary(path) as stream:
         for text in formed(lattices, form, path, on_error):

@@ -15,7 +15,7 @@ from lm_zoo.inference.perplexity import WordScores
 from rescore.errors import FormatError
 from rescore.files import atomic_binary, atomic_text, read_lines
 from rescore.formats import jsonl
-from rescore.formats.common import Place, formed, named_if_too_large, put
+from rescore.formats.common import Place, encoded, formed, named_if_too_large, put
 from rescore.skipping import OnError, fail
 from rescore.types import Alignments, Lattice, NbestList
 
@@ -52,7 +52,7 @@ def _write_lattices(path: Path, lattices: Iterable[Lattice], on_error: OnError =
 
 
 def _lattice_line(lattice: Lattice) -> bytes:
-    return (json.dumps(lattice_to_json(lattice), ensure_ascii=False) + "\n").encode()
+    return encoded(json.dumps(lattice_to_json(lattice), ensure_ascii=False) + "\n")
 
 
 def _read_lattices(path: Path, on_error: OnError = fail) -> Iterator[Lattice]:

@@ -15,7 +15,7 @@ import numpy as np
 from rescore.errors import FormatError
 from rescore.file_names import is_file_name
 from rescore.files import atomic_binary, atomic_folder
-from rescore.formats.common import Place, formed, put
+from rescore.formats.common import Place, encoded, formed, put
 from rescore.lattices.build import EPSILON
 from rescore.skipping import OnError, fail
 from rescore.text import short
@@ -31,7 +31,7 @@ def write_lattices(path: Path, lattices: Iterable[Lattice], on_error: OnError = 
     count = 0
 
     def form(lattice: Lattice) -> tuple[str, bytes]:
-        return lattice.utt_id, format_lattice(lattice, Place(path, utt_id=lattice.utt_id)).encode()
+        return lattice.utt_id, encoded(format_lattice(lattice, Place(path, utt_id=lattice.utt_id)))
 
     with atomic_folder(path) as folder:
         for utt_id, text in formed(lattices, form, path, on_error):
