@@ -17,7 +17,7 @@ from lm_zoo.reading import is_read_once
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, UsageError
 from rescore.file_names import DRIVE
-from rescore.formats.common import Checked, LeftOut, Piece, Place, UniqueIds, utterance_id
+from rescore.formats.common import Checked, CountedErrors, Piece, Place, UniqueIds, utterance_id
 from rescore.formats.table import FORMATS, Format, all_formats, by_suffix
 from rescore.skipping import OnError, fail
 from rescore.types import Lattice, NbestList
@@ -109,7 +109,7 @@ def write_nbest(spec: str, lists: Iterable[NbestList], on_error: OnError = fail)
     entry, path, options = _parse(spec, "nbest")
     _require_kind(entry, "nbest", spec)
     _require_writer(entry, spec, "jsonl")
-    left_out = LeftOut(on_error)
+    left_out = CountedErrors(on_error)
     to_write = Checked(path, lists, left_out)
     try:
         count: int = _module(entry).write(path, iter(to_write), options, *([left_out] if entry.leaves_out else []))
@@ -161,7 +161,7 @@ def write_lattices(spec: str, lattices: Iterable[Lattice], on_error: OnError = f
     entry, path, options = _parse(spec, "lattice")
     _require_kind(entry, "lattice", spec)
 
-    left_out = LeftOut(on_error)
+    left_out = CountedErrors(on_error)
 
     def checked() -> Iterator[Lattice]:
         unique = UniqueIds()

@@ -216,7 +216,7 @@ def _uneven(rank: int, scores: Mapping[str, float], first: Mapping[str, float], 
     return place.score_error(f"hypothesis {rank} has a score '{extra}' that hypothesis 1 does not have; it has {has}")
 
 
-class LeftOut:
+class CountedErrors:
     """An `OnError` that counts what it hands on."""
 
     def __init__(self, on_error: OnError) -> None:
@@ -235,7 +235,7 @@ class Checked:
     that is not among the `left_out` by then.  `references` counts those that had one.
     """
 
-    def __init__(self, path: Path, lists: Iterable[NbestList], left_out: LeftOut) -> None:
+    def __init__(self, path: Path, lists: Iterable[NbestList], left_out: CountedErrors) -> None:
         self._path, self._lists, self._left_out = path, lists, left_out
         self.references = 0
 
