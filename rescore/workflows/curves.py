@@ -21,6 +21,7 @@ AXES = {
 # Okabe and Ito's colours, which the colour-blind tell apart; more runs than these get other lines.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
 LINES = ("-", "--", ":", "-.")
+TOP = 1.3
 
 
 def read_run(folder: Path) -> list[dict[str, float]]:
@@ -72,28 +73,37 @@ def named_runs(given: Sequence[str]) -> dict[str, Path]:
 def draw(runs: Mapping[str, Sequence[Mapping[str, float]]], out: Path) -> Any:
     """Writes a PNG with a picture an axis side by side, a line a run; returns matplotlib's figure.
 
-    Perplexities are on a logarithmic axis, one for all pictures.
+    Perplexities are on a logarithmic axis, one for all pictures. It ends at TOP times the worst run's best: where the
+    runs end is to be told apart; how they began is left out.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
 
-    figure = Figure(figsize=(4.5 * len(AXES), 4.2), layout="constrained")
+    figure = Figure(figsize=(4.5 * len(AXES), 5.2), layout="constrained")
     FigureCanvasAgg(figure)
     pictures = figure.subplots(1, len(AXES), sharey=True)
     for number, (name, records) in enumerate(runs.items()):
         ppl = [record[PPL] for record in records]
-        style = {"color": COLOURS[number % len(COLOURS)], "linestyle": LINES[number // len(COLOURS) % len(LINES)]}
+        style: dict[str, Any] = {
+            "color": COLOURS[number % len(COLOURS)],
+            "linestyle": LINES[number // len(COLOURS) % len(LINES)],
+        }
+        style |= {"marker": ".", "markersize": 4, "linewidth": 1.2, "label": name}
         for picture, (figure_name, unit) in zip(pictures, AXES.values(), strict=True):
-            picture.plot([record[figure_name] / unit for record in records], ppl, marker=".", label=name, **style)
+            picture.plot([record[figure_name] / unit for record in records], ppl, **style)
+    bests = [min(record[PPL] for record in records) for records in runs.values()]
+    low, high = min(bests) / 1.03, max(bests) * TOP
+    ticks = MaxNLocator(10, steps=[1, 2, 5, 10]) if high < 5 * low else LogLocator(subs=(1, 2, 5))
+    pictures[0].set_ylim(low, high)
     for picture, label in zip(pictures, AXES, strict=True):
         picture.set_xlabel(label)
         picture.set_xlim(left=0)
         picture.set_yscale("log")
         picture.grid(True, which="both", alpha=0.25)
-        picture.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        picture.yaxis.set_major_locator(ticks)
+        picture.yaxis.set_minor_locator(NullLocator())
         picture.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        picture.yaxis.set_minor_formatter(NullFormatter())
     pictures[0].set_ylabel("validation perplexity a token")
     figure.legend(*pictures[0].get_legend_handles_labels(), loc="outside upper center", ncols=min(4, len(runs)))
     with atomic_path(out) as made:

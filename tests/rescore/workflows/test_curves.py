@@ -34,6 +34,16 @@ def test_runs_are_drawn(tmp_path: Path) -> None:
     assert done.exit_code == 0 and (tmp_path / "again.png").exists(), done.output
 
 
+def test_where_runs_end_is_what_is_seen(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    runs = {
+        name: [{"valid_ppl": ppl, "passes": i, "tokens": i, "cpu_seconds": i} for i, ppl in enumerate(ppls, start=1)]
+        for name, ppls in {"a": (900.0, 200.0, 91.0, 90.0), "b": (99.0, 400.0), "c": (100.0,)}.items()
+    }
+    low, high = draw(runs, tmp_path / "curves.png").axes[0].get_ylim()
+    assert 80 < low < 90 and 100 < high < 200, "all runs' best, not how they began or what came after"
+
+
 def test_passes_of_older_logs(tmp_path: Path) -> None:
     records = [
         {"step": 1, "epoch": 0, "tokens": 60, "valid_ppl": 9.0, "cpu_seconds": 1.0},
