@@ -88,10 +88,12 @@ def draw(runs: Mapping[str, Sequence[Mapping[str, float]]], out: Path) -> Any:
         style: dict[str, Any] = {
             "color": COLOURS[number % len(COLOURS)],
             "linestyle": LINES[number // len(COLOURS) % len(LINES)],
+            "linewidth": 1.2,
+            "marker": ".",
+            "markersize": 4,
         }
-        style |= {"marker": ".", "markersize": 4, "linewidth": 1.2, "label": name}
         for picture, (figure_name, unit) in zip(pictures, AXES.values(), strict=True):
-            picture.plot([record[figure_name] / unit for record in records], ppl, **style)
+            picture.plot([record[figure_name] / unit for record in records], ppl, label=name, **style)
     bests = [min(record[PPL] for record in records) for records in runs.values()]
     low, high = min(bests) / 1.03, max(bests) * TOP
     ticks = MaxNLocator(10, steps=[1, 2, 5, 10]) if high < 5 * low else LogLocator(subs=(1, 2, 5))
