@@ -32,8 +32,8 @@ short=()                # options of the first rows for two passes: higher rates
 if "$mini"; then
   exp_dir=exp/mini dim=256 passes=2 start=transformer_4 further_passes=1
   rows="transfornn_2 transformer_4 lstm" further="${further/bayesian_embedding bayesian_attention/}"
-  short=(--set dropout=0.2 --train lr=0.003 --train muon_lr=0.02 --train weight_decay=0.01 --train warmup=50 \
-    --train batch_windows=32)
+  short=(--set dropout=0.2 --set word_dropout=0 --train lr=0.003 --train muon_lr=0.02 --train weight_decay=0.01 \
+    --train warmup=50 --train batch_windows=32)
 fi
 
 prepare() { ./prepare.sh ${dl_dir:+--dl-dir "$dl_dir"}; }
