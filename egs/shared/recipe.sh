@@ -21,10 +21,11 @@ fail() {
 }
 
 parse_options() {
-  local name
+  local name script=$0
+  [ -e "$script" ] || script=${0##*/}  # a script that was called from another folder is in its own now
   while [ $# -gt 0 ]; do
     case $1 in
-      -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit 0 ;;
+      -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script"; exit 0 ;;
       --*) name=${1#--}; name=${name//-/_} ;;
       *) fail "found '$1', expected options such as --stage 1; see --help" ;;
     esac
