@@ -172,7 +172,8 @@ def read_torch_file(path: Path, classes: Classes | None = None, strict: bool = F
     except OSError as error:
         raise ModelError(f"{path}: cannot be read ({error.strerror or error})") from None
     except MemoryError:
-        raise ModelError(f"{path}: memory does not suffice for it") from None
+        problem = "not a file of torch.save, or damaged or truncated, or memory does not suffice for it"
+        raise ModelError(f"{path}: {problem}") from None
     except Exception as error:  # a damaged zip or pickle can raise anything
         problem = (str(error).splitlines() or [""])[0] or type(error).__name__
         raise ModelError(f"{path}: not a file of torch.save, or damaged or truncated ({problem})") from None

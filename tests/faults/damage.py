@@ -11,6 +11,7 @@ times the input and ROOM; and what it has read must be what was written, where t
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import random
@@ -149,10 +150,14 @@ class Trial:
         if is_cut and self.target.kept is not None and not self.target.kept(self.whole, found):
             return "read a file that was cut off as if it were whole"
         if self.target.checked and found != self.whole:
-            data = self.path.read_bytes()
-            if data != len(data) // len(self.data) * self.data:  # gzip joins files
+            whole, now = (_unpacked(self.path, data) for data in (self.data, self.path.read_bytes()))
+            if now != len(now) // len(whole) * whole:  # gzip joins files
                 return "read other values than were written, in spite of checksums"
         return None
+
+
+def _unpacked(path: Path, data: bytes) -> bytes:
+    return gzip.decompress(data) if path.suffix == ".gz" else data
 
 
 def seed_of(target: Target, seed: int, number: int) -> int:
