@@ -70,4 +70,4 @@ def test_perplexities_fit() -> None:
 def test_the_lms_fit() -> None:
     lines = CliRunner().invoke(cli, ["lms"]).stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert any(line.startswith("transfornn") and "4,904,748" in line for line in lines)
+    assert any(line.startswith("transfornn") and "10,203,564" in line for line in lines)
