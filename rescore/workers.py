@@ -30,15 +30,29 @@ def worker_pool(jobs: int, method: str, begin: Callable[[], None] | None = None)
       method: how processes are started, "fork" or "spawn".
       begin: called in each worker before all else.
     Raises:
-      WorkerDied: a worker has died.
+      WorkerDied: a worker has died, or the thread that looks after them could not be started.
     """
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=_begin, initargs=(begin,))
     try:
         yield pool
     except BrokenProcessPool:
         raise WorkerDied("a worker process has died, perhaps for want of memory; take fewer --jobs") from None
+    except RuntimeError as error:
+        if "new thread" not in str(error):
+            raise
+        raise WorkerDied("no thread can be started, perhaps for want of memory; take --jobs 1") from None
     finally:
+        _end(pool)
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    workers = list((pool._processes or {}).values())
+    try:
         pool.shutdown(cancel_futures=True)
+    except RuntimeError:  # the pool's thread was never started, so that nobody would tell the workers to end
+        for worker in workers:
+            worker.kill()
+            worker.join()
 
 
 def _begin(begin: Callable[[], None] | None) -> None:
