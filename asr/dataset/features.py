@@ -13,9 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from asr.errors import DataError
+
 SAMPLE_RATE = 16000
 BINS = 80
 SHIFT = 160  # samples between frames
+LARGEST = 1 << 23  # numbers of the filters between two rates; those of 44.1 and 16 kHz have 76,000
 
 
 class OnlineFbank:
@@ -71,12 +74,17 @@ def resample(samples: np.ndarray, source: int, target: int = SAMPLE_RATE, zeros:
     """Samples (N,) at another rate: interpolation by a sinc under a Hann window of `zeros` zero crossings either side.
 
     The sinc cuts at 0.97 of the lower rate's Nyquist frequency.  N becomes ceil(N * target / source).
+
+    Raises:
+      DataError: rates that have so little in common (16,000 and 44,101) that their filters would take all memory.
     """
     # scipy's resample_poly gives the same to rounding, as a test says, in 2 to 5 times the time from 22 or 44 kHz
     common = math.gcd(source, target)
     step, phases = source // common, target // common
     if step == phases:
         return samples
+    if phases * (step + 2 * zeros * max(1, step // phases)) > LARGEST:
+        raise DataError(f"{source} Hz cannot be made {target} Hz in little memory; convert it to 16000 or 48000 Hz")
     taps, width = _sinc_filters(step, phases, zeros)
     length = -(-len(samples) * phases // step)
     blocks = -(-length // phases)

@@ -286,7 +286,10 @@ def _part(cut: Cut, seconds: float, draw: random.Random) -> Cut:
 def load_samples(cut: Cut) -> np.ndarray:
     """Samples (N,) float32 of a cut at 16 kHz; the mean of several channels."""
     audio = cut.load_audio()
-    return resample(audio.mean(0) if len(audio) > 1 else audio[0], int(cut.sampling_rate))
+    try:
+        return resample(audio.mean(0) if len(audio) > 1 else audio[0], int(cut.sampling_rate))
+    except DataError as error:
+        raise DataError(f"cut {cut.id}: {error}") from None
 
 
 def cut_text(cut: Cut) -> str:

@@ -132,7 +132,10 @@ def read_audio(path: Path, longest: float | None = MAX_SECONDS) -> np.ndarray:
         raise DataError(f"{path}: damaged or truncated, {len(samples)} samples could be read, its header tells of more")
     if not np.isfinite(samples).all():
         raise DataError(f"{path}: a sample is NaN or infinite; write it anew")
-    return resample(samples, file.samplerate)
+    try:
+        return resample(samples, file.samplerate)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _check_audio(path: Path, rate: int, seconds: float, longest: float | None) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from asr.dataset.features import OnlineFbank, fbank, resample
+from asr.errors import DataError
 
 pytest.importorskip("kaldi_native_fbank")
 
@@ -77,3 +78,12 @@ def test_resampling_takes_away_aliases() -> None:
     tone = np.sin(2 * np.pi * 9000 * np.arange(22050) / 22050).astype(np.float32)
     assert np.abs(resample(tone, 22050))[300:-300].max() < 1e-3
     assert resample(tone, 16000) is tone
+
+
+@pytest.mark.parametrize("rate", [44_101, 8_388_736])
+def test_rates_whose_filters_would_take_all_memory_are_refused(rate: int) -> None:
+    """A damaged WAV header took 400 MB; 44,101 Hz would have taken gigabytes."""
+    with pytest.raises(DataError, match=f"{rate} Hz cannot be made 16000 Hz"):
+        resample(np.zeros(10, dtype=np.float32), rate)
+    for usual in (8000, 11_025, 22_050, 24_000, 44_100, 48_000, 96_000, 192_000):
+        assert len(resample(np.zeros(usual, dtype=np.float32), usual)) == 16_000

@@ -98,7 +98,10 @@ def test_colon_in_a_path_that_is_there(tmp_path: Path, monkeypatch: pytest.Monke
         ("a.tsv?m=3", "nemo has no option 'm'; it has: n, manifest, score, characters"),
     ],
 )
-def test_specs_that_cannot_be_understood(spec: str, problem: str) -> None:
+def test_specs_that_cannot_be_understood(
+    spec: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where nothing has these names
     for function in (parse_spec, is_lattice, read_nbest, read_lattices):
         with pytest.raises(UsageError, match=problem):
             function(spec)  # type: ignore[operator]
