@@ -58,7 +58,7 @@ class LSTMLayers(nn.LSTM):
         Autocast itself takes cuDNN's LSTM to float16 whatever its dtype is, and there gradients of a mean loss are
         lost.
         """
-        zeros = x.new_zeros(self.num_layers, len(x), self.hidden_size) if state is None else x
+        zeros = x.new_zeros(self.num_layers, len(x), self.hidden_size)
         cells = [part.to(dtype) for part in state or (zeros, zeros)]
         weights = [weight.to(dtype) for layer in range(self.num_layers) for weight in self._weights(layer)]
         options = self.bias, self.num_layers, self.dropout, self.training, self.bidirectional, self.batch_first

@@ -1,13 +1,60 @@
-"""Worker processes end with what started them, whatever went wrong."""
+"""Worker processes end with the process that started them, whatever went wrong."""
 
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import subprocess
+import sys
 from concurrent.futures import process
+from pathlib import Path
 
 import pytest
 
+from rescore.errors import RescoreError
 from rescore.workers import WorkerDied, worker_pool
+from tests.rescore.formats.test_slf import HTK_NODES
+
+# A parent whose two workers say that they are there, and sleep; their standard output is its own.
+FORKED = """
+import sys
+from tests.rescore.slow_worker import work
+from rescore.workflows.lattice_nbest import LatticeToNbest, nbest_of_lattices
+class Slow(LatticeToNbest):
+    def __call__(self, source):
+        work()
+list(nbest_of_lattices(f"slf:{sys.argv[1]}", Slow(), 2))
+"""
+SPAWNED = """
+from concurrent.futures import wait
+from tests.rescore.slow_worker import work
+from rescore.workers import worker_pool
+with worker_pool(2, "spawn") as pool:
+    wait([pool.submit(work), pool.submit(work)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "number"),
+    [(FORKED, signal.SIGTERM), (FORKED, signal.SIGHUP), (FORKED, signal.SIGKILL), (SPAWNED, signal.SIGKILL)],
+)
+def test_workers_end_with_their_parent(tmp_path: Path, code: str, number: signal.Signals) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.slf").write_text(HTK_NODES)
+    if number == signal.SIGHUP:  # which nohup ignores
+        code = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_DFL)\n{code}"
+    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    assert [parent.stdout.readline(), parent.stdout.readline()] == ["ready\n", "ready\n"]
+    parent.send_signal(number)
+    parent.communicate(timeout=60)  # until all that hold its standard output have ended
+    assert parent.returncode == -number
+
+
+def test_a_worker_that_dies_is_told() -> None:
+    with pytest.raises(RescoreError, match="a worker process has died"), worker_pool(1, "fork") as pool:
+        pool.submit(os._exit, 9).result()
 
 
 def test_a_pool_whose_thread_cannot_be_started_ends(monkeypatch: pytest.MonkeyPatch) -> None:
