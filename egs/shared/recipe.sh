@@ -22,7 +22,7 @@ fail() {
 
 parse_options() {
   local name script=$0
-  [ -e "$script" ] || script=${0##*/}  # a script that was called from another folder is in its own now
+  [ -e "$script" ] || script=$OLDPWD/$0  # it was called from another folder, and went to its own
   while [ $# -gt 0 ]; do
     case $1 in
       -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script"; exit 0 ;;
