@@ -18,6 +18,11 @@ def fail(error: RescoreError) -> None:
     raise error
 
 
+def again(on_error: OnError) -> OnError:
+    """For another reading of a source, whose errors are told in this one."""
+    return (lambda error: None) if isinstance(on_error, Skip) else on_error
+
+
 class Skip:
     """The lenient way: a remark for each bad utterance, and their number.
 

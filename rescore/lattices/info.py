@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ class LatticeInfo:
     """Sums over lattices, and the sizes of each for their medians and maxima.
 
     Attributes:
+      refs: references by utterance, for oracle errors; None: none are asked for.
       seconds: summed durations, None as soon as one lattice has no times.
       crossing: over all frames, the number of arcs that cross each (Kaldi's lattice-depth), None as `seconds`.
       words: of the symbols, those that are on arcs of some lattice.
@@ -30,6 +31,7 @@ class LatticeInfo:
       counts: what was left out on the way, summed.
     """
 
+    refs: Mapping[str, Words] | None = None
     states: list[int] = field(default_factory=list)
     arcs: list[int] = field(default_factory=list)
     epsilons: int = 0
@@ -42,23 +44,34 @@ class LatticeInfo:
     no_ref: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
-    def add(self, lattice: Lattice, ref: Words | None = None) -> None:
+    def add(self, lattice: Lattice) -> None:
+        """Counts a lattice; nothing of it where memory does not suffice."""
+        ref = None if self.refs is None else self.refs.get(lattice.utt_id)
+        best = None if ref is None else oracle(lattice, ref).counts
+        words = {lattice.symbols[label] for label in np.unique(lattice.labels) if label != EPSILON}
+        epsilons, times = int((lattice.labels == EPSILON).sum()), _times(lattice)
         self.states.append(lattice.num_states)
         self.arcs.append(lattice.num_arcs)
-        self.epsilons += int((lattice.labels == EPSILON).sum())
-        self.words.update(lattice.symbols[label] for label in np.unique(lattice.labels) if label != EPSILON)
+        self.epsilons += epsilons
+        self.words |= words
         for name in lattice.scores:
             self.scores[name] = self.scores.get(name, 0) + 1
         for name, count in lattice.counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
-        if lattice.times is None or self.seconds is None or self.crossing is None:
+        if times is None or self.seconds is None or self.crossing is None:
             self.seconds = self.crossing = None
         else:
-            self.seconds += float(lattice.times.max() - lattice.times.min())
-            self.crossing += float((lattice.times[lattice.dst] - lattice.times[lattice.src]).sum())
-        if ref is not None:
-            self.oracle = (self.oracle or ErrorCounts()) + oracle(lattice, ref).counts
+            self.seconds, self.crossing = self.seconds + times[0], self.crossing + times[1]
+        if best is not None:
+            self.oracle = (self.oracle or ErrorCounts()) + best
             self.ref_arcs += lattice.num_arcs
+        elif self.refs is not None:
+            self.no_ref.append(lattice.utt_id)
+
+    def check(self) -> None:
+        """Raises ReferencesError if there are references, but none of any lattice."""
+        if self.refs is not None and self.oracle is None:
+            raise ReferencesError("references and lattices have no utterance in common")
 
     def data(self) -> dict[str, Any]:
         """The same as data; None or NaN for what is not known."""
@@ -115,17 +128,9 @@ class LatticeInfo:
         return [name if count == every else f"{name} (in {count})" for name, count in self.scores.items()]
 
 
-def lattice_info(lattices: Iterable[Lattice], refs: Mapping[str, Words] | None = None) -> LatticeInfo:
-    """The sums over `lattices`, with oracle errors where there are references.
-
-    Raises:
-      ReferencesError: there are references, but none of any lattice.
-    """
-    info = LatticeInfo()
-    for lattice in lattices:
-        if refs is not None and lattice.utt_id not in refs:
-            info.no_ref.append(lattice.utt_id)
-        info.add(lattice, None if refs is None else refs.get(lattice.utt_id))
-    if refs is not None and info.oracle is None:
-        raise ReferencesError("references and lattices have no utterance in common")
-    return info
+def _times(lattice: Lattice) -> tuple[float, float] | None:
+    """Seconds of a lattice and of all of its arcs together; None if it has no times."""
+    if lattice.times is None:
+        return None
+    arcs = lattice.times[lattice.dst] - lattice.times[lattice.src]
+    return float(lattice.times.max() - lattice.times.min()), float(arcs.sum())

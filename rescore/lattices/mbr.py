@@ -11,7 +11,7 @@ N-best lists: exact, over the hypotheses of the list.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -284,25 +284,42 @@ def network_json(result: MbrResult) -> str:
     return json.dumps({"utt_id": result.utt_id, "risk": round(result.risk, 4), "places": places}, ensure_ascii=False)
 
 
-def decode_all(
-    lattices: Iterable[tuple[Lattice, Mapping[str, float]]], ctm: Path | None = None, network: Path | None = None
-) -> dict[str, Words]:
-    """The words of each lattice under its scales; writes a CTM file and confusion networks (JSON lines) if asked to.
+@dataclass(frozen=True)
+class MbrLines:
+    """What is written of a lattice's result: its words, lines of CTM, and the confusion network as JSON."""
 
-    Raises:
-      ScoreError: as `mbr_decode`, or there are no times for a CTM file.
+    utt_id: str
+    words: Words
+    ctm: list[str]
+    network: str
+
+
+def mbr_lines(ctm: bool, network: bool) -> Callable[[Lattice, Mapping[str, float]], MbrLines]:
+    """Gives of a lattice under its scales what is to be written, CTM and network if asked to.
+
+    It raises ScoreError as `mbr_decode`, or if there are no times for CTM.
     """
+
+    def decode(lattice: Lattice, scales: Mapping[str, float]) -> MbrLines:
+        if ctm and lattice.times is None:
+            raise ScoreError(f"lattice '{lattice.utt_id}' has no times, which a CTM file needs; leave it out")
+        result = mbr_decode(lattice, scales)
+        lines, line = ctm_lines(result) if ctm else [], network_json(result) if network else ""
+        return MbrLines(result.utt_id, result.words, lines, line)
+
+    return decode
+
+
+def write_mbr(results: Iterable[MbrLines], ctm: Path | None = None, network: Path | None = None) -> dict[str, Words]:
+    """The words of each lattice; writes a CTM file and confusion networks (JSON lines) where a path is given."""
     hyps: dict[str, Words] = {}
     with ExitStack() as stack:
         times = stack.enter_context(atomic_text(ctm)) if ctm else None
         places = stack.enter_context(atomic_text(network)) if network else None
-        for lattice, scales in lattices:
-            if times and lattice.times is None:
-                raise ScoreError(f"lattice '{lattice.utt_id}' has no times, which a CTM file needs; leave it out")
-            result = mbr_decode(lattice, scales)
+        for result in results:
             hyps[result.utt_id] = result.words
             if times:
-                times.writelines(line + "\n" for line in ctm_lines(result))
+                times.writelines(line + "\n" for line in result.ctm)
             if places:
-                places.write(network_json(result) + "\n")
+                places.write(result.network + "\n")
     return hyps

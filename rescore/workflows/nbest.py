@@ -18,7 +18,7 @@ from rescore.formats import is_pipe, read_nbest, source_identity
 from rescore.formats.counting import count_nbest, nbest_with_progress
 from rescore.sharing.parts import parts_inside
 from rescore.sharing.shares import Sharing, share_out
-from rescore.skipping import OnError, Skip, fail
+from rescore.skipping import OnError, Skip, again, fail
 from rescore.types import NbestList, Weights
 from rescore.weights import equal_weights, given_weights, load_weights
 from rescore.workflows.combine import CombineCounts, say_combined, write_combined
@@ -102,7 +102,7 @@ def _score(
     first = next(lists, None)  # a bad source is refused before torch and an LM are loaded
     if first is None:
         raise FormatError(source, "no N-best list in it that can be read")
-    every, before = _text_before(context, source, chain([first], lists), _again(skip))
+    every, before = _text_before(context, source, chain([first], lists), again(unread))
     from rescore.workflows.columns import identities, open_scorers, trained_on_sentences
     from rescore.workflows.scoring import write_scores
 
@@ -186,11 +186,6 @@ def _text_before(
     before = TextBefore(options.words, recordings, options.weights)
     remark(str(before))
     return lists, before
-
-
-def _again(skip: bool) -> OnError:
-    """For another reading of a source, whose errors have been told."""
-    return (lambda error: None) if skip else fail
 
 
 def _within_limits(

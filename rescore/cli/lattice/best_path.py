@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rescore.cli.lattice.source import source_options
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
+
+if TYPE_CHECKING:
+    from rescore.skipping import OnError
+    from rescore.types import Lattice, Words
 
 
 @click.command()
@@ -22,7 +27,7 @@ from rescore.cli.results import json_option
 def command(
     source: str,
     words: str | None,
-    on_error: str,
+    on_error: OnError,
     lmwt: float | None,
     wip: float | None,
     weights_file: Path | None,
@@ -45,7 +50,7 @@ def command(
     Example: rescore lattice best-path kaldi:lat.1.gz --words words.txt --out 1best.txt
     Example: rescore lattice best-path k2:exp/test/lattices --weights exp/weights.json --ref text
     """
-    from rescore.cli.lattice.source import policy, read
+    from rescore.cli.lattice.source import each_lattice
     from rescore.cli.results import show
     from rescore.errors import UsageError
     from rescore.evaluation.wer import json_counts, kaldi_lines, present_errors
@@ -57,13 +62,16 @@ def command(
     if weights_file and (lmwt is not None or wip is not None):
         raise UsageError("give either --weights FILE or --lmwt and --wip, not both")
     refs = read_kaldi_text(ref) if ref is not None else None
-    lattices = read(source, words, policy(on_error))
-    normaliser = Normaliser()
-    if weights_file:
-        weights = load_weights(weights_file)
-        hyps, normaliser = weighted_words(lattices, weights.scales), Normaliser(normaliser_of(weights, weights_file))
-    else:
-        hyps = best_words(lattices, LM_WEIGHT if lmwt is None else lmwt, 0.0 if wip is None else wip)
+    weights = load_weights(weights_file) if weights_file else None
+    normaliser = Normaliser() if weights is None else Normaliser(normaliser_of(weights, weights_file))
+
+    def best(lattice: Lattice) -> dict[str, Words]:
+        if weights is not None:
+            return weighted_words([lattice], weights.scales)
+        return best_words([lattice], LM_WEIGHT if lmwt is None else lmwt, 0.0 if wip is None else wip)
+
+    found = each_lattice(best, source, words, on_error)
+    hyps = {utt_id: words for one in found for utt_id, words in one.items()}
     if out is not None:
         write_kaldi_text(out, hyps)
     if refs is not None:

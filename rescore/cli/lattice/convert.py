@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rescore.cli.lattice.source import source_options
 from rescore.cli.outputs import OutputSpec
+
+if TYPE_CHECKING:
+    from rescore.skipping import OnError
 
 
 @click.command()
@@ -17,7 +22,7 @@ from rescore.cli.outputs import OutputSpec
     "--split-words", "--split", "split_at", default="", metavar="CHARS", help="Split words at these characters."
 )
 def command(
-    source: str, words: str | None, on_error: str, target: str, case: str | None, delete: str, split_at: str
+    source: str, words: str | None, on_error: OnError, target: str, case: str | None, delete: str, split_at: str
 ) -> None:
     """Write lattices in another format, or Kaldi archives as text, binary, one file, packed or not.
 
@@ -27,7 +32,6 @@ def command(
     Example: rescore lattice convert kaldi:exp/tri1/decode slf:exp/tri1/slf --words words.txt
     Example: rescore lattice convert kaldi:lat.1.gz kaldi:lat.txt?text=yes
     """
-    from rescore.cli.lattice.source import policy
     from rescore.errors import UsageError
     from rescore.formats import has_option, with_option
     from rescore.sharing.shares import Sharing
@@ -38,4 +42,4 @@ def command(
     if words is not None and not takers:
         raise UsageError(f"--words is for formats that hold numbers of words; neither {source} nor {target} does")
     source, target = (with_option(spec, "words", words if spec in takers else None) for spec in (source, target))
-    lattices_to_lattices(source, target, TextNormalizer(case, delete, split_at), policy(on_error), Sharing())
+    lattices_to_lattices(source, target, TextNormalizer(case, delete, split_at), on_error, Sharing())

@@ -19,11 +19,11 @@ def command(utt: str | None, max_arcs: int, **given: Any) -> None:
     \b
     Example: rescore lattice draw lattices/utt1.slf --scale am=1 --scale lm=12 | dot -Tsvg > utt1.svg
     """
-    from rescore.cli.lattice.options import scaled_lattices
+    from rescore.cli.lattice.options import each_scaled
     from rescore.errors import UsageError
     from rescore.lattices.draw import lattice_dot
 
-    for lattice, scales in scaled_lattices(**given):
+    for lattice, scales in each_scaled(lambda lattice, scales: (lattice, scales), **given):
         if utt is None or lattice.utt_id == utt:
             click.echo(lattice_dot(lattice, scales, max_arcs), nl=False)
             return

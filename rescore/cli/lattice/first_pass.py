@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rescore.cli.lattice.source import policy
 from rescore.cli.outputs import hold
 from rescore.cli.utterances import utterances_option
 
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
+    from rescore.skipping import OnError
     from rescore.text import TextNormalizer
     from rescore.types import Weights
 
@@ -34,7 +34,7 @@ def find_scales(
     ref: Path,
     given: Weights,
     common: bool,
-    on_error: str,
+    on_error: OnError,
     normalizer: TextNormalizer,
     sharing: Sharing,
 ) -> Weights:
@@ -45,6 +45,7 @@ def find_scales(
     """
     from rescore.errors import UsageError
     from rescore.formats import is_pipe
+    from rescore.skipping import again
     from rescore.workflows.first_pass import find_first_pass, weights_beside
 
     if is_pipe(source):
@@ -56,7 +57,7 @@ def find_scales(
     place = weights_beside(target)
     if place is not None:
         hold(place, click.get_current_context())
-    return find_first_pass(source, ref, given.scales, common, normalizer, policy(on_error))
+    return find_first_pass(source, ref, given.scales, common, normalizer, again(on_error))
 
 
 def keep_scales(found: Weights | None, target: str) -> None:

@@ -30,14 +30,15 @@ def command(
     \b
     Example: rescore lattice mbr lattices/ --scale am=1 --scale lm=12 --posterior-scale 0.08 --ctm mbr.ctm
     """
-    from rescore.cli.lattice.options import scaled_lattices
+    from rescore.cli.lattice.options import each_scaled
     from rescore.cli.results import show
     from rescore.evaluation.wer import json_counts, kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
-    from rescore.lattices.mbr import decode_all
+    from rescore.lattices.mbr import mbr_lines, write_mbr
 
     refs = read_kaldi_text(ref) if ref else None
-    hyps = decode_all(scaled_lattices(**given), ctm, network)
+    decode = mbr_lines(ctm is not None, network is not None)
+    hyps = write_mbr(each_scaled(decode, **given), ctm, network)
     if out:
         write_kaldi_text(out, hyps)
     if refs is not None:

@@ -14,6 +14,7 @@ from rescore.cli.sharing import sharing_options
 
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
+    from rescore.skipping import OnError
 
 
 @click.command()
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def command(
     source: str,
     words: str | None,
-    on_error: str,
+    on_error: OnError,
     target: str,
     n: int,
     scales: tuple[str, ...],
@@ -53,7 +54,6 @@ def command(
     Example: rescore lattice nbest kaldi:exp/tri1/decode_dev dev.jsonl.gz --ref data/dev/text
     Example: rescore lattice nbest kaldi:exp/tri1/decode_test test.jsonl.gz --weights dev.weights.json
     """
-    from rescore.cli.lattice.source import policy
     from rescore.formats import with_option
     from rescore.text import TextNormalizer
     from rescore.workflows.convert import ConvertRequest, lattices_to_nbest
@@ -63,5 +63,5 @@ def command(
     found = find_scales(source, target, ref, weights, common, on_error, TextNormalizer(), sharing) if ref else None
     used, weighted = (found or weights).scales, bool(found or weights_file)
     request = ConvertRequest(source, target, TextNormalizer(), n, scales=used, weighted=weighted)
-    lattices_to_nbest("lattice nbest", request, jobs, policy(on_error), sharing)
+    lattices_to_nbest("lattice nbest", request, jobs, on_error, sharing)
     keep_scales(found, target)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from rescore.cli.lattice.source import source_options
 
 if TYPE_CHECKING:
+    from rescore.skipping import OnError
     from rescore.types import Lattice
 
+R = TypeVar("R")
 POSTERIOR_SCALE = 0.1
 
 
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments of `normalized_lattices`."""
+    """The arguments of `each_normalized`, but for `do`."""
     for option in (
         click.option(
             "--split-words", "--split", "split", default="", metavar="CHARS", help="Split words at these characters."
@@ -30,7 +32,7 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def scaled_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments of `scaled_lattices`."""
+    """The arguments of `each_scaled`, but for `do` and `factor`."""
     for option in (
         click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights of rescore tune."),
         click.option(
@@ -54,17 +56,26 @@ posterior_scale = click.option(
 )
 
 
-def normalized_lattices(
-    source: str, words: str | None, on_error: str, case: str | None, delete: str, split: str
-) -> Iterator[Lattice]:
-    """The lattices of `source` with normalised words."""
-    from rescore.cli.lattice.source import policy, read
+def each_normalized(
+    do: Callable[[Lattice], R],
+    source: str,
+    words: str | None,
+    on_error: OnError,
+    case: str | None,
+    delete: str,
+    split: str,
+) -> Iterator[R]:
+    """As `each_lattice`, of lattices with normalised words."""
+    from rescore.cli.lattice.source import each_lattice
     from rescore.lattices.build import normalize_words
     from rescore.text import TextNormalizer
 
     normalizer = TextNormalizer(case, delete, split)
-    for lattice in read(source, words, policy(on_error)):
-        yield lattice if normalizer.is_identity else normalize_words(lattice, normalizer)
+
+    def do_normalized(lattice: Lattice) -> R:
+        return do(lattice if normalizer.is_identity else normalize_words(lattice, normalizer))
+
+    return each_lattice(do_normalized, source, words, on_error)
 
 
 def usual_factor(weights_file: Path | None) -> float:
@@ -77,13 +88,14 @@ def usual_factor(weights_file: Path | None) -> float:
     return inverse if decision == MBR else POSTERIOR_SCALE
 
 
-def scaled_lattices(
-    scales: tuple[str, ...], weights_file: Path | None, factor: float | None = 1.0, **source: Any
-) -> Iterator[tuple[Lattice, dict[str, float]]]:
-    """Each lattice with the scales of its scores times `factor`; `source`: arguments of `normalized_lattices`.
-
-    With None, the factor is the `usual_factor`.
-    """
+def each_scaled(
+    do: Callable[[Lattice, Mapping[str, float]], R],
+    scales: tuple[str, ...],
+    weights_file: Path | None,
+    factor: float | None = 1.0,
+    **source: Any,
+) -> Iterator[R]:
+    """As `each_normalized`, of a lattice with the scales of its scores times `factor`; None is the `usual_factor`."""
     from rescore.errors import UsageError
     from rescore.types import Weights
     from rescore.weights import default_scales, load_weights, parse_scales
@@ -93,7 +105,9 @@ def scaled_lattices(
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
     if factor is None:
         factor = usual_factor(weights_file)
-    given = weights.scales
-    for lattice in normalized_lattices(**source):
-        used = given if weights_file else {**default_scales(lattice.scores), **given}
-        yield lattice, {name: factor * scale for name, scale in used.items()}
+
+    def do_scaled(lattice: Lattice) -> R:
+        used = weights.scales if weights_file else {**default_scales(lattice.scores), **weights.scales}
+        return do(lattice, {name: factor * scale for name, scale in used.items()})
+
+    return each_normalized(do_scaled, **source)

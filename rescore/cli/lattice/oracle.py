@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rescore.cli.lattice.options import text_options
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
+
+if TYPE_CHECKING:
+    from rescore.types import Lattice, Words
 
 
 @click.command()
@@ -25,17 +28,19 @@ def command(ref: Path, out: Path | None, json_file: Path | None, **source: Any) 
     \b
     Example: rescore lattice oracle kaldi:exp/tri1/decode --words words.txt --ref text --out oracle.txt
     """
-    from rescore.cli.lattice.options import normalized_lattices
+    from rescore.cli.lattice.options import each_normalized
     from rescore.cli.results import show
     from rescore.evaluation.wer import json_counts, kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
     from rescore.lattices.oracle import oracle
 
     refs = read_kaldi_text(ref)
-    hyps = {
-        lattice.utt_id: oracle(lattice, refs[lattice.utt_id]).hyp.words if lattice.utt_id in refs else ()
-        for lattice in normalized_lattices(**source)
-    }
+
+    def best(lattice: Lattice) -> tuple[str, Words]:
+        ref = refs.get(lattice.utt_id)
+        return lattice.utt_id, () if ref is None else oracle(lattice, ref).hyp.words
+
+    hyps = dict(each_normalized(best, **source))
     counts, _ = present_errors(refs, hyps)
     show(json_counts(counts), kaldi_lines(counts), json_file)
     if out:

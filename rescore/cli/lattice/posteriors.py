@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rescore.cli.lattice.options import posterior_scale, scaled_options
 from rescore.cli.outputs import OutputPath
+
+if TYPE_CHECKING:
+    from rescore.types import Lattice
 
 
 @click.command()
@@ -24,13 +29,14 @@ def command(threshold: float, out: Path | None, **given: Any) -> None:
     \b
     Example: rescore lattice posteriors lattices/ --scale am=1 --scale lm=12 --posterior-scale 0.08
     """
-    from rescore.cli.lattice.options import scaled_lattices
+    from rescore.cli.lattice.options import each_scaled
     from rescore.files import atomic_text
     from rescore.lattices.posteriors import posterior_lines
 
-    found = (
-        line for lattice, scales in scaled_lattices(**given) for line in posterior_lines(lattice, scales, threshold)
-    )
+    def lines(lattice: Lattice, scales: Mapping[str, float]) -> list[str]:
+        return posterior_lines(lattice, scales, threshold)
+
+    found = chain.from_iterable(each_scaled(lines, **given))
     if out:
         with atomic_text(out) as stream:
             stream.writelines(line + "\n" for line in found)

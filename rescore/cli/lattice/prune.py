@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,7 +39,7 @@ def command(
     Example: rescore lattice prune kaldi:exp/tri1/decode kaldi:small/lat.1.gz --words words.txt --beam 80
     Example: rescore lattice prune kaldi:exp/tri1/decode kaldi:small/lat.1.gz --scale graph=12 --arcs-per-second 300
     """
-    from rescore.cli.lattice.options import scaled_lattices, usual_factor
+    from rescore.cli.lattice.options import each_scaled, usual_factor
     from rescore.console import remark
     from rescore.errors import UsageError
     from rescore.formats import has_option, with_option, write_lattices
@@ -55,12 +55,14 @@ def command(
             given["words"] = None  # meant for the target alone
     kept = pruned = 0
 
+    def apply(lattice: Lattice, scales: Mapping[str, float]) -> tuple[int, Lattice]:
+        return lattice.num_arcs, limits.apply(lattice, scales)
+
     def small() -> Iterator[Lattice]:
         nonlocal kept, pruned
-        for lattice, scales in scaled_lattices(**given):
-            result = limits.apply(lattice, scales)
-            kept, pruned = kept + result.num_arcs, pruned + lattice.num_arcs - result.num_arcs
+        for arcs, result in each_scaled(apply, **given):
+            kept, pruned = kept + result.num_arcs, pruned + arcs - result.num_arcs
             yield result
 
-    count = write_lattices(target, small())
+    count = write_lattices(target, small(), given["on_error"])
     remark(f"{count} lattices written to {target}: {kept} arcs kept, {pruned} pruned")

@@ -15,6 +15,7 @@ from rescore.cli.sharing import max_memory_option, sharing_options
 
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
+    from rescore.skipping import OnError
 
 
 @click.command()
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 def command(
     source: str,
     words: str | None,
-    on_error: str,
+    on_error: OnError,
     target: str,
     lms: tuple[str, ...],
     ngram: str | None,
@@ -106,7 +107,6 @@ def command(
     Example: rescore lattice rescore slf:lat exp/lat --ngram 4gram.arpa --lm transfornn --scale ngram=3 \\
                --scale transfornn=7 --scale words=-7 --ngram-beam 80 --beam 60
     """
-    from rescore.cli.lattice.source import policy
     from rescore.formats import has_option, with_option
     from rescore.text import TextNormalizer
     from rescore.weights import decision_of
@@ -135,5 +135,5 @@ def command(
         found = weights = with_new_lms(found, weights.scales, new, old)
     settings = with_beams(settings, weights.scales, new_scores(lms, None))
     request = LatticeRequest(source, target, lms, ngram, old_ngram, weights, settings, n, dtype, device)
-    rescore_lattices(request, policy(on_error), sharing, max_memory)
+    rescore_lattices(request, on_error, sharing, max_memory)
     keep_scales(found, target)

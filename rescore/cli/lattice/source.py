@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,6 +12,8 @@ from rescore.cli.completion import formats
 if TYPE_CHECKING:
     from rescore.skipping import OnError
     from rescore.types import Lattice
+
+R = TypeVar("R")
 
 
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,7 +24,8 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(["stop", "skip"]),
             default="stop",
             show_default=True,
-            help="A lattice that cannot be read: stop, or skip and count it.",
+            callback=lambda ctx, param, value: _policy(value),
+            help="A lattice that cannot be read or done: stop, or skip, name and count it (exit status 3).",
         ),
         click.option(
             "--words",
@@ -35,24 +38,37 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def policy(on_error: str) -> OnError:
-    """What --on-error says."""
+def _policy(on_error: str) -> OnError:
     from rescore.skipping import Skip, fail
 
     return Skip() if on_error == "skip" else fail
 
 
-def read(source: str, words: str | None, on_error: OnError) -> Iterator[Lattice]:
-    """The lattices of `source`, with progress; at the end a remark on how many were skipped, an error if all were."""
+def each_lattice(do: Callable[[Lattice], R], source: str, words: str | None, on_error: OnError) -> Iterator[R]:
+    """What `do` makes of each lattice of `source`, with progress; at the end a remark on how many were skipped.
+
+    Args:
+      on_error: gets the error of a lattice that cannot be read or has not the right scores, or that memory does not
+        suffice for; if it returns, the next one follows.
+    Raises:
+      FormatError: there is nothing to give.
+    """
     from rescore.errors import FormatError
     from rescore.formats import with_option
     from rescore.formats.counting import lattices_with_progress
+    from rescore.formats.part_files import utt_id_of
+    from rescore.sharing.work import in_halves
     from rescore.skipping import report_skipped
 
-    empty = True
-    for lattice in lattices_with_progress(with_option(source, "words", words), "lattices", on_error):
-        empty = False
-        yield lattice
+    def do_all(lattices: list[Lattice]) -> list[R]:
+        return [do(lattice) for lattice in lattices]
+
+    read = done = 0
+    lattices = lattices_with_progress(with_option(source, "words", words), "lattices", on_error)
+    for read, lattice in enumerate(lattices, start=1):  # noqa: B007
+        for result in in_halves(do_all, [lattice], utt_id_of, on_error):
+            done += 1
+            yield result
     report_skipped(on_error)
-    if empty:
-        raise FormatError(source, "no lattice in it that can be read")
+    if not done:
+        raise FormatError(source, f"no lattice in it that can be read{' and done' if read else ''}")
