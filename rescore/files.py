@@ -7,26 +7,31 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from lm_zoo import files
 from lm_zoo.errors import WriteError
 from lm_zoo.identity import feed
+from lm_zoo.inference.limits import give_back
 from lm_zoo.reading import DAMAGED, is_read_once, open_bytes, open_text
 from rescore.errors import FormatError, RescoreError
+from rescore.skipping import OnError, fail
 from rescore.types import Words
 
+LINE_AT_ONCE = 1 << 18  # characters of a line
 PLAIN_AT_ONCE, PACKED_AT_ONCE = 1 << 30, 8 << 20  # bytes of files whose lines are counted before they are read
 
 
-def read_lines(path: str | Path, ended: bool = False) -> Iterator[tuple[int, str]]:
+def read_lines(path: str | Path, ended: bool = False, on_error: OnError = fail) -> Iterator[tuple[int, str]]:
     """Yields `(line number from 1, line without newline)` of a text file, `.gz` and `.xz` transparent.
 
     A byte order mark at its start is dropped.
 
     Args:
       ended: every line must end with a newline, as programs write them: one that does not was cut off.
+      on_error: gets the FormatError of a line that memory does not suffice for; if it returns, the next one follows.
     Raises:
       FormatError: the file is missing, unreadable, truncated, not compressed as its name says, unpacks to far too much
         (`lm_zoo.reading`), or is not UTF-8.
@@ -34,12 +39,49 @@ def read_lines(path: str | Path, ended: bool = False) -> Iterator[tuple[int, str
     number = 0
     try:
         with open_text(path) as stream:
-            for number, line in enumerate(stream, start=1):
+            for number, line in enumerate(iter(partial(stream.readline, LINE_AT_ONCE), ""), start=1):
+                if len(line) == LINE_AT_ONCE and not line.endswith("\n"):
+                    yield from _long_line(stream, line, ended, path, number, on_error)
+                    continue
                 if ended and not line.endswith("\n"):
-                    raise FormatError(path, "the line does not end: cut off (if it is whole, add a newline)", number)
+                    raise FormatError(path, _CUT_OFF, number)
                 yield number, line.rstrip("\r\n")
     except _READ_ERRORS as error:
         raise _explain(path, error, number) from None
+
+
+def _long_line(
+    stream: IO[str], begin: str, ended: bool, path: str | Path, number: int, on_error: OnError
+) -> Iterator[tuple[int, str]]:
+    """The whole of a line that begins so; one that memory does not suffice for is passed over, and `on_error` told."""
+    whole, length, last = bytearray(begin.encode()), len(begin), ""
+    try:
+        while last != "\n" and (part := _next_part(stream)):
+            length, last = length + len(part), part[-1]
+            whole += part.removesuffix("\n").encode()
+        if ended and last != "\n":
+            raise FormatError(path, _CUT_OFF, number)
+        line = whole.decode()
+    except MemoryError:
+        line = ""
+    whole.clear()
+    if line:
+        yield number, line
+        return
+    give_back(collect=True)
+    while last != "\n" and (part := stream.readline(LINE_AT_ONCE)):
+        length, last = length + len(part), part[-1]
+    on_error(FormatError(path, want_of_memory(begin, length - (last == "\n")), number))
+
+
+def _next_part(stream: IO[str]) -> str:
+    bytearray(8 * LINE_AT_ONCE)  # what is read without room for it would be lost, and where the line ends with it
+    return stream.readline(LINE_AT_ONCE)
+
+
+def want_of_memory(line: str, length: int) -> str:
+    """What is said of a line of so many characters that memory does not suffice for; of `line` its beginning."""
+    return f"memory does not suffice for this line of {length:,} characters, which begins '{line[:60]}'"
 
 
 def count_lines(path: str | Path) -> int | None:
@@ -98,6 +140,7 @@ def open_binary(path: str | Path, offset: int = 0) -> Iterator[Callable[[int], b
         raise FormatError(path, f"cannot be read ({error.strerror or error})") from None
 
 
+_CUT_OFF = "the line does not end: cut off (if it is whole, add a newline)"
 _READ_ERRORS = (OSError, UnicodeDecodeError, *DAMAGED)
 
 

@@ -21,9 +21,10 @@ from typing import Any
 from lm_zoo.reading import parse_json
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError
-from rescore.files import atomic_binary, read_lines
+from rescore.files import atomic_binary, read_lines, want_of_memory
 from rescore.formats.common import (
     SCORE,
+    CountedErrors,
     Place,
     UniqueIds,
     encoded,
@@ -49,28 +50,30 @@ def read(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> It
     """Reads JSON lines; keys that are not known are kept, counted and remarked on.
 
     Args:
-      on_error: gets the error of a line that is no list; if it returns, the next line is read.
+      on_error: gets the error of a line that is no list or does not fit into memory; if it returns, the next one is
+        read.
     """
+    left_out = CountedErrors(on_error)
     unique = UniqueIds()
     kept: Counter[str] = Counter()
     number = 0
-    for number, line in read_lines(path):
+    for number, line in read_lines(path, on_error=left_out):
         place = Place(path, number)
         try:
             made = _list(_parse_line(line, place), place)
             unique.add(made.utt_id, Place(path, number, made.utt_id))
         except (FormatError, ScoreError) as error:
-            on_error(error)
+            left_out(error)
             continue
         except MemoryError:
-            size = len(line)
+            problem = want_of_memory(line, len(line))
             del line
-            on_error(FormatError(path, f"memory does not suffice for this list of {size:,} characters", number))
+            left_out(FormatError(path, problem, number))
             continue
         for extra in (made.extra, *(hyp.extra for hyp in made.hyps)):
             kept.update([*(extra or ())])
         yield made
-    if number == 0:
+    if number == left_out.count == 0:
         raise FormatError(path, "empty file, expected a JSON object a line")
     if kept:
         found = ", ".join(f"{name} ({count} times)" for name, count in sorted(kept.items()))

@@ -13,7 +13,7 @@ import numpy as np
 
 from lm_zoo.inference.perplexity import WordScores
 from rescore.errors import FormatError
-from rescore.files import atomic_binary, atomic_text, read_lines
+from rescore.files import atomic_binary, atomic_text, read_chunks, read_lines
 from rescore.formats import jsonl
 from rescore.formats.common import Place, encoded, formed, named_if_too_large, put
 from rescore.skipping import OnError, fail
@@ -41,7 +41,7 @@ def _write_lists(path: Path, lists: Iterable[NbestList], on_error: OnError = fai
 
 
 def _read_lists(path: Path, on_error: OnError = fail) -> Iterator[NbestList]:
-    if next(read_lines(path), None) is not None:  # all of a part may have been left out
+    if next(read_chunks(path, 1), None) is not None:  # all of a part may have been left out
         yield from jsonl.read(path, {}, on_error)
 
 
@@ -56,7 +56,7 @@ def _lattice_line(lattice: Lattice) -> bytes:
 
 
 def _read_lattices(path: Path, on_error: OnError = fail) -> Iterator[Lattice]:
-    for number, line in read_lines(path, ended=True):
+    for number, line in read_lines(path, ended=True, on_error=on_error):
         try:
             with named_if_too_large(Place(path, number)):
                 lattice = lattice_from_json(json.loads(line))
