@@ -75,9 +75,10 @@ def command(
     """Find the scales of all scores, and of the number of words, that minimise WER on a development set.
 
     --objective risk: the fewest expected errors under the softmax of the totals, held near the acoustic score alone.
-    How near is chosen by cross-validation (folds of whole speakers or recordings where the ids tell them).  Where they
-    do not beat the acoustic score alone by half a standard error on utterances that they were not tuned on, or the
-    first hypotheses beat them by two, the weights say that there is nothing to rescore, and keep the first hypotheses.
+    How near is chosen by cross-validation (folds of whole speakers or recordings where the ids tell them).  Where the
+    errors on utterances that they were not tuned on rule out, by one standard error, that they mend 1 % of those of the
+    acoustic score alone, or the first hypotheses beat them by two, the weights say that there is nothing to rescore,
+    and keep the first hypotheses.
     --select takes columns one after another, and leaves out those that do not help by one standard error: fewer LMs, at
     a small price in errors.
 

@@ -13,11 +13,11 @@ from rescore.tuning.decisions import MIDDLE, CrossFit, Decider, inverses, totals
 from rescore.tuning.folds import make_folds
 from rescore.tuning.minimum_risk import RiskProblem
 from rescore.tuning.score_table import ScoreTable
-from rescore.tuning.selection import STRENGTHS, STRONG, Candidate, Selection, best_sharpness, compared
+from rescore.tuning.selection import STRENGTHS, USUAL, Candidate, Selection, best_sharpness, compared
 from rescore.weights import FIRST, MAP, MBR
 
 INNER = 10  # folds by which strength, columns and sharpness are chosen
-CHANCE = 0.31  # one-sided p-value of half a standard error; a gain that is less sure may well be chance
+WORTH = 0.01  # share of the errors; where a gain of more is a standard error away, there is nothing to rescore
 WORSE = 0.977  # of two standard errors more than others; a loss that is less sure may be chance
 LARGE = 200_000  # hypotheses; strength and columns of larger sets are chosen on a random sample
 
@@ -32,6 +32,7 @@ class HeldOut:
       rescored: of the tuned scales.
       words: of the references.
       p_first, p_alone: p-values, one-sided, of as large gains over the two by chance.
+      at_most: errors fewer than `alone` by the gain and its standard error.
     """
 
     first: int
@@ -40,20 +41,24 @@ class HeldOut:
     words: int
     p_first: float
     p_alone: float
+    at_most: float
 
     @classmethod
     def of(cls, first: np.ndarray, alone: np.ndarray, rescored: np.ndarray, words: int) -> HeldOut:
         """From the errors of each utterance, `(utterances,)` each."""
         sums = [int(errors.sum()) for errors in (first, alone, rescored)]
-        return cls(sums[0], sums[1], sums[2], words, _by_chance(rescored, first), _by_chance(rescored, alone))
+        more, error = compared(rescored, alone)
+        chances = _by_chance(rescored, first), _by_chance(rescored, alone)
+        return cls(sums[0], sums[1], sums[2], words, *chances, error - more)
 
     @property
     def helps(self) -> bool:
-        """Whether rescoring is better than the fixed scales alone, and not clearly worse than the first hypotheses.
+        """Whether it may gain over the fixed scales alone, and is not clearly worse than the first hypotheses.
 
+        A few utterances cannot prove a gain: there the scales, held strongly, gain more on average than they lose.
         The order of lists may be that of other scores, or of scales tuned elsewhere.
         """
-        return self.p_alone < CHANCE and self.p_first < WORSE
+        return self.at_most > WORTH * self.alone and self.p_first < WORSE
 
 
 def _by_chance(errors: np.ndarray, others: np.ndarray) -> float:
@@ -96,7 +101,7 @@ def tune_risk(
     rng = np.random.default_rng(seed)
     if folds < 2 or len(table.utt_ids) < 2 or not problem.columns:
         everything, none = tuple(range(len(problem.columns))), np.zeros(0)
-        tuned = _fitted(problem, table, fixed, Candidate(everything, STRENGTHS[STRONG], [], none, none), decision, rng)
+        tuned = _fitted(problem, table, fixed, Candidate(everything, STRENGTHS[USUAL], [], none, none), decision, rng)
         return _sharpened(tuned, table, MIDDLE)
     sample = _sample(table, rng)
     parts = make_folds(sample.utt_ids, sample.ref_words, INNER, seed)

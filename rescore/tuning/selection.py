@@ -1,10 +1,10 @@
 """How strongly to hold scales near the fixed ones, and which columns to use: by utterances that were not tuned on.
 
-Scales are held strongly, as if scores beside the fixed ones were of little use, until the utterances not tuned on say
-by more than a standard error that they are of use: then weakly.  Other strengths, and another sharpness than the usual
-one, are taken if they are better still by two: of many that are tried on a small set, the best is luck.  Candidates are
-compared by their errors under minimum Bayes risk, whichever decision is wanted: these change less with the draw of the
-utterances than those of the highest totals.
+The more the utterances not tuned on speak for the other scores, the weaker scales are held near the fixed ones:
+strongly if there are no fewer errors than by the fixed ones alone, weakly if there are fewer by more than a standard
+error.  Other strengths, and another sharpness than the usual one, are taken if they are better still by two: of many
+that are tried on a small set, the best is luck.  Candidates are compared by their errors under minimum Bayes risk,
+whichever decision is wanted: these change less with the draw of the utterances than those of the highest totals.
 
 If columns are to be selected, they are taken one after another, each time the one that helps most (forward selection),
 and of all sets met the smallest counts that is not clearly worse than the best (the one-standard-error rule of
@@ -25,7 +25,7 @@ from rescore.tuning.minimum_risk import RiskProblem
 from rescore.tuning.score_table import ScoreTable
 
 STRENGTHS = (6.0, 2.0, 0.6, 0.2, 0.06)  # at 2, a parameter of 1 costs as much as an error
-STRONG, WEAK = 1, 3  # of these, usual where nothing else is known, and where scores are known to be of use
+STRONG, USUAL, WEAK = 1, 2, 3  # of these
 CLEARLY = 2.0  # standard errors by which another must be better than what is usual
 PATIENCE = 2  # columns that may be taken without a gain
 NEW = 0.3  # parameter of a column just taken, where the search begins, as a share of the length of the others
@@ -139,13 +139,14 @@ def fewest(candidates: Sequence[Candidate]) -> Candidate:
 
 
 def usual(path: Sequence[Candidate], alone: np.ndarray) -> Candidate:
-    """Of candidates at `STRENGTHS`, the one next to the usual that is not clearly worse than the best.
+    """Of candidates at `STRENGTHS`, the one next to what the gain asks for that is not clearly worse than the best.
 
     Args:
       alone: errors of the fixed scales alone, `(utterances,)`.
     """
-    more, error = compared(alone, path[STRONG].errors)
-    return path[_nearest([candidate.errors for candidate in path], WEAK if more > error else STRONG)]
+    more, error = compared(alone, path[USUAL].errors)
+    place = STRONG if more <= 0 else WEAK if more > error else USUAL
+    return path[_nearest([candidate.errors for candidate in path], place)]
 
 
 def smallest(path: Sequence[Candidate]) -> Candidate:

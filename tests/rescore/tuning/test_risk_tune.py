@@ -13,7 +13,17 @@ from rescore.formats import read_nbest
 from rescore.tuning.decisions import MIDDLE, SHARPNESS, Decider, decide_mbr, inverses, totals
 from rescore.tuning.risk_tune import HeldOut, cross_validated, tune_risk
 from rescore.tuning.score_table import ScoreTable, build_table
-from rescore.tuning.selection import STRENGTHS, STRONG, WEAK, Candidate, best_sharpness, compared, smallest, usual
+from rescore.tuning.selection import (
+    STRENGTHS,
+    STRONG,
+    USUAL,
+    WEAK,
+    Candidate,
+    best_sharpness,
+    compared,
+    smallest,
+    usual,
+)
 from rescore.tuning.settings import Settings, tune
 from rescore.types import Weights
 from rescore.workflows.combine import combine_list, write_combined
@@ -149,10 +159,12 @@ def test_a_strength_is_left_only_for_one_that_is_clearly_better() -> None:
     assert usual(path, alone=none) is path[-1]
 
 
-def test_scales_are_held_weakly_where_scores_are_clearly_of_use() -> None:
+def test_scales_are_held_the_weaker_the_more_scores_are_of_use() -> None:
+    """No error fewer; ten, far more than a standard error; one, less than that."""
     path = [candidate([3] * 20) for _ in STRENGTHS]
-    assert usual(path, alone=np.array([4, 3] * 10)) is path[WEAK]
     assert usual(path, alone=np.array([4, 2] * 10)) is path[STRONG]
+    assert usual(path, alone=np.array([4, 3] * 10)) is path[WEAK]
+    assert usual(path, alone=np.array([4, 2] * 9 + [4, 3])) is path[USUAL]
 
 
 def test_weights_say_how_they_were_found_and_combine_repeats_the_decision(tmp_path: Path) -> None:
@@ -184,6 +196,16 @@ def test_what_counts_as_help() -> None:
     assert not HeldOut.of(none, fewer, none, 500).helps
     assert not HeldOut.of(np.zeros(100, dtype=np.int64), none, fewer, 500).helps
     assert HeldOut.of(fewer, 2 * none, fewer, 500).helps
+
+
+@pytest.mark.parametrize(("utterances", "helps"), [(25, True), (100, True), (400, False)])
+def test_a_few_utterances_rule_nothing_out(utterances: int, helps: bool) -> None:
+    """Two errors more and two fewer: their standard error, 2, is 4 % of 50 errors, 1 % of 200, 0.25 % of 800."""
+    alone = np.full(utterances, 2)
+    rescored = alone + np.resize([1, -1, 1, -1, *[0] * (utterances - 4)], utterances)
+    held_out = HeldOut.of(alone, alone, rescored, 20 * utterances)
+    assert held_out.p_alone == 0.5 and held_out.at_most == pytest.approx(2.0, abs=0.05)
+    assert held_out.helps is helps
 
 
 def test_large_sets_choose_on_a_sample_and_tune_on_everything(monkeypatch: pytest.MonkeyPatch) -> None:
