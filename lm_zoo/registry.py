@@ -308,7 +308,18 @@ def load_folder(folder: Path, config: dict[str, Any] | None = None) -> NeuralLM:
         raise ModelError(f"{folder / CONFIG}: {error}") from None
     check_weights(folder, lm, weights)
     lm.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, strict=False)
+    if joined := _joined(config):
+        lm.most_tokens = joined
     return lm.eval()
+
+
+def _joined(config: dict[str, Any]) -> int:
+    """Tokens of the longest text that an LM with positions saw in training; 0: it has none, or saw sentences alone."""
+    training, settings = config.get("training"), config.get("settings")
+    if not (isinstance(training, dict) and isinstance(settings, dict) and settings.get("positions")):
+        return 0
+    joined = training.get("join")
+    return joined if isinstance(joined, int) and training.get("text") == "sentences" else 0
 
 
 def check_weights(folder: Path, lm: NeuralLM, weights: dict[str, Any]) -> None:

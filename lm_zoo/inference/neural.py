@@ -40,6 +40,7 @@ class NeuralLM(nn.Module, LanguageModel):
         super().__init__()
         self.vocab = vocab
         self.config = config
+        self.most_tokens = LONGEST  # of a sentence with what stands before it
 
     @property
     def device(self) -> torch.device:
@@ -106,10 +107,6 @@ class NeuralLM(nn.Module, LanguageModel):
     def boundary(self) -> tuple[int, ...]:
         """The sentence end alone, as in `lm_zoo.text.batches.running_text`."""
         return (self.vocab.eos,)
-
-    @property
-    def most_tokens(self) -> int:
-        return LONGEST
 
     def knows(self, word: str) -> bool:
         """Whether no part of the word is `<unk>`."""

@@ -107,7 +107,9 @@ def _score(
     from rescore.workflows.scoring import write_scores
 
     scorers = open_scorers(lms, ngram, dtype, device, max_unknown, exact)
-    _say_what_they_are(scorers, trained_on_sentences(lms) if before else [])
+    _say_what_they_are(scorers)
+    if before:
+        _say_what_they_read(scorers, trained_on_sentences(lms))
     mix = _read_mix(mix_file, scorers) if mix_file else None
     checked = _within_limits(source, every, scorers, unread)
     plan = None
@@ -149,10 +151,19 @@ def _taken_over(kept: int) -> str:
     return f", {kept} of them by a run that was stopped" if kept else ""
 
 
-def _say_what_they_are(scorers: list[LMColumn], of_sentences: list[str]) -> None:
+def _say_what_they_are(scorers: list[LMColumn]) -> None:
     for scorer in scorers:
         if scorer.is_pseudo:
             remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
+
+
+def _say_what_they_read(scorers: list[LMColumn], of_sentences: list[str]) -> None:
+    from lm_zoo.inference.trie import LONGEST
+
+    for scorer in scorers:
+        most = getattr(scorer.lm, "most_tokens", LONGEST)
+        if most < LONGEST:
+            remark(f"{scorer.column}: {most} tokens at most, as in training; the oldest words are left out")
     for column in of_sentences:
         remark(f"{column}: trained on single sentences, so text before them may do harm; {JOINED}")
 

@@ -14,6 +14,7 @@ from lm_zoo.errors import LMError
 from lm_zoo.inference import scoring
 from lm_zoo.inference import trie as tries
 from lm_zoo.models.bayesian import BayesianAverage
+from lm_zoo.registry import load, save_folder
 from tests.lm_zoo import hugging_face, zoo
 
 CONTEXTS: list[Context] = [
@@ -97,6 +98,19 @@ def test_a_context_is_cut_to_the_last_words_that_there_is_room_for() -> None:
     sentences = [("A", "B", "C"), ("A",)]
     made = tries.encode_words(vocab, sentences, [context] * 2, (end,), most=5)
     assert [tokens.tolist() for tokens in made.contexts] == [[a, end]]  # as the longest sentence needs it
+
+
+@pytest.mark.parametrize("kind", ["transformer", "transfornn"])
+def test_no_more_is_read_than_in_training(kind: str, tmp_path: Path) -> None:
+    """Of runs of 6 tokens: behind three words and their end there is room for two words of another sentence."""
+    lm = zoo.neural(kind)
+    save_folder(tmp_path / "joined", lm, kind, {"training": {"text": "sentences", "join": 6}})
+    save_folder(tmp_path / "alone", lm, kind, {"training": {"text": "sentences", "join": 0}})
+    sentences, long, short = [("A", "B", "C")], (("C", "B", "A", "B"),), (("A", "B"),)
+    joined, alone = load(str(tmp_path / "joined")), load(str(tmp_path / "alone"))
+    assert joined.score_sentences(sentences, None, [long]) == joined.score_sentences(sentences, None, [short])
+    assert alone.score_sentences(sentences, None, [long]) != alone.score_sentences(sentences, None, [short])
+    assert joined.score_sentences(sentences, None, [short]) == alone.score_sentences(sentences, None, [short])
 
 
 def test_uncertainty_behind_other_sentences() -> None:
