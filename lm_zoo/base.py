@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
+from lm_zoo.deadline import check_time
 from lm_zoo.errors import LMError
 from lm_zoo.text.coverage import MOST_UNKNOWN
 from lm_zoo.text.vocabulary import Vocabulary
@@ -169,6 +170,7 @@ def score_in_batches(
     order = sorted(range(len(sentences)), key=sizes.__getitem__)
     result: list[list[float]] = [[] for _ in sentences]
     while order:
+        check_time()
         width = sizes[order[-1]] + 1
         chosen = [order.pop() for _ in range(min(len(order), max(1, batch_tokens // width)))]
         tokens = torch.full((len(chosen), width - 1), lm.vocab.eos, dtype=torch.long)

@@ -46,7 +46,7 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
         ("hub", "safe_unpickle"),
         ("model_folder",),
         ("files", "reading"),
-        ("errors",),
+        ("deadline", "errors"),
     ],
     "asr": [
         ("__main__",),
@@ -65,6 +65,7 @@ ZOO = (
     "lm_zoo.safe_unpickle",
     "lm_zoo.text.coverage",
     "lm_zoo.base",
+    "lm_zoo.deadline",
     "lm_zoo.errors",
     "lm_zoo.files",
     "lm_zoo.inference",

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from lm_zoo.base import LanguageModel
+from lm_zoo.deadline import in_time
 from lm_zoo.inference.interpolation import InterpolatedLM
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.softmax import log_normalisers, logits_of, tiles
@@ -292,7 +293,7 @@ class _Stepped:
     def add(self, parents: np.ndarray, tokens: np.ndarray, depths: np.ndarray, first: int) -> None:
         self.parents = parents
         cuts = [first, *(first + 1 + np.flatnonzero(np.diff(depths[first:]))).tolist(), len(depths)]
-        for begin, stop in pairwise(cuts):
+        for begin, stop in in_time(pairwise(cuts)):
             state = self._state(parents[begin:stop], int(depths[begin]))
             state, rows = self.lm.step(state, torch.arange(stop - begin), torch.from_numpy(tokens[begin:stop].copy()))
             self._put(state, begin, stop)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lm_zoo.deadline import in_time
 from lm_zoo.inference.products import make_product
 from lm_zoo.inference.tree import Tree
 
@@ -31,7 +32,7 @@ class Cells(nn.Module):
             gates = inputs(x)
             size = gates.shape[1] // 4
             hidden, cells = (tree.space((owner, layer, kind), (size,), gates) for kind in ("hidden", "cell"))
-            for level in tree.levels:
+            for level in in_time(tree.levels):
                 rows, before, slots = gates[level], None, slice(first + level.start, first + level.stop)
                 if level.start or first:  # not the root
                     parents = tree.parents[level]

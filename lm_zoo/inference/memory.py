@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from lm_zoo.base import Context, LanguageModel
+from lm_zoo.deadline import check_time
 from lm_zoo.errors import LMError
 from lm_zoo.inference.limits import is_want_of_memory, left_of_limit, sharers
 from lm_zoo.inference.tree import TreeLM
@@ -49,6 +50,7 @@ def score_in_parts(
     nodes = min(_FOUND.get(lm, most), most, room(lm))
     result: list[list[float]] = []
     while len(result) < len(sentences):
+        check_time()
         part, trie = words.first(len(result), nodes)
         try:
             scores = score(lm, trie)

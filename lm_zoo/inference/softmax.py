@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from lm_zoo.deadline import in_time
 from lm_zoo.inference.products import make_product
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def log_normalisers(output: SoftmaxLayer, hidden: Tensor) -> Tensor:
     for start in range(0, len(hidden), TILE[0]):
         rows = hidden[start : start + TILE[0]]
         total = torch.zeros(len(rows), device=hidden.device)
-        for tile in tiles(output):
+        for tile in in_time(tiles(output)):
             total += tile(rows).exp_().sum(dim=1, dtype=torch.float32)
         logs = total.log()
         bad = ~((total > LEAST) & logs.isfinite())  # NaN, too

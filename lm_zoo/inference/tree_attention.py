@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from lm_zoo.deadline import in_time
 from lm_zoo.inference.tree import Tree
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def attention(module: CausalSelfAttention, x: Tensor, tree: Tree) -> Tensor:
         kept = tree.space(module, (2, heads, size), parts)
         kept[:, :, tree.first :] = parts[1:]
     mixed = torch.empty(nodes, dim, dtype=x.dtype, device=x.device)
-    for span in tree.spans:
+    for span in in_time(tree.spans):
         # Keys are gathered once a path, (2, heads, paths, K, size), for all of its queries, (heads, paths, Q, size).
         paths, width = span.keys.shape
         keys, values = kept.index_select(2, span.keys.flatten()).view(2, heads, paths, width, size)

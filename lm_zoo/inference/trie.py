@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from lm_zoo.base import Context, LanguageModel
+from lm_zoo.deadline import check_time
 from lm_zoo.text.vocabulary import Vocabulary
 
 LONGEST = 1 << 15  # tokens of a sentence: with 512 dimensions 2.5 GB, and an hour on a core
@@ -215,6 +216,7 @@ def score_trie(lm: LanguageModel, trie: Trie, rows: int = 4096) -> tuple[np.ndar
     # A block is a state whose nodes are the trie's nodes `start ... stop - 1`, all of one depth.
     blocks = [(0, 1, lm.initial_state(), np.zeros(1, dtype=np.int64), np.array([lm.vocab.bos]))]
     while blocks:
+        check_time()
         start, stop, state, parents, tokens = blocks.pop()
         state, rows_out = lm.step(state, torch.from_numpy(parents), torch.from_numpy(tokens))
         first, last = _children(trie, start, stop)

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from lm_zoo import base
+from lm_zoo.deadline import OutOfTime, check_time
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.inference import scoring, tree, trie
 from lm_zoo.inference.state import State
@@ -114,6 +115,7 @@ class HFCausalLM(HFModel):
         scores = torch.zeros(len(inputs), device=self.device)
         done = start = 0
         while done < len(inputs):
+            check_time()
             logits = self.model(input_ids=inputs[None, start : start + size], use_cache=False).logits[0].float()
             rows, wanted = logits[done - start :], targets[done : start + size]
             scores[done : start + size] = rows.gather(1, wanted[:, None]).squeeze(1) - rows.logsumexp(dim=1)
@@ -209,6 +211,8 @@ class HFCausalLM(HFModel):
         try:
             made = build_trie(small)
             found = torch.from_numpy(sequence_scores(made, *scoring.score(self, made)))  # type: ignore[arg-type]
+        except OutOfTime:
+            raise
         except Exception:  # a model's code may refuse such a mask in any way
             return False
         return torch.allclose(found.float(), expected.float().cpu(), atol=1e-3 if self.dtype == torch.float32 else 0.5)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from lm_zoo.base import Context
+from lm_zoo.deadline import in_time
 from lm_zoo.errors import LMError, VocabError
 from lm_zoo.inference.trie import LONGEST, context_tokens
 from lm_zoo.models.hf_causal import BATCH_TOKENS
@@ -74,7 +75,7 @@ class HFMaskedLM(HFModel):
         self.long_sentences += sum(len(tokens) > self.room for tokens in flat)
         before = self._before(flat, contexts or [()] * len(flat))
         scores = [[0.0] * len(tokens) for tokens in flat]
-        for batch in self._batches([len(tokens) for tokens in before], [len(tokens) for tokens in flat]):
+        for batch in in_time(self._batches([len(tokens) for tokens in before], [len(tokens) for tokens in flat])):
             for (sentence, place), score in zip(batch, self._masked_scores(before, flat, batch), strict=True):
                 scores[sentence][place] = score
         result = []

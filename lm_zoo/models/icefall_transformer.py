@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from lm_zoo.deadline import in_time
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
@@ -150,7 +151,7 @@ class IcefallAttention(nn.Module):
             kept[:, :, tree.first :] = parts[1:]
         codes = self._positions(int(tree.depths.max()) + 1, x).unsqueeze(1)
         mixed = torch.empty_like(x)
-        for span in tree.spans:
+        for span in in_time(tree.spans):
             paths, length, width = span.allowed.shape
             keys, values = kept.index_select(2, span.keys.flatten()).view(2, heads, paths, width, size)
             queries = parts[0].index_select(1, span.queries.flatten()).view(heads, paths, length, size)

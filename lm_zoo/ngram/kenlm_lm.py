@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from lm_zoo.base import Context, WordLM
+from lm_zoo.deadline import in_time
 from lm_zoo.errors import ModelError
 from lm_zoo.ngram.arpa import read_vocabulary
 from lm_zoo.ngram.kenlm_check import check_file
@@ -92,7 +93,7 @@ class NgramLM(WordLM):
         """See `LanguageModel.score_words`; for hypotheses too, as KenLM is faster than a trie in Python."""
         check_text(self, sentences, max_unknown)
         full_scores = self._model.full_scores
-        return [[found[0] * LN10 for found in full_scores(_text(words))] for words in sentences]
+        return [[found[0] * LN10 for found in full_scores(_text(words))] for words in in_time(sentences)]
 
     def score_hypotheses(
         self,
@@ -108,7 +109,7 @@ class NgramLM(WordLM):
         if all(state == start for state in states.values()):
             return self.score_words(sentences, max_unknown)
         check_text(self, sentences, max_unknown)
-        pairs = zip(contexts or (), sentences, strict=True)
+        pairs = in_time(zip(contexts or (), sentences, strict=True))
         return [self._from(states[context], words) for context, words in pairs]
 
     def _after(self, context: Context) -> Any:
@@ -142,7 +143,7 @@ class NgramLM(WordLM):
             return super().score_sentences(sentences, max_unknown, contexts)
         check_text(self, sentences, max_unknown)
         score = self._model.score
-        return [score(_text(words)) * LN10 for words in sentences]
+        return [score(_text(words)) * LN10 for words in in_time(sentences)]
 
     def vocabularies(self) -> Iterable[Vocabulary]:
         """None where there is none: KenLM binary files without their words."""

@@ -12,7 +12,7 @@ from rescore.cli.completion import formats
 from rescore.cli.device import device_option, dtype_option, lms_option, max_unknown_option, text_view_option
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
-from rescore.cli.sharing import max_memory_option, sharing_options
+from rescore.cli.sharing import max_memory_option, max_seconds_option, sharing_options
 
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     help="An utterance that cannot be read or scored: stop, or leave it out, name and count it (exit status 3).",
 )
 @max_memory_option
+@max_seconds_option
 @sharing_options
 @json_option
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder for scores, 1-best and N-best.")

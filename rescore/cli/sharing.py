@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,11 +43,28 @@ def _bounded(ctx: click.Context, param: click.Parameter, size: int | None) -> in
     return size
 
 
+def _timed(ctx: click.Context, seconds: float | None) -> None:
+    from lm_zoo.deadline import limited_time
+
+    if seconds is not None and not isfinite(seconds):
+        raise click.BadParameter(f"found {seconds}, expected a number of seconds")
+    if not ctx.resilient_parsing:
+        ctx.with_resource(limited_time(seconds))
+
+
 max_memory_option = click.option(
     "--max-memory",
     type=_SizeType(),
     callback=_bounded,
     help="Memory of each process, such as 2G: less is done at once where it does not suffice (not that of a GPU).",
+)
+
+max_seconds_option = click.option(
+    "--max-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    callback=lambda ctx, param, seconds: _timed(ctx, seconds),
+    expose_value=False,
+    help="Time of each utterance, which is done alone: what takes longer cannot be done (see --on-error).",
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lm_zoo.deadline import in_time
 from rescore.evaluation.wer import edit_distance
 from rescore.types import Words
 
@@ -31,7 +32,7 @@ def pairwise_distances(hyps: Sequence[Words]) -> np.ndarray:
         return _by_bits(cut)
     distances = np.zeros((len(cut), len(cut)), dtype=np.int64)
     for i, words in enumerate(cut):
-        for j in range(i):
+        for j in in_time(range(i)):
             distances[i, j] = distances[j, i] = edit_distance(words, cut[j])
     return distances
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lm_zoo.deadline import in_time
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.lattices.paths import best_of_parallel, total_scores
 from rescore.types import Alignments, Lattice
@@ -96,7 +97,7 @@ def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray) 
     rest: list[int] = []
     depth: list[int] = []
     # From the end backwards: the ways out of a state are its silent arcs, each before all ways out of the arc's target.
-    for state in range(lattice.num_states - 1, -1, -1):
+    for state in in_time(range(lattice.num_states - 1, -1, -1)):
         ways: dict[int, tuple[float, int, int]] = {}  # state reached -> total, first arc, row of the rest
         for silent_arc in range(ranges[state], ranges[state + 1]):
             low = begin[onto[silent_arc]]

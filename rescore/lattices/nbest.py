@@ -15,6 +15,7 @@ from itertools import islice
 
 import numpy as np
 
+from lm_zoo.deadline import check_time
 from rescore.lattices.build import EPSILON
 from rescore.lattices.epsilons import remove_epsilons
 from rescore.lattices.paths import arc_ranges, backward_scores, best_of_parallel, path_hypothesis, total_scores
@@ -78,6 +79,7 @@ class _NbestSearch:
         """Yields the arcs of the best paths of the best word sequences, best first."""
         self._open_empty()
         while self.queue:
+            check_time()
             _, _, prefix, label = heapq.heappop(self.queue)
             if label == _END:
                 yield prefix.path()

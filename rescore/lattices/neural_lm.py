@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lm_zoo.base import LanguageModel
+from lm_zoo.deadline import check_time
 from lm_zoo.inference.history_cache import ROOT, Histories
 from rescore.errors import ScoreError
 from rescore.lattices.build import EPSILON, add_counts, build_lattice
@@ -75,6 +76,7 @@ class LatticeLM:
         runs = [(search, search.run()) for search in searches]
         asked = [(search, run, next(run, None)) for search, run in runs]
         while asked := [item for item in asked if item[2] is not None]:
+            check_time()
             answers = _answer(histories, [question for _, _, question in asked if question is not None])
             asked = [(s, run, _send(run, answer)) for (s, run, _), answer in zip(asked, answers, strict=True)]
             for place, lm in enumerate(histories):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lm_zoo.base import WordLM
+from lm_zoo.deadline import in_time
 from rescore.errors import ScoreError
 from rescore.lattices.build import add_counts, build_lattice
 from rescore.lattices.epsilons import remove_epsilons
@@ -179,7 +180,7 @@ class _Expansion:
         none = np.zeros(0, dtype=np.int32)
         blocks, states = [0], []
         parts: list[tuple[np.ndarray, ...]] = [(none, none, none, np.zeros(0))]
-        for number, (low, high) in enumerate(pairwise(self.bounds)):
+        for number, (low, high) in enumerate(in_time(pairwise(self.bounds))):
             state, history = self._arrive(number, low, high)
             states.append(state)
             if low < self.final:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
+from lm_zoo.deadline import limit_time, time_limit
 from lm_zoo.errors import LMError
 from lm_zoo.inference.limits import limit_memory, share_memory
 from rescore.console import set_quiet
@@ -32,12 +33,13 @@ def _do(work: Work, split: Split) -> Ended:
     return True, None
 
 
-def _begin(threads: int, others: int, max_memory: int | None) -> None:
-    """A worker's share of the machine: its threads, and one of `others` parts of the free memory."""
+def _begin(threads: int, others: int, max_memory: int | None, max_seconds: float | None) -> None:
+    """A worker's share of the machine: its threads, and one of `others` parts of the free memory; and its limits."""
     os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported
     share_memory(others)
     if max_memory is not None:
         limit_memory(max_memory)
+    limit_time(max_seconds)
     keep_loaded()
     set_quiet(True)
 
@@ -48,7 +50,7 @@ class LocalWorkers:
     def __init__(self, work: Work, count: int, max_memory: int | None = None) -> None:
         self.count, self._work = count, work
         threads = max(1, (os.cpu_count() or 1) // count)
-        self._prepare = partial(_begin, threads, count, max_memory)
+        self._prepare = partial(_begin, threads, count, max_memory, time_limit())
         self._free: list[tuple[ExitStack, ProcessPoolExecutor]] = []
         self._running: dict[Future[Ended], tuple[Split, ExitStack, ProcessPoolExecutor]] = {}
 
@@ -93,7 +95,7 @@ class RayWorkers:
         self.count, self._work = count or cores, work
         threads = max(1, cores // self.count)
         self._task: Any = ray.remote(num_cpus=threads, max_retries=0)(_in_ray)
-        self._settings = threads, max_memory
+        self._settings = threads, max_memory, time_limit()
         self._running: dict[Any, Split] = {}
 
     def start(self, split: Split) -> None:
@@ -133,6 +135,6 @@ def _join_ray(address: str | None) -> None:
         raise RescoreError(f"{what} ({why}); see ray status, or take --executor local") from None
 
 
-def _in_ray(work: Work, split: Split, threads: int, max_memory: int | None) -> Ended:
-    _begin(threads, 1, max_memory)
+def _in_ray(work: Work, split: Split, threads: int, max_memory: int | None, max_seconds: float | None) -> Ended:
+    _begin(threads, 1, max_memory, max_seconds)
     return _do(work, split)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from lm_zoo.deadline import OutOfTime, time_limit, timed
 from lm_zoo.errors import LMError, VocabError
 from lm_zoo.inference.limits import give_back, is_want_of_memory
 from rescore.console import progress
@@ -25,11 +26,18 @@ Counted = Callable[[], Counter[str]]  # all that was counted so far
 def in_halves(do: Do[T, R], items: list[T], name: Name, on_error: OnError) -> list[R]:
     """What `do` makes of the items; in halves where memory does not suffice, or one in error is to be skipped.
 
+    Where the time of an utterance is limited, each is done alone: so its results are the same whatever others take.
+
     Raises:
-      RescoreError: memory does not suffice for one item alone, and that is not to be skipped.
+      RescoreError: memory does not suffice for one item alone, or it took too long, and that is not to be skipped.
     """
+    if len(items) > 1 and time_limit() is not None:
+        return [result for item in items for result in in_halves(do, [item], name, on_error)]
     try:
-        return list(do(items))
+        with timed():
+            return list(do(items))
+    except OutOfTime as error:
+        problem = RescoreError(f"utterance {name(items[0])}: {error}")
     except (ScoreError, LMError) as error:
         if not isinstance(on_error, Skip) or isinstance(error, VocabError):  # such a text is the wrong one for the LM
             raise

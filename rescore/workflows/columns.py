@@ -9,6 +9,7 @@ from functools import partial
 from itertools import chain
 
 from lm_zoo.base import Context, LanguageModel
+from lm_zoo.deadline import in_time
 from lm_zoo.hub import hub_name
 from lm_zoo.inference.memory import found_to_fit
 from lm_zoo.inference.viewed import Reader, view_of
@@ -72,14 +73,14 @@ class LMColumn:
         words = chain.from_iterable(hyp.words for nbest in lists for hyp in nbest.hyps)
         self.coverage.add(Counter(words), place)
         for nbest in lists:
-            for hyp in nbest.hyps:
+            for hyp in in_time(nbest.hyps):
                 self.view.count(hyp.words)
 
     def _seen(
         self, lists: Sequence[NbestList], contexts: Sequence[Context] | None
     ) -> tuple[list[Words], list[Context] | None]:
         """What the LM sees of the hypotheses of all lists, and of the text before each."""
-        sentences = [self.view.words(hyp.words) for nbest in lists for hyp in nbest.hyps]
+        sentences = [self.view.words(hyp.words) for nbest in lists for hyp in in_time(nbest.hyps)]
         if contexts is None:
             return sentences, None
         seen = [tuple(filter(None, map(self.view.words, context))) for context in contexts]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from lm_zoo.deadline import OutOfTime, timed
 from lm_zoo.inference.limits import give_back
 from lm_zoo.inference.viewed import ViewedNgram
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
@@ -109,13 +110,16 @@ def _serial(sources: Iterable[Path | Lattice], work: LatticeToNbest, on_error: O
 
 def _tried(work: LatticeToNbest, source: Path | Lattice) -> Found | RescoreError:
     try:
-        return work(source)
+        with timed():
+            return work(source)
     except RescoreError as error:
         return error.with_traceback(None)  # which holds all that was read
+    except OutOfTime as error:
+        problem = str(error)
     except MemoryError:
-        where = f"{source}" if isinstance(source, Path) else f"utterance {source.utt_id}"
+        problem = "memory does not suffice for it"
     give_back(collect=True)  # behind the error, which holds all that was there when it was raised
-    return RescoreError(f"{where}: memory does not suffice for it")
+    return RescoreError(f"{source if isinstance(source, Path) else f'utterance {source.utt_id}'}: {problem}")
 
 
 _work: LatticeToNbest | None = None  # set before the workers are forked, which inherit it

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lm_zoo.deadline import time_limit
 from lm_zoo.errors import LMError
 from lm_zoo.text.coverage import MOST_UNKNOWN, said
 from rescore.console import remark
@@ -65,6 +66,8 @@ def rescore_nbest(
       UsageError: both or contradicting options; a mix that names an LM that is not given.
     """
     weights = given_weights(weights_file, scales)
+    if context is not None and time_limit() is not None:
+        raise UsageError("--max-seconds leaves out what the text before others is made of: leave it or --context out")
     if context is not None:
         context = replace(context, weights=weights)
     work = partial(_score, source, lms, ngram, mix_file, out, dtype, device, max_unknown, exact, context, skip)
@@ -123,6 +126,7 @@ def _score(
             "--context": before and before.plan,
             "--text-view": "exact" if exact else "lm",
             "--on-error": "skip" if skip else "stop",
+            "--max-seconds": time_limit(),
         }
     if split is not None:
         errors = on_error, unread

@@ -11,6 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from lm_zoo.deadline import time_limit
 from rescore import __version__
 from rescore.console import progress, remark
 from rescore.errors import FormatError, RescoreError, UsageError
@@ -130,6 +131,7 @@ class Job:
             "n": self.n,
             **self.settings,
             "--on-error": "skip" if self.skip else "stop",
+            "--max-seconds": time_limit(),
         }
 
 

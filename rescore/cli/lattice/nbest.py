@@ -10,7 +10,7 @@ import click
 from rescore.cli.lattice.first_pass import find_scales, first_pass_options, keep_scales
 from rescore.cli.lattice.source import source_options
 from rescore.cli.outputs import OutputSpec
-from rescore.cli.sharing import sharing_options
+from rescore.cli.sharing import max_seconds_option, sharing_options
 
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
 @first_pass_options
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes; default: the number of cores.")
+@max_seconds_option
 @sharing_options
 def command(
     source: str,

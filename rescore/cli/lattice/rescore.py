@@ -11,7 +11,7 @@ from rescore.cli.device import device_option, dtype_option, lms_option, max_unkn
 from rescore.cli.lattice.first_pass import find_scales, first_pass_options, keep_scales
 from rescore.cli.lattice.source import source_options
 from rescore.cli.outputs import OutputSpec
-from rescore.cli.sharing import max_memory_option, sharing_options
+from rescore.cli.sharing import max_memory_option, max_seconds_option, sharing_options
 
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 @click.option("--split-words", "split_at", default="", metavar="CHARS", help="Split words at these characters.")
 @click.option("-n", type=click.IntRange(min=1), help="Write the exact N best of each lattice, not lattices.")
 @max_memory_option
+@max_seconds_option
 @sharing_options
 def command(
     source: str,
