@@ -167,7 +167,7 @@ def _say_what_they_read(scorers: list[LMColumn], of_sentences: list[str]) -> Non
     for scorer in scorers:
         most = getattr(scorer.lm, "most_tokens", LONGEST)
         if most < LONGEST:
-            remark(f"{scorer.column}: {most} tokens at most, as in training; the oldest words are left out")
+            remark(f"{scorer.column}: reads {most} tokens at most, with the text before; its oldest words are left out")
     for column in of_sentences:
         remark(f"{column}: trained on single sentences, so text before them may do harm; {JOINED}")
 
