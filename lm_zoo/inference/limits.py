@@ -83,8 +83,10 @@ def taken() -> float:
 
 
 def is_want_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory did not suffice, the CPU's or a GPU's."""
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "memory" in str(error).lower())
+    """Whether an error says that memory did not suffice, the CPU's or a GPU's, or that of a thread to be started."""
+    if not isinstance(error, RuntimeError):
+        return isinstance(error, MemoryError)
+    return any(said in str(error).lower() for said in ("memory", "start new thread"))
 
 
 def give_back(collect: bool = False) -> None:

@@ -9,6 +9,7 @@ import click
 
 from lm_zoo.errors import LMError
 from lm_zoo.files import explain
+from lm_zoo.inference.limits import is_want_of_memory
 from rescore.console import remark
 from rescore.errors import RescoreError
 from rescore.skipping import SOME_SKIPPED, all_skipped, forget_skipped
@@ -41,7 +42,9 @@ def run(name: str, command: click.Command) -> None:
         sys.exit(SOME_SKIPPED)
     except (RescoreError, LMError) as error:
         message = str(error)
-    except MemoryError:
+    except (MemoryError, RuntimeError) as error:
+        if not is_want_of_memory(error):
+            raise
         message = "memory does not suffice; give it more, or fewer --workers"
     except OSError as error:  # a full disk, a folder without permission
         message = explain(error)

@@ -15,11 +15,12 @@ from typing import Any
 from lm_zoo.base import Context
 from lm_zoo.text.coverage import taken_back
 from rescore.console import progress
-from rescore.errors import ScoreError
+from rescore.errors import RescoreError, ScoreError
+from rescore.formats.common import CountedErrors
 from rescore.formats.part_files import LISTS, utt_id_of
 from rescore.sharing.parts import Note, Parts, Split, join_parts, parts_inside, read_note
 from rescore.sharing.work import do_bites
-from rescore.skipping import OnError, fail, note_skipped, said_by
+from rescore.skipping import OnError, Skip, fail, note_skipped, said_by
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList
 from rescore.workflows.columns import LMColumn
@@ -28,7 +29,7 @@ from rescore.workflows.context import TextBefore
 from rescore.workflows.threads import Behind, ahead
 
 BATCH_WORDS = 60_000
-Written = tuple[Path, list[NbestList] | None]  # a part; None: it is there already
+Written = tuple[int, list[NbestList] | None]  # a part; None: it is there already
 
 
 def score_batch(
@@ -176,7 +177,7 @@ def write_scores(
       use: goes through the scored lists as they come, all of them.
       split: score the parts of this share alone, and write nothing but them.
       before: the text before each utterance that LMs see; the lists of a recording then come together.
-      on_error: gets the error of an utterance that cannot be scored; `before` None.
+      on_error: gets the error of an utterance that cannot be scored (`before` None), or written for want of memory.
       unread: what has got the errors of those that cannot be read.
       count: how many lists there are, for the time left; None: not known.
     Raises:
@@ -186,15 +187,16 @@ def write_scores(
     parts = Parts(parts_inside(out), plan, split)
     work = _Scoring(parts, scorers, mix, before, on_error)
     groups = before.groups(lists) if before else _alone(lists)
-    with Behind[Written, Any](lambda items: use(_through_parts(items))) as behind:
+    with Behind[Written, Any](lambda items: use(work.written(items))) as behind:
         for _ in progress(work.through(groups, behind.put), "scoring", count if split is None else None):
             pass
+    total = work.total - work.unwritten.count
     if split is None:
         join_parts(parts.folder, work.number, out / SCORES_FILE)
     else:
         words = {scorer.column: [scorer.coverage.words, scorer.coverage.unknown] for scorer in scorers}
-        parts.finish({"parts": work.number, "utterances": work.total, "words": words, "unread": said_by(unread)})
-    return ScoringResult(work.total, work.kept, behind.result)
+        parts.finish({"parts": work.number, "utterances": total, "words": words, "unread": said_by(unread)})
+    return ScoringResult(total, work.kept, behind.result)
 
 
 @dataclass
@@ -215,18 +217,21 @@ class _Scoring:
     total: int = 0
     kept: int = 0
 
+    def __post_init__(self) -> None:
+        self.unwritten = CountedErrors(Skip() if isinstance(self.on_error, Skip) else fail)
+
     def through(self, groups: Iterable[list[NbestList]], put: Callable[[Written], None]) -> Iterator[NbestList]:
         """The lists of all parts of this run's share, as they are done; `put` gets each part."""
         for index, part in enumerate(ahead(_batches(groups))):
             self.number = index + 1
             if not self.parts.has(index):
                 continue
-            batch, path = list(chain.from_iterable(part)), self.parts.path(index)
-            if path.exists():
+            batch = list(chain.from_iterable(part))
+            if self.parts.path(index).exists():
                 self._take_over(index, batch)
-                put((path, None))
+                put((index, None))
             else:
-                put((path, self._anew(index, part, batch)))
+                put((index, self._anew(index, part, batch)))
             yield from batch
         if not self.number:
             raise ScoreError("there is no utterance to score; the N-best source is empty")
@@ -252,12 +257,24 @@ class _Scoring:
     def _score(self, batch: list[NbestList], contexts: Sequence[Context] | None = None) -> list[NbestList]:
         return score_batch(batch, self.scorers, self.mix, contexts)
 
+    def written(self, items: Iterable[Written]) -> Iterator[NbestList]:
+        """Writes the parts that are not there yet; gives the lists of all, behind the scoring."""
+        for index, scored in items:
+            yield from LISTS.read(self.parts.path(index)) if scored is None else self._write(index, scored)
 
-def _through_parts(items: Iterable[Written]) -> Iterator[NbestList]:
-    """Writes the parts that are not there yet; gives the lists of all."""
-    for part, scored in items:
-        if scored is None:
-            yield from LISTS.read(part)
-        else:
-            LISTS.write(part, scored)
-            yield from scored
+    def _write(self, index: int, scored: list[NbestList]) -> list[NbestList]:
+        """Writes a part; gives its lists but those that memory does not suffice to write, which its note names."""
+        kept: list[NbestList] = []
+
+        def lists() -> Iterator[NbestList]:
+            for nbest in scored:
+                kept.append(nbest)
+                yield nbest
+
+        def leave_out(error: RescoreError) -> None:
+            self.unwritten(error)
+            kept.pop()
+            self.parts.note(index, read_note(self.parts.folder, index) + Note(skipped=[str(error)]))
+
+        LISTS.write(self.parts.path(index), lists(), leave_out)
+        return kept

@@ -154,3 +154,21 @@ def test_packages_that_are_not_there(
 def test_a_module_of_ours_that_is_not_there_is_a_bug() -> None:
     assert missing_package(ImportError("cannot import name 'x'", name="rescore.files")) == ""
     assert missing_package(ImportError("no name")) == ""
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("can't start new thread"), RuntimeError("out of memory")]
+)
+def test_want_of_memory_anywhere(error: Exception, rescore: Rescore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also that of a thread to be started, and torch's own."""
+
+    def starved(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("rescore.evaluation.counts.count_ngrams", starved)
+    code, _, err = rescore("count", "--text", "text", "--out", "out")
+    assert (code, err) == (2, "rescore: memory does not suffice; give it more, or fewer --workers\n")
+    monkeypatch.setattr("rescore.evaluation.counts.count_ngrams", lambda *_, **__: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        rescore("count", "--text", "text", "--out", "out")

@@ -20,9 +20,10 @@ from rescore.formats import kaldi_archive, openfst, read_lattices, read_nbest, w
 from rescore.skipping import Skip
 from rescore.types import Hypothesis, Lattice, NbestList
 from tests.commands import run_line
-from tests.rescore.workflows.test_skipping import sausage
+from tests.rescore.workflows.test_skipping import LM, sausage
 
 IDS = ("a", "monster", "z")
+LEFT_OUT = "1 left out because of errors; all else is done (exit status 3)"
 LATTICE_TARGETS = {  # what is to be written -> what makes an utterance of it
     "slf:out": "slf_write.format_lattice",
     "openfst:out.txt": "openfst._words",
@@ -195,7 +196,7 @@ def test_lists_of_lattices(command: str, tmp_path: Path, monkeypatch: pytest.Mon
         with pytest.MonkeyPatch.context() as patch:
             starve(patch, starved, is_monster)
             end = run_line("rescore", main, f"{command} --on-error skip {number}.jsonl")
-        assert end == (3, "1 left out because of errors; all else is done (exit status 3)")
+        assert end == (3, LEFT_OUT)
         assert [nbest.utt_id for nbest in read_nbest(f"{number}.jsonl")] == ["a", "z"]
 
 
@@ -204,13 +205,12 @@ def test_lattices_alone_and_in_shares(starved: str, tmp_path: Path, monkeypatch:
     sources(tmp_path, monkeypatch)
     starve(monkeypatch, starved, is_monster)
     line = "lattice rescore slf:in --ngram a.arpa --scale am=1 --scale ngram=1 --on-error skip slf:out"
-    said = "1 left out because of errors; all else is done (exit status 3)"
     if "slf" in starved:
-        assert run_line("rescore", main, line) == (3, said)
+        assert run_line("rescore", main, line) == (3, LEFT_OUT)
         (tmp_path / "out").rename(tmp_path / "alone")
     codes = [run_line("rescore", main, f"{line} --split {number}/2")[0] for number in (1, 2)]
     assert sorted(codes) == ([0, 0] if "slf" in starved else [0, 3])
-    assert run_line("rescore", main, "merge out") == (3, said)
+    assert run_line("rescore", main, "merge out") == (3, LEFT_OUT)
     assert sorted(path.name for path in Path("out").iterdir()) == ["a.slf.gz", "z.slf.gz"]
 
 
@@ -221,3 +221,29 @@ def sources(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_lattices("kaldi-lat:in.ark", made(*IDS))
     Path("text").write_text("A B\nB A\nA A B\n" * 3)
     assert run_line("rescore", main, "train-ngram --text text --order 2 --discount-fallback --out a.arpa")[0] == 0
+
+
+@pytest.mark.parametrize("monster", ["a", "monster", "z"])
+def test_scored_lists_that_are_too_large_to_be_written(
+    monster: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone and in shares; and a run that is stopped behind that goes on without it."""
+    monkeypatch.chdir(tmp_path)
+    write_nbest("jsonl:in.jsonl", made_lists())
+    starve(monkeypatch, "formats.jsonl._entry", lambda nbest, _: nbest.utt_id == monster)
+    line = f"nbest --nbest in.jsonl --lm {LM} --on-error skip"
+    code, said = run_line("rescore", main, f"{line.replace('skip', 'stop')} --out stop")
+    assert code == 2 and said.endswith(f"utterance '{monster}': {WRITING}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rescore.workflows.scoring.join_parts", stopped)
+        assert run_line("rescore", main, f"{line} --out out") == (1, "Aborted!")
+    assert run_line("rescore", main, f"{line} --out out") == (3, LEFT_OUT)
+    assert run_line("rescore", main, f"{line} --out shared --split 1/1")[0] == 3
+    assert run_line("rescore", main, "merge shared") == (3, LEFT_OUT)
+    for name in ("scores.jsonl.gz", "nbest.jsonl.gz", "1best.txt"):
+        assert Path("out", name).read_bytes() == Path("shared", name).read_bytes()
+    assert [nbest.utt_id for nbest in read_nbest("jsonl:out/nbest.jsonl.gz")] == [i for i in IDS if i != monster]
+
+
+def stopped(*_: object) -> None:
+    raise KeyboardInterrupt
