@@ -113,7 +113,7 @@ def _held_out(info: dict[str, Any]) -> list[str]:
     )
     if info["decision"] != FIRST:
         return [found]
-    return [found, "do not rescore: nothing worth it was gained; the weights keep the first hypotheses"]
+    return [found, "do not rescore: utterances not tuned on speak against it; the weights keep the first hypotheses"]
 
 
 def _note(name: str, info: dict[str, Any]) -> str:
