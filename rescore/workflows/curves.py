@@ -44,7 +44,7 @@ def read_run(folder: Path) -> list[dict[str, float]]:
             if PPL in record and "cpu_seconds" in record:
                 found.append({name: float(record[name]) for name in (PPL, "tokens", "cpu_seconds")})
                 found[-1]["passes"] = float(record.get("passes", "nan"))
-        except (ValueError, TypeError, LookupError, AttributeError):
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
             raise UsageError(f"{path}:{number}: expected a record of rescore train-lm") from None
     if not found:
         raise UsageError(f"{path}: no validation with {PPL} and cpu_seconds yet")

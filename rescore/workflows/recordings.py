@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -120,7 +121,9 @@ def _from_file(file: Path, ids: Sequence[str]) -> Recordings:
     for number, line in read_lines(file):
         try:
             utt_id, name, start = _json_entry(line) if line.startswith("{") else _kaldi_entry(line)
-        except (ValueError, LookupError, TypeError):
+            if not math.isfinite(start):
+                raise ValueError("no order by such a start")
+        except (ValueError, LookupError, TypeError, OverflowError):  # OverflowError: a number of hundreds of digits
             wanted = "'UTTERANCE RECORDING', 'UTTERANCE RECORDING START END' or a lhotse supervision or cut"
             raise FormatError(file, f"found '{line[:60]}', expected {wanted}", number) from None
         names[utt_id], starts[utt_id] = name, start

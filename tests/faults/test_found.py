@@ -23,13 +23,16 @@ from lm_zoo.training.config import TrainConfig
 from lm_zoo.training.run import train_config
 from lm_zoo.training.run_identity import check_run
 from lm_zoo.training.run_log import lines_before
-from rescore.errors import FormatError, RescoreError, WeightsError
+from rescore.errors import FormatError, RescoreError, UsageError, WeightsError
 from rescore.file_names import by_numbers
 from rescore.files import read_kaldi_text, write_kaldi_text
 from rescore.formats import read_lattices, read_nbest, write_nbest
 from rescore.sharing.parts import finished_splits, part_files
 from rescore.types import Hypothesis, NbestList
 from rescore.weights import load_weights
+from rescore.workflows.curves import read_run
+from rescore.workflows.recordings import find_recordings
+from rescore.workflows.report.write import read_networks
 from rescore.workflows.transcripts import KINDS, read_transcripts
 from tests.asr.test_untrusted import cut_of
 from tests.faults.damage import grown_since, limits, memory
@@ -252,3 +255,25 @@ def test_a_packed_file_that_wants_all_memory(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.xz").write_bytes(data)
     with limits(), pytest.raises(FormatError, match=r"damaged after line 0 \(its header asks for more memory than"):
         list(read_nbest(str(tmp_path / "a.jsonl.xz")))
+
+
+@pytest.mark.parametrize("start", ["9" * 400, "-" + "9" * 400, "1e400"])
+def test_a_start_that_is_no_number_of_seconds_gives_no_order(tmp_path: Path, start: str) -> None:
+    path = tmp_path / "supervisions.jsonl"
+    path.write_text(f'{{"id": "a", "recording_id": "r", "start": {start}, "duration": 1.0}}\n')
+    with pytest.raises(FormatError, match=r"supervisions\.jsonl:1: found"):
+        find_recordings([NbestList("a", [])], file=path)
+    path = tmp_path / "segments"
+    path.write_text("a r nan 2\n")
+    with pytest.raises(FormatError, match="segments:1: found"):
+        find_recordings([NbestList("a", [])], file=path)
+
+
+def test_numbers_of_hundreds_of_digits_in_logs_and_networks(tmp_path: Path) -> None:
+    large = "9" * 400
+    (tmp_path / "log.jsonl").write_text(f'{{"valid_ppl": {large}, "tokens": 1, "cpu_seconds": 1.0}}\n')
+    with pytest.raises(UsageError, match=r"log\.jsonl:1: expected a record"):
+        read_run(tmp_path)
+    (tmp_path / "networks.jsonl").write_text(f'{{"utt_id": "a", "places": [{{"words": [["b", {large}]]}}]}}\n')
+    with pytest.raises(FormatError, match=r"networks\.jsonl:1: expected a line"):
+        read_networks(tmp_path / "networks.jsonl")

@@ -53,7 +53,7 @@ def read_networks(path: Path) -> dict[str, list[Any]]:
             entry = parse_json(line)
             words = [place["words"][:WORDS] for place in entry["places"]]
             found[entry["utt_id"]] = [[[str(word), float(share)] for word, share in place] for place in words]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             raise FormatError(path, "expected a line of rescore lattice mbr --network", number) from None
     if not found:
         raise FormatError(path, "empty file, expected what rescore lattice mbr --network writes")
