@@ -319,7 +319,7 @@ def _joined(config: dict[str, Any]) -> int:
     if not (isinstance(training, dict) and isinstance(settings, dict) and settings.get("positions")):
         return 0
     joined = training.get("join")
-    return joined if isinstance(joined, int) and training.get("text") == "sentences" else 0
+    return max(0, joined) if isinstance(joined, int) and training.get("text") == "sentences" else 0
 
 
 def check_weights(folder: Path, lm: NeuralLM, weights: dict[str, Any]) -> None:

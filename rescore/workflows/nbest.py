@@ -110,9 +110,7 @@ def _score(
     from rescore.workflows.scoring import write_scores
 
     scorers = open_scorers(lms, ngram, dtype, device, max_unknown, exact)
-    _say_what_they_are(scorers)
-    if before:
-        _say_what_they_read(scorers, trained_on_sentences(lms))
+    _say_what_they_are(scorers, trained_on_sentences(lms) if before else None)
     mix = _read_mix(mix_file, scorers) if mix_file else None
     checked = _within_limits(source, every, scorers, unread)
     plan = None
@@ -155,10 +153,13 @@ def _taken_over(kept: int) -> str:
     return f", {kept} of them by a run that was stopped" if kept else ""
 
 
-def _say_what_they_are(scorers: list[LMColumn]) -> None:
+def _say_what_they_are(scorers: list[LMColumn], of_sentences: list[str] | None) -> None:
+    """Of those that were trained on single sentences: their columns; None where no text before is read."""
     for scorer in scorers:
         if scorer.is_pseudo:
             remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
+    if of_sentences is not None:
+        _say_what_they_read(scorers, of_sentences)
 
 
 def _say_what_they_read(scorers: list[LMColumn], of_sentences: list[str]) -> None:
