@@ -122,3 +122,10 @@ def test_a_long_line_in_little_memory(tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
     assert "in.jsonl.gz:2: memory does not suffice for this line of 90,0" in done.stderr
     assert [nbest.utt_id for nbest in read_nbest(f"jsonl:{tmp_path}/out/scores.jsonl.gz")] == ["a", "z"]
+
+
+@pytest.mark.parametrize("beyond", [-1, 0, 1, 2])
+def test_a_long_line_of_windows_ends_as_a_short_one(tmp_path: Path, beyond: int) -> None:
+    text = "x" * (files.LINE_AT_ONCE + beyond)
+    (tmp_path / "text").write_bytes(f"{text}\r\nshort\r\n".encode())
+    assert list(files.read_lines(tmp_path / "text")) == [(1, text), (2, "short")]
