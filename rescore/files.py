@@ -61,7 +61,7 @@ def _long_line(
             whole += part.removesuffix("\n").encode()
         if ended and last != "\n":
             raise FormatError(path, _CUT_OFF, number)
-        line = whole.decode().rstrip("\r")
+        line = whole.decode()
     except MemoryError:
         line = ""
     whole.clear()
