@@ -1,11 +1,12 @@
 """Reads damaged inputs with every reader, as many as are wanted, and tells what was wrong.
 
-    python -m tests.faults.fuzz --inputs 1000000 --minutes 60 --seed 0 [--reader k2 ...] [--state FILE]
+    python -m tests.faults.fuzz --inputs 1000000 --minutes 60 --seed 0 [--format k2 ...] [--state FILE]
     python -m tests.faults.fuzz --reader k2 --seed 0 --again 4711     reads that one input, with its traceback
 
 Each reader works in a process of its own, one at a time and two seconds at a turn, so that one that dies or hangs is a
-finding too.  Every input follows from the seed, the reader and its number.  With --state a run goes on where the one
-before it ended.  The table at the end says how many inputs each reader had, read, and what was found.
+finding too.  The readers of a format (`tests.faults.readers.FORMATS`: packed and not, each file of a folder) share
+its inputs, by time.  Every input follows from the seed, the reader and its number.  With --state a run goes on where
+the one before it ended.  The table at the end says how many inputs each format had, read, and what was found.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import click
 
 from rescore.console import set_quiet
 from tests.faults.damage import Target, Trial, limits, seed_of
-from tests.faults.readers import TARGETS
+from tests.faults.readers import FORMATS, TARGETS, format_of
 
 TURN = 2.0  # seconds of the processor
 HANGS = 120.0  # seconds by the clock for one input, after which its process is ended
@@ -139,34 +140,49 @@ def read_again(target: Target, seed: int, number: int) -> None:
 
 
 def table(found: dict[str, Found]) -> str:
-    lines = ["| reader | inputs | of these read | faults |", "|---|---:|---:|---:|"]
-    lines += [f"| {name} | {one.inputs:,} | {one.read:,} | {one.count:,} |" for name, one in found.items()]
-    total = [sum(getattr(one, name) for one in found.values()) for name in ("inputs", "read", "count")]
-    return "\n".join([*lines, f"| all {len(found)} | {total[0]:,} | {total[1]:,} | {total[2]:,} |"])
+    lines = ["| format | readers | inputs | of these read | faults |", "|---|---:|---:|---:|---:|"]
+    rows = {name: [one for reader, one in found.items() if format_of(reader) == name] for name in FORMATS}
+    for name, ones in [*rows.items(), ("all", list(found.values()))]:
+        if ones:
+            total = [sum(getattr(one, count) for one in ones) for count in ("inputs", "read", "count")]
+            lines.append(f"| {name} | {len(ones)} | {total[0]:,} | {total[1]:,} | {total[2]:,} |")
+    return "\n".join(lines)
 
 
-def _chosen(readers: tuple[str, ...]) -> list[Target]:
-    names = {target.name for target in TARGETS}
-    parts = tuple(reader for reader in readers or ("",) if reader not in names)
-    return [target for target in TARGETS if target.name in readers or target.name.startswith(parts)]
+def _next(targets: list[Target], found: dict[str, Found], inputs: int) -> Target | None:
+    """The reader with the least time of the first format that has not had its inputs."""
+    for name in dict.fromkeys(format_of(target.name) for target in targets):
+        readers = [target for target in targets if format_of(target.name) == name]
+        if sum(found[target.name].inputs for target in readers) < inputs:
+            return min(readers, key=lambda target: found[target.name].seconds)
+    return None
 
 
 @click.command()
-@click.option("--reader", "readers", multiple=True, help="A reader, or all whose names begin so; may be repeated.")
-@click.option("--inputs", default=1_000_000, show_default=True, help="Of each reader.")
+@click.option("--format", "formats", multiple=True, type=click.Choice(list(FORMATS)), help="May be repeated; else all.")
+@click.option(
+    "--reader", "readers", multiple=True, type=click.Choice([target.name for target in TARGETS]), help="Instead."
+)
+@click.option("--inputs", default=1_000_000, show_default=True, help="Of each format.")
 @click.option("--minutes", default=60.0, show_default=True)
 @click.option("--seed", default=0, show_default=True)
 @click.option("--state", type=click.Path(path_type=Path), help="Goes on with what is in this file, and keeps it.")
 @click.option("--again", type=int, help="Reads the input of this number alone.")
 def command(
-    readers: tuple[str, ...], inputs: int, minutes: float, seed: int, state: Path | None, again: int | None
+    formats: tuple[str, ...],
+    readers: tuple[str, ...],
+    inputs: int,
+    minutes: float,
+    seed: int,
+    state: Path | None,
+    again: int | None,
 ) -> None:
     """Exit status 1 if anything was found."""
     set_quiet(True)
     warnings.simplefilter("ignore")
     gc.collect()
     gc.freeze()  # what is loaded is no garbage: each reader's process need not look through it
-    targets = _chosen(readers)
+    targets = [target for target in TARGETS if target.name in readers or format_of(target.name) in formats] or TARGETS
     if again is not None:
         read_again(targets[0], seed, again)
         return
@@ -177,12 +193,11 @@ def command(
         signal.signal(number, lambda number, _: stopped.append(number))
     deadline = time.monotonic() + 60 * minutes
     while not stopped and time.monotonic() < deadline:
-        open_ = [target for target in targets if found[target.name].inputs < inputs]
-        if not open_:
+        target = _next(targets, found, inputs)
+        if target is None:
             break
-        target = min(open_, key=lambda target: found[target.name].seconds)
         one = found[target.name]
-        turn = Turn(target, seed, one.inputs, inputs).run()
+        turn = Turn(target, seed, one.inputs, one.inputs + inputs).run()
         one.inputs += turn["inputs"]
         one.read += turn["read"]
         one.seconds += turn["seconds"]

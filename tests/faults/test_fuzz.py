@@ -9,7 +9,7 @@ import pytest
 
 from lm_zoo.ngram import kenlm_check
 from tests.faults.damage import Target, Trial, limits, seed_of
-from tests.faults.readers import TARGETS
+from tests.faults.readers import FORMATS, TARGETS, format_of
 
 COUNT = 15
 
@@ -24,3 +24,7 @@ def test_damaged_inputs(target: Target, tmp_path: Path, monkeypatch: pytest.Monk
         with limits():
             faults = {seed: trial.fault(seed) for seed in seeds}
     assert not any(faults.values()), {seed: fault for seed, fault in faults.items() if fault}
+
+
+def test_each_format_has_readers() -> None:
+    assert {format_of(target.name) for target in TARGETS} == set(FORMATS)
