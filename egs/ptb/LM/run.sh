@@ -22,8 +22,8 @@ passes=30               # of the first rows
 rows="transfornn_2 transfornn_4 transfornn_8 transformer_2 transformer_4 transformer_8 transformer_16 lstm lstm_untied \
   transfornn_2_nopos transfornn_2_untied transfornn_2_untied_nopos transfornn_2_rnn1 transfornn_2_rnn3"
 start=transformer_8     # where the further rows start
-further="transformer bayesian_embedding bayesian_attention bayesian_feedforward lookup lookup_positional lookup_letter \
-  notes ngram-embedding"
+further="transformer bayesian_embedding bayesian_attention bayesian_feedforward bayesian_feedforward_1-2 \
+  bayesian_feedforward_1-4 lookup lookup_5000x64 lookup_entries4 lookup_order3 lookup_positional lookup_letter notes ngram-embedding"
 further_passes=4
 seed=1
 . ../../shared/lm.sh
@@ -31,7 +31,7 @@ ngram=data/5gram.arpa
 short=()                # options of the first rows for two passes: higher rates, less dropout
 if "$mini"; then
   exp_dir=exp/mini dim=256 passes=2 start=transformer_4 further_passes=1
-  rows="transfornn_2 transformer_4 lstm" further="${further/bayesian_embedding bayesian_attention/}"
+  rows="transfornn_2 transformer_4 lstm" further="transformer bayesian_feedforward lookup lookup_positional notes ngram-embedding"
   short=(--set dropout=0.2 --set word_dropout=0 --train lr=0.003 --train muon_lr=0.02 --train weight_decay=0.01 \
     --train warmup=50 --train batch_windows=32)
 fi
@@ -53,9 +53,10 @@ further_rows() {
 }
 
 tables() {
-  local lms=() deep=() name
+  local lms=() deep=() dictionaries=() name
   for name in $rows $(printf 'further_%s ' $further); do lms+=("$exp_dir/$name"); done
   for name in $rows; do if [[ $name == transformer_* ]]; then deep+=(--lm "$exp_dir/$name"); fi; done
+  for name in $further; do if [[ $name == lookup* ]]; then dictionaries+=("$exp_dir/further_$name"); fi; done
   log "windows of 64, every position"
   rescore ppl $(printf -- '--lm %s ' "${lms[@]}") --text data/test.txt --window 64
   log "windows of 64, each in the state of the one before"
@@ -64,6 +65,10 @@ tables() {
   rescore ppl "${deep[@]}" --text data/test.txt --window 64 --position final
   log "sentence by sentence, with the 5-gram (weights by EM on valid), on the tail of the training text"
   perplexities data data/test.txt data/valid.txt "${lms[@]}"
+  if [ ${#dictionaries[@]} -gt 0 ]; then
+    log "information gain of the dictionaries"
+    ../../shared/information_gain.py --text data/test.txt "${dictionaries[@]}"
+  fi
 }
 
 print_tables() { tables | tee "$exp_dir/ppl.txt"; }
