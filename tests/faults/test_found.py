@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -277,3 +278,15 @@ def test_numbers_of_hundreds_of_digits_in_logs_and_networks(tmp_path: Path) -> N
     (tmp_path / "networks.jsonl").write_text(f'{{"utt_id": "a", "places": [{{"words": [["b", {large}]]}}]}}\n')
     with pytest.raises(FormatError, match=r"networks\.jsonl:1: expected a line"):
         read_networks(tmp_path / "networks.jsonl")
+
+
+def test_an_expression_in_recogs_is_not_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "recogs"
+    path.write_text("a:\tref=['A', " + "1&" * 80_000 + "]\n")
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match="recogs:1: found"):
+            read_kaldi_text(path)
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20  # 69 MB by Python's parser
+    finally:
+        tracemalloc.stop()
