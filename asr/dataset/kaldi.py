@@ -17,8 +17,9 @@ import numpy as np
 
 from asr.dataset.flac import read_origin, save_flac
 from asr.dataset.kaldi_places import read_place
-from asr.dataset.manifests import SHIFT_SECONDS, Missing, feature_writer, make_cut, read_recording, with_features
+from asr.dataset.manifests import Missing, make_cut, read_recording
 from asr.dataset.pipes import ADVICE, is_command
+from asr.dataset.stores import SHIFT_SECONDS, feature_store, with_features
 from asr.errors import DataError
 from rescore.console import progress
 from rescore.errors import FormatError
@@ -89,7 +90,7 @@ def kaldi_feature_cuts(
 
     folder, missing, cuts = require_folder(folder), Missing(), []
     texts, speakers = _texts(folder), _speakers(folder)
-    with feature_writer(out / "feats", folder.name, storage) as writer:
+    with feature_store(out / "feats", folder.name, storage) as store:
         for utt_id, place in progress(list(read_scp(folder / "feats.scp", allow_pipes)), folder.name):
             if texts is not None and utt_id not in texts:
                 missing.add("not in text", utt_id)
@@ -106,7 +107,7 @@ def kaldi_feature_cuts(
             duration = len(features) * SHIFT_SECONDS
             text = texts[utt_id] if texts is not None else ""
             segment = SupervisionSegment(utt_id, utt_id, 0.0, duration, 0, text, speaker=speakers.get(utt_id))
-            cuts.append(with_features(MonoCut(utt_id, 0.0, duration, 0, [segment]), features, writer))
+            cuts.append(with_features(MonoCut(utt_id, 0.0, duration, 0, [segment]), features, store))
     missing.tell(folder)
     if not cuts:
         raise DataError(f"{folder}: no utterance with features and text is left")

@@ -13,21 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asr.dataset.pipes import ADVICE, command_of, shell_reads
+from asr.dataset.stores import feature_store, with_features
 from asr.errors import DataError
 from lm_zoo.reading import parse_json, read_json
 from rescore.console import NAMED, progress, remark
 from rescore.errors import FormatError
-from rescore.file_names import file_name
 from rescore.files import atomic_text, read_kaldi_text, read_lines, require_folder
 
 if TYPE_CHECKING:
-    import numpy as np
     from lhotse import CutSet, Recording
     from lhotse.cut import Cut, MonoCut
 
 AUDIO = (".flac", ".wav", ".mp3", ".ogg", ".opus", ".sph", ".aiff")
-SHIFT_SECONDS = 0.01  # between frames of features
-STORAGES = ("lilcom", "numpy")  # lossy, as icefall has it; exact, a file an utterance
 
 
 @dataclass
@@ -284,7 +281,7 @@ def store_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str = "li
     from asr.dataset.loader import check_features, load_errors, load_samples
 
     missing, made = Missing(), []
-    with feature_writer(folder, name, storage) as writer:
+    with feature_store(folder, name, storage) as store:
         for cut in progress(cuts, f"fbank {name}"):
             try:
                 samples = load_samples(cut)
@@ -296,38 +293,8 @@ def store_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str = "li
             except DataError as error:
                 missing.add(re.sub(r"^\d+ of \d+ ", "", str(error)), cut.id)
                 continue
-            made.append(with_features(cut, features, writer))
+            made.append(with_features(cut, features, store))
     missing.tell(folder / name)
     if not made:
         raise DataError(f"{folder / name}: no utterance is left whose features could be computed")
     return made
-
-
-def feature_writer(folder: Path, name: str, storage: str) -> Any:
-    """lhotse's writer of features under `folder/NAME`."""
-    from lhotse import LilcomChunkyWriter, NumpyFilesWriter
-
-    folder.mkdir(parents=True, exist_ok=True)
-    return {"lilcom": LilcomChunkyWriter, "numpy": NumpyFilesWriter}[storage](str(folder.resolve() / name))
-
-
-def with_features(cut: MonoCut, features: np.ndarray, writer: Any) -> MonoCut:
-    """The cut with features (T, F), which the writer stores."""
-    from lhotse import Features
-    from lhotse.utils import fastcopy
-
-    stored = Features(
-        type="fbank",
-        num_frames=len(features),
-        num_features=features.shape[1],
-        frame_shift=SHIFT_SECONDS,
-        sampling_rate=int(cut.sampling_rate) if cut.has_recording else 16000,
-        start=cut.start,
-        duration=cut.duration,
-        storage_type=writer.name,
-        storage_path=str(writer.storage_path),
-        storage_key=writer.write(file_name(cut.id), features),
-        recording_id=cut.recording_id if cut.has_recording else cut.id,
-        channels=cut.channel,
-    )
-    return fastcopy(cut, features=stored)

@@ -22,6 +22,7 @@ from asr.decoding.shares_written import read_written, share_written
 from asr.errors import DataError
 from lm_zoo.files import locked
 from lm_zoo.identity import content, lm_identity
+from lm_zoo.reading import parse_json
 from rescore import __version__
 from rescore.evaluation.wer import ErrorCounts
 from rescore.files import atomic_text, read_lines
@@ -162,7 +163,7 @@ def _write(path: Path, utterances: Iterable[Found]) -> None:
 
 def _read(path: Path) -> Iterator[Found]:
     for _, line in read_lines(path):
-        entry = json.loads(line)
+        entry = parse_json(line)
         decoded = None
         if "hyps" in entry:
             hyps = [Hypothesis(tuple(words), scores) for words, scores in entry["hyps"]]

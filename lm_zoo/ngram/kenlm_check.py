@@ -24,7 +24,7 @@ SECONDS, BYTES_A_SECOND = 30, 10**7  # that loading may take
 WORDS = 1000  # that the other process asks for
 
 _COUNT = re.compile(r"ngram\s+([^=]*)=(.*)")
-_LOAD = """
+LOAD = """
 import json, sys
 sys.path = json.loads(sys.argv[1])
 import kenlm
@@ -88,17 +88,22 @@ def _try_elsewhere(path: Path) -> None:
     except ModelError:
         words = ["a"]  # a file without its words
     asked = words[:: max(1, len(words) // WORDS)]
+    seconds = SECONDS + path.stat().st_size / BYTES_A_SECOND
+    ended = load_elsewhere(path, "\0".join(asked), seconds)
+    if ended is not None and ended >= 0:
+        return
+    problem = f"did not end in {seconds:.0f} s" if ended is None else f"ended in signal {-ended}"
+    raise ModelError(f"{path}: a damaged KenLM binary file (loading it {problem}); build it again")
+
+
+def load_elsewhere(path: Path, words: str, seconds: float) -> int | None:
+    """How a process ended that loaded the file and asked for the words; None if it did not in this time."""
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-c", _LOAD, json.dumps(sys.path), str(path)],
-            input="\0".join(asked).encode("utf-8", "replace"),
+        return subprocess.run(
+            [sys.executable, "-I", "-c", LOAD, json.dumps(sys.path), str(path)],
+            input=words.encode("utf-8", "replace"),
             capture_output=True,
-            timeout=SECONDS + path.stat().st_size / BYTES_A_SECOND,
-        )
-    except subprocess.TimeoutExpired as error:
-        problem = f"loading it did not end in {error.timeout:.0f} s"
-    else:
-        if done.returncode >= 0:
-            return
-        problem = f"loading it ended in signal {-done.returncode}"
-    raise ModelError(f"{path}: a damaged KenLM binary file ({problem}); build it again")
+            timeout=seconds,
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return None

@@ -75,9 +75,9 @@ def command(
     Example: rescore run --dev slf:lat/dev --test slf:lat/test --ref dev.txt --ref test.txt \\
                --ngram 4gram.arpa --lm transfornn --lm lstm --out exp/run
     """
-    import json
     from contextlib import nullcontext, redirect_stdout
 
+    from lm_zoo.reading import read_json
     from rescore.cli.results import is_alone, show
     from rescore.console import is_quiet
     from rescore.workflows.run import RUN_FILE, TABLE_FILE, Run, execute
@@ -91,5 +91,5 @@ def command(
     run = Run(dev, test, refs, ngram, lms, n, dtype, device, max_unknown, normalise, seed, out, common)
     with redirect_stdout(sys.stderr) if is_alone(json_file) else nullcontext():  # the steps print, too
         chosen = execute(run, step)
-    made, table = (json.loads((out / name).read_text(encoding="utf-8")) for name in (RUN_FILE, TABLE_FILE))
+    made, table = (read_json(out / name) for name in (RUN_FILE, TABLE_FILE))
     show({**made, "table": table}, [chosen], json_file)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
+from lm_zoo.reading import parse_json
 from rescore.errors import UsageError
 
 
@@ -15,7 +14,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
         if not equals:
             raise UsageError(f"found '{pair}', expected NAME=VALUE such as dim=512")
         try:
-            settings[name] = json.loads(value)
-        except json.JSONDecodeError:
+            settings[name] = parse_json(value)
+        except ValueError:
             settings[name] = value
     return settings

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from lm_zoo.inference.perplexity import WordScores
+from lm_zoo.reading import parse_json
 from rescore.errors import FormatError
 from rescore.files import atomic_binary, atomic_text, read_chunks, read_lines
 from rescore.formats import jsonl
@@ -59,7 +60,7 @@ def _read_lattices(path: Path, on_error: OnError = fail) -> Iterator[Lattice]:
     for number, line in read_lines(path, ended=True, on_error=on_error):
         try:
             with named_if_too_large(Place(path, number)):
-                lattice = lattice_from_json(json.loads(line))
+                lattice = lattice_from_json(parse_json(line))
         except FormatError as error:
             on_error(error)
         else:
@@ -118,7 +119,7 @@ def _write_texts(path: Path, texts: Iterable[ScoredText], on_error: OnError = fa
 
 def _read_texts(path: Path, on_error: OnError = fail) -> Iterator[ScoredText]:
     for _, line in read_lines(path, ended=True):
-        found = json.loads(line)
+        found = parse_json(line)
         log_probs, known, tokens = (_unpacked(found[name]) for name in ("log_probs", "known", "tokens"))
         shape = len(tokens), -1
         scores = WordScores(log_probs.reshape(shape), known.reshape(shape), tokens, len(found["sentences"]))

@@ -360,7 +360,7 @@ def _differences(path: Path, plan: dict[str, Any]) -> list[str] | None:
     if not path.exists():
         return ["plan, which is not known"] if any(path.parent.glob("[0-9]*.gz")) else None
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))
+        before = read_json(path)
         names = [*plan, *(name for name in before if name not in plan)]
         return [name for name in names if name not in plan or name not in before or plan[name] != before[name]]
     except (ValueError, TypeError):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lm_zoo.files import atomic_path
+from lm_zoo.reading import parse_json
 from rescore.errors import UsageError
 
 LOG = "log.jsonl"
@@ -38,7 +38,7 @@ def read_run(folder: Path) -> list[dict[str, float]]:
     found, a_pass = list[dict[str, float]](), float("inf")
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
-            record = json.loads(line)
+            record = parse_json(line)
             if record.get("epoch"):
                 a_pass = min(a_pass, record["tokens"] / record["epoch"])
             if PPL in record and "cpu_seconds" in record:

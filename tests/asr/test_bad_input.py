@@ -260,7 +260,8 @@ def test_an_utterance_that_the_encoder_cannot_take_is_given_up(here: Path, tmp_p
 
 
 def test_stored_features_that_cannot_be_used(here: Path, tmp_path: Path) -> None:
-    from asr.dataset.manifests import load_cuts, with_features
+    from asr.dataset.manifests import load_cuts
+    from asr.dataset.stores import with_features
 
     cuts = list(load_cuts("good.jsonl"))
     made: list[np.ndarray] = [np.random.default_rng(index).standard_normal((50, 80)) for index in range(4)]

@@ -14,8 +14,9 @@ from click.testing import CliRunner
 
 from asr.cli.main import cli
 from asr.dataset.kaldi_places import read_place
-from asr.dataset.manifests import load_cuts, read_recording, with_features
+from asr.dataset.manifests import load_cuts, read_recording
 from asr.dataset.pipes import command_of, shell_reads
+from asr.dataset.stores import with_features
 from asr.errors import DataError
 from rescore.errors import FormatError
 from tests.asr import kaldi_files

@@ -43,12 +43,14 @@ LINES = [  # each writes `out`, `out.jsonl` or the like, the last argument
     f"{TRAIN} --out out",
     "convert-lm bayesian plain --out out",
     "export-lm pieces --out out",
+    "import-lm epoch-1.pt --bpe pieces/bpe.model --out out",
     "train-ngram --text text --order 2 --discount-fallback --out out.arpa",
     "train-ngram --text text --order 2 --discount-fallback --out out.arpa.gz",
 ]
 
 LISTS = "--nbest lists.jsonl --lm small"
 LATTICES = "slf:lattices --ngram text.arpa --case upper --scale ngram=1"
+KALDI, NEW_LM = "--words words.txt --old-ngram text.arpa", "--lm small --max-unknown 1 --weight 0.5"
 LONG_LINES = [  # those of several processes or of many steps, for the kills alone; the last argument is what is written
     f"nbest {LISTS} --executor local --workers 2 --shards 3 --out out",
     f"lattice rescore {LATTICES} --executor local --workers 2 --shards 3 slf:out",
@@ -56,11 +58,15 @@ LONG_LINES = [  # those of several processes or of many steps, for the kills alo
     "merge nbest.jsonl",
     f"run --dev dev.jsonl.gz --test test.jsonl.gz --ref refs --lm {LM} --out out",
     "report finished --out out.html",
+    "curves trained --out out.png",
+    f"kaldi archives lat.gz {KALDI} out",
+    f"kaldi score archived/archives.1 {NEW_LM}",
+    "kaldi lattices scored --costs lmwt.interp.0.5",
 ]
 
 
-def make_long_inputs(folder: Path, lines: list[str]) -> None:
-    """Writes what some of LONG_LINES read beside what the others do: shares that are to be merged, a run."""
+def make_long_inputs(folder: Path, finished: bool) -> None:
+    """Writes what LONG_LINES read beside what the others do: shares that are to be merged, a run if it is asked for."""
     write_inputs(folder)
     (folder / "text").rename(folder / "refs")
     make_inputs(folder)
@@ -70,8 +76,13 @@ def make_long_inputs(folder: Path, lines: list[str]) -> None:
         for share in ("1/2", "2/2"):
             run(f"nbest {LISTS} --split {share} --out shares")
             run(f"lattice nbest slf:lattices -n 2 --split {share} nbest.jsonl")
-        if any(line.startswith("report finished") for line in lines):
+        if finished:
             run(f"run --dev dev.jsonl.gz --test test.jsonl.gz --ref refs --lm {LM} --out finished")
+        run(f"{TRAIN} --out trained")
+        run("lattice convert slf:lattices --words words.txt --case upper kaldi:lat.gz")
+        for made in ("archived", "scored"):
+            run(f"kaldi archives lat.gz {KALDI} {made}")
+        run(f"kaldi score scored/archives.1 {NEW_LM}")
     finally:
         os.chdir(here)
 
@@ -94,6 +105,7 @@ def make_inputs(folder: Path) -> None:
     save_folder(folder / "plain", neural("transformer"), "transformer", {})
     vocab = build_pieces({word: 9 for line in SENTENCES for word in line.split()}, 20, "bpe")
     save_folder(folder / "pieces", build("lstm", vocab, {"dim": 8}), "lstm", {})
+    run(f"export-lm {folder / 'pieces'} --out {folder / 'epoch-1.pt'}")
     for text in ("text", "abc"):
         run(f"train-ngram --text {folder / text} --order 2 --discount-fallback --out {folder / text}.arpa")
 

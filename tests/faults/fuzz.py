@@ -27,8 +27,10 @@ from typing import Any
 
 import click
 
+from lm_zoo.ngram import kenlm_check
 from rescore.console import set_quiet
 from tests.faults.damage import Target, Trial, limits, seed_of
+from tests.faults.kenlm_forks import load_in_a_fork
 from tests.faults.readers import FORMATS, TARGETS, format_of
 
 TURN = 2.0  # seconds of the processor
@@ -179,6 +181,7 @@ def command(
 ) -> None:
     """Exit status 1 if anything was found."""
     set_quiet(True)
+    kenlm_check.load_elsewhere = load_in_a_fork
     warnings.simplefilter("ignore")
     gc.collect()
     gc.freeze()  # what is loaded is no garbage: each reader's process need not look through it

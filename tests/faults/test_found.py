@@ -23,12 +23,12 @@ from lm_zoo.text.sentences import read_sentences
 from lm_zoo.training.config import TrainConfig
 from lm_zoo.training.run import train_config
 from lm_zoo.training.run_identity import check_run
-from lm_zoo.training.run_log import lines_before
+from lm_zoo.training.run_log import LOG, lines_before
 from rescore.errors import FormatError, RescoreError, UsageError, WeightsError
 from rescore.file_names import by_numbers
 from rescore.files import read_kaldi_text, write_kaldi_text
 from rescore.formats import read_lattices, read_nbest, write_nbest
-from rescore.sharing.parts import finished_splits, part_files
+from rescore.sharing.parts import PLAN, Parts, Split, finished_splits, part_files, parts_inside
 from rescore.types import Hypothesis, NbestList
 from rescore.weights import load_weights
 from rescore.workflows.curves import read_run
@@ -290,3 +290,17 @@ def test_an_expression_in_recogs_is_not_parsed(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 10 << 20  # 69 MB by Python's parser
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("depth", [100, 900, 960, 10**5])
+def test_nested_plans_and_logs(depth: int, tmp_path: Path) -> None:
+    """Near the depth that the stack allows, and far beyond."""
+    nested = "[" * depth + "]" * depth
+    folder = parts_inside(tmp_path)
+    folder.mkdir(parents=True)
+    (folder / PLAN).write_text(f'{{"source": "abc", "batch": {nested}}}')
+    with pytest.raises(UsageError, match=r"parts of a run with another (batch|plan)"):
+        Parts(folder, {"source": "abc"}, Split(1, 2))
+    (tmp_path / LOG).write_text(nested)
+    with pytest.raises(UsageError, match=":1: expected a record"):
+        read_run(tmp_path)

@@ -12,10 +12,10 @@ import pytest
 @pytest.mark.parametrize(
     "only",
     [
-        "nbest --nbest lists.jsonl --lm small --out",
-        "lattice rescore slf:lattices --ngram text.arpa --case upper --scale ngram=1 slf",
-        "train-ngram",
-        "merge n",
+        "rescore nbest --nbest lists.jsonl --lm small --out",
+        "rescore lattice rescore slf:lattices --ngram text.arpa --case upper --scale ngram=1 slf",
+        "rescore train-ngram",
+        "rescore merge n",
     ],
 )
 def test_a_killed_command_is_run_again_and_gives_the_same(only: str) -> None:

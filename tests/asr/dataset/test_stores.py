@@ -1,0 +1,48 @@
+"""Stored features: the same files and keys as lhotse's writers give, and nothing half-written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asr.dataset.stores import STORAGES, feature_store, with_features
+
+lhotse = pytest.importorskip("lhotse")
+WRITERS = {"lilcom": lhotse.LilcomChunkyWriter, "numpy": lhotse.NumpyFilesWriter}
+DICE = np.random.default_rng(0)
+MADE = {f"utt-{frames}": DICE.normal(size=(frames, 80)).astype(np.float32) for frames in (3, 500, 1201)}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("name", ["train", "a.b"])
+def test_files_and_keys_are_those_of_lhotse(tmp_path: Path, storage: str, name: str) -> None:
+    with feature_store(tmp_path / "ours", name, storage) as store:
+        keys = [store.write(key, features) for key, features in MADE.items()]
+    (tmp_path / "theirs").mkdir()
+    with WRITERS[storage](tmp_path / "theirs" / name) as writer:
+        assert [writer.write(key, features) for key, features in MADE.items()] == keys
+    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
+    assert store.name == writer.name
+    assert Path(store.storage_path) == tmp_path / "ours" / Path(writer.storage_path).relative_to(tmp_path / "theirs")
+
+
+@pytest.mark.parametrize(("storage", "most"), [("lilcom", 2**-5), ("numpy", 0.0)])
+def test_cuts_load_what_was_stored(tmp_path: Path, storage: str, most: float) -> None:
+    cuts = {key: lhotse.MonoCut(key, 0.0, len(features) / 100, 0) for key, features in MADE.items()}
+    with feature_store(tmp_path, "train", storage) as store:
+        cuts = {key: with_features(cut, MADE[key], store) for key, cut in cuts.items()}
+    for key, cut in cuts.items():
+        assert np.abs(cut.load_features() - MADE[key]).max() <= most
+
+
+def test_what_is_not_whole_has_no_name(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), feature_store(tmp_path, "train", "lilcom") as store:
+        store.write("u", MADE["utt-500"])
+        raise KeyError
+    assert files(tmp_path) == {}
