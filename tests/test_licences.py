@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.scripts import load_script
 
 TOOL = Path(__file__).resolve().parents[1] / "tools" / "licences.py"
 
 
 @pytest.fixture(scope="module")
 def licences() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("licences", TOOL)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("tools/licences.py")
 
 
 def test_every_pinned_package_has_a_licence_that_may_be(licences: ModuleType) -> None:

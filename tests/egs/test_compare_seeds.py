@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.egs.conftest import ROOT
+from tests.scripts import load_script
 
 
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    path = ROOT / "egs/shared/compare_seeds.py"
-    spec = importlib.util.spec_from_file_location("compare_seeds", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "compare_seeds", module)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return load_script("egs/shared/compare_seeds.py")
 
 
 def finished(folder: Path, component: str, scheme: str, seed: int, wer: float, steps: int = 800) -> Path:
@@ -38,11 +30,11 @@ def finished(folder: Path, component: str, scheme: str, seed: int, wer: float, s
     return folder
 
 
-def run(script: Any, out: Path, *folders: Path) -> Result:
+def run(script: ModuleType, out: Path, *folders: Path) -> Result:
     return CliRunner().invoke(script.main, ["--out", str(out), *map(str, folders)])
 
 
-def test_means_and_intervals_of_each_encoder(script: Any, tmp_path: Path) -> None:
+def test_means_and_intervals_of_each_encoder(script: ModuleType, tmp_path: Path) -> None:
     folders = [finished(tmp_path / f"com{seed}", "com", "lin", seed, 50.0 + seed) for seed in (1, 2, 3)]
     folders += [finished(tmp_path / f"conv{seed}", "conv", "real", seed, 40.0) for seed in (1, 2)]
     folders += [finished(tmp_path / "dir", "dir", "real", 1, 45.5)]
@@ -56,13 +48,13 @@ def test_means_and_intervals_of_each_encoder(script: Any, tmp_path: Path) -> Non
     assert lines[6].startswith("800 batches")
 
 
-def test_quantiles_are_students(script: Any) -> None:
+def test_quantiles_are_students(script: ModuleType) -> None:
     stats = pytest.importorskip("scipy.stats")
     expected = [stats.t.ppf(0.975, freedom) for freedom in range(1, 10)]
     assert list(script.QUANTILES) == pytest.approx(expected, abs=1e-4)
 
 
-def test_runs_that_cannot_be_compared_are_refused(script: Any, tmp_path: Path) -> None:
+def test_runs_that_cannot_be_compared_are_refused(script: ModuleType, tmp_path: Path) -> None:
     first, same = (finished(tmp_path / name, "com", "real", 1, 50.0) for name in ("first", "same"))
     longer = finished(tmp_path / "longer", "com", "real", 2, 50.0, steps=900)
     more = finished(tmp_path / "more", "com", "real", 3, 50.0)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import pytest
 import torch
@@ -14,19 +13,15 @@ from click.testing import CliRunner
 from lm_zoo.models.lookup import Lookup
 from lm_zoo.registry import save_folder
 from lm_zoo.text.batches import tokenize, window_batches
-from tests.egs.conftest import ROOT
 from tests.lm_zoo import zoo
+from tests.scripts import load_script
 
 TEXT = [["A", "B", "A"], ["B"], ["A", "A", "B", "B", "A"]]
 
 
-@pytest.fixture
-def script() -> Any:
-    spec = importlib.util.spec_from_file_location("information_gain", ROOT / "egs/shared/information_gain.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return load_script("egs/shared/information_gain.py")
 
 
 def lookup() -> Lookup:
@@ -35,7 +30,7 @@ def lookup() -> Lookup:
     return lm.eval()
 
 
-def test_entropy_is_that_of_the_weights_position_by_position(script: Any) -> None:
+def test_entropy_is_that_of_the_weights_position_by_position(script: ModuleType) -> None:
     lm = lookup()
     lm.dictionary.normal_(generator=torch.Generator().manual_seed(0))
     batches = list(window_batches(tokenize(lm.vocab, TEXT), lm.vocab, 4, 2, None))
@@ -50,14 +45,14 @@ def test_entropy_is_that_of_the_weights_position_by_position(script: Any) -> Non
     assert script.entropy(lm, lm.dictionary, batches) == pytest.approx(sum(found) / len(found), rel=1e-5)
 
 
-def test_equal_entries_tell_nothing(script: Any) -> None:
+def test_equal_entries_tell_nothing(script: ModuleType) -> None:
     lm = lookup()
     batches = list(window_batches(tokenize(lm.vocab, TEXT), lm.vocab, 4, 2, None))
     same = torch.ones_like(lm.dictionary)
     assert script.entropy(lm, same, batches) == pytest.approx(math.log(lm.config.entries), rel=1e-5)
 
 
-def test_a_row_an_lm(script: Any, tmp_path: Path) -> None:
+def test_a_row_an_lm(script: ModuleType, tmp_path: Path) -> None:
     save_folder(tmp_path / "lookup", lookup(), "lookup", {})
     save_folder(tmp_path / "lstm", zoo.neural("lstm"), "lstm", {})
     (tmp_path / "text").write_text("".join(" ".join(words) + "\n" for words in TEXT))

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from tests.egs.conftest import ROOT
+from tests.scripts import load_script
 
 
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    path = ROOT / "egs/shared/over_seeds.py"
-    monkeypatch.syspath_prepend(str(path.parent))
-    spec = importlib.util.spec_from_file_location("over_seeds", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    return load_script("egs/shared/over_seeds.py")
 
 
 def row(name: str, ppl: float) -> dict[str, Any]:
     return {"lm": name, "ppl_word": ppl, "ppl_tail1": 10 * ppl}
 
 
-def test_means_and_changes_seed_by_seed(script: Any, tmp_path: Path) -> None:
+def test_means_and_changes_seed_by_seed(script: ModuleType, tmp_path: Path) -> None:
     """Of 90, 92 and 94: s = 2, t(0.975, 2) = 4.3027, so half of the interval is 4.3027 * 2 / sqrt(3) = 4.97."""
     rows = [row("source", 400.0)]
     rows += [row(f"a.{seed}", value) for seed, value in ((1, 100.0), (2, 100.0), (3, 100.0))]
@@ -49,7 +43,7 @@ def test_means_and_changes_seed_by_seed(script: Any, tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_wrong_is_told(script: Any, tmp_path: Path) -> None:
+def test_what_is_wrong_is_told(script: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "ppl.json"
     arguments = [str(path), "--against", "c", "--out", str(tmp_path / "ppl.md")]
     for content, message in (

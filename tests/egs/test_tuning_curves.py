@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -13,18 +11,14 @@ from click.testing import CliRunner
 from rescore.files import write_kaldi_text
 from rescore.formats import write_nbest
 from tests.rescore.tuning.test_tune import make_set
+from tests.scripts import load_script
 
 SCRIPT = Path(__file__).resolve().parents[2] / "egs/shared/tuning_curves.py"
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tuning_curves", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for types
-    spec.loader.exec_module(module)
-    return module
+    return load_script("egs/shared/tuning_curves.py")
 
 
 def test_a_table_and_a_picture_of_all_systems(script: ModuleType, tmp_path: Path) -> None:

@@ -112,8 +112,8 @@ def _weights(path: Path) -> bytes:
 
 
 def is_final(name: str) -> bool:
-    """Whether a file has its final name: no part of it begins with a point."""
-    return not any(part.startswith(".") for part in Path(name).parts)
+    """Whether a file has its final name: no part of it begins with a point, and it is no journal."""
+    return not any(part.startswith(".") for part in Path(name).parts) and ".part." not in name
 
 
 def kill_worker(pid: int, dice: random.Random) -> bool:

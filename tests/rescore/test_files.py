@@ -182,3 +182,14 @@ def test_recogs_of_icefall(tmp_path: Path) -> None:
     file.write_text("a:\tref=" + "[" * 5000 + "]" * 5000 + "\n")
     with pytest.raises(FormatError, match=r"recogs-test-epoch-30.txt:1: found .*, expected a list of words"):
         read_kaldi_text(file)
+
+
+@settings(deadline=None)
+@given(ref=st.lists(st.text(min_size=1)), hyp=st.lists(st.text(min_size=1)))
+def test_recogs_hold_all_words_that_python_writes(
+    ref: list[str], hyp: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.getbasetemp() / "recogs-any.txt"
+    file.write_text(f"u:\tref={ref!r}\nu:\thyp={hyp!r}\n", encoding="utf-8")
+    assert read_kaldi_text(file) == {"u": tuple(ref)}
+    assert read_kaldi_text(file, "hyp") == {"u": tuple(hyp)}
