@@ -18,7 +18,7 @@ from asr.errors import DataError
 SAMPLE_RATE = 16000
 BINS = 80
 SHIFT = 160  # samples between frames
-LARGEST = 1 << 23  # numbers of the filters between two rates; those of 44.1 and 16 kHz have 76,000
+LARGEST = 1 << 20  # numbers of the filters between two rates, of 40 bytes; those of 11.025 and 16 kHz have 303,000
 
 
 class OnlineFbank:
