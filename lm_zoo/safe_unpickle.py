@@ -26,6 +26,7 @@ from lm_zoo.files import save_tensors, write_bytes
 from lm_zoo.model_folder import check_finite
 
 BEFORE_1_6 = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)  # what older files, which are no zip, begin with
+WITHIN = 1000  # tuples within a tuple, each as often as it is there: of a hash of 50,000 nested ones Python dies
 Classes = Mapping[tuple[str, str], type]  # (module, name) in the file -> what is made instead
 
 
@@ -89,6 +90,7 @@ class TensorUnpickler(pickle._Unpickler):
         super().__init__(io.BytesIO(archive.objects()))
         self.archive, self.classes, self.strict = archive, classes, strict
         self.storages: dict[str, Any] = {}
+        self.weights: dict[int, int] = {}  # of tuples that hold tuples, by id: how many they are
 
     def find_class(self, module: str, name: str) -> Any:
         found = self.KNOWN.get((module, name)) or self.classes.get((module, name))
@@ -111,6 +113,28 @@ class TensorUnpickler(pickle._Unpickler):
             made.__setstate__(state)
 
     dispatch[pickle.BUILD[0]] = load_build
+
+    def weigh(self) -> None:
+        """Counts the tuples in the one made last; all are made here, so none has the id of one that is gone."""
+        made = self.stack[-1]  # type: ignore[attr-defined]
+        weight = 1 + sum(self.weights.get(id(item), 1) for item in made if type(item) is tuple)
+        if weight > WITHIN:
+            raise pickle.UnpicklingError(f"more than {WITHIN} tuples in one another")
+        self.weights.pop(id(made), None)
+        if weight > 1:
+            self.weights[id(made)] = weight
+
+
+def _weighed(load: Callable[[TensorUnpickler], None]) -> Callable[[TensorUnpickler], None]:
+    def load_and_weigh(self: TensorUnpickler) -> None:
+        load(self)
+        self.weigh()
+
+    return load_and_weigh
+
+
+for _opcode in (pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3):
+    TensorUnpickler.dispatch[_opcode[0]] = _weighed(TensorUnpickler.dispatch[_opcode[0]])
 
 
 class Archive:

@@ -16,6 +16,7 @@ import pytest
         "rescore lattice rescore slf:lattices --ngram text.arpa --case upper --scale ngram=1 slf",
         "rescore train-ngram",
         "rescore merge n",
+        "asr prepare out --cuts cuts.jsonl --fbank",
     ],
 )
 def test_a_killed_command_is_run_again_and_gives_the_same(only: str) -> None:

@@ -180,3 +180,25 @@ def test_every_flipped_bit_is_found_or_harmless(tmp_path: Path) -> None:
         else:
             assert found.keys() == {"w", "n"} and torch.equal(found["w"], tensor) and found["n"] == 3, place
     assert refused > len(data) // 20
+
+
+def nested(depth: int, one: bytes) -> bytes:
+    """A dictionary with a key of tuples in tuples; `one` puts a tuple around what is on the stack."""
+    return b"\x80\x02}K\x00" + one * depth + b"K\x01s."
+
+
+DOUBLED = b"q\x01h\x01\x86"  # (x, x)
+
+
+@pytest.mark.parametrize(("depth", "one"), [(10**6, b"\x85"), (60, DOUBLED), (10**4, DOUBLED)])
+def test_tuples_that_cannot_be_hashed_are_refused(tmp_path: Path, depth: int, one: bytes) -> None:
+    """A hash of nested tuples ended the process; one of tuples that hold another twice, and so on, does not end."""
+    with pytest.raises(ModelError, match="more than 1000 tuples in one another"):
+        read_torch_file(save_pickle(tmp_path / "x.pt", nested(depth, one)))
+
+
+def test_some_tuples_in_tuples_are_read(tmp_path: Path) -> None:
+    shapes = tuple((index, (index,)) for index in range(400))
+    torch.save({"shapes": shapes, shapes[3]: [shapes] * 3, "flat": tuple(range(5000))}, tmp_path / "x.pt")
+    found = read_torch_file(tmp_path / "x.pt")
+    assert found == {"shapes": shapes, shapes[3]: [shapes] * 3, "flat": tuple(range(5000))}
