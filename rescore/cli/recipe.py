@@ -107,7 +107,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
             if depth > DEEPEST:
                 raise ValueError("nested too deeply")
         values = yaml.safe_load(text) or {}
-    except (OSError, ValueError, *DAMAGED, yaml.YAMLError) as error:
+        repr(values)  # a ValueError where a number has thousands of digits
+    except (OSError, ValueError, OverflowError, *DAMAGED, yaml.YAMLError) as error:
         raise UsageError(f"{path}: expected a YAML file of options ({' '.join(str(error).split())})") from None
     if not isinstance(values, dict):
         raise UsageError(f"{path}: found a {type(values).__name__}, expected lines such as 'max-duration: 200'")

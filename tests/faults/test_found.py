@@ -8,6 +8,7 @@ import tracemalloc
 import zlib
 from pathlib import Path
 
+import click
 import pytest
 
 from asr.dataset.manifests import load_cuts
@@ -24,6 +25,7 @@ from lm_zoo.training.config import TrainConfig
 from lm_zoo.training.run import train_config
 from lm_zoo.training.run_identity import check_run
 from lm_zoo.training.run_log import LOG, lines_before
+from rescore.cli.recipe import read_defaults
 from rescore.errors import FormatError, RescoreError, UsageError, WeightsError
 from rescore.file_names import by_numbers
 from rescore.files import read_kaldi_text, write_kaldi_text
@@ -304,3 +306,13 @@ def test_nested_plans_and_logs(depth: int, tmp_path: Path) -> None:
     (tmp_path / LOG).write_text(nested)
     with pytest.raises(UsageError, match=":1: expected a record"):
         read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "value", ["1" + ":59" * 400 + ".5", "0x" + "f" * 5000, "1" + ":59" * 4000, "[0b" + "1" * 20000 + "]"]
+)
+def test_yaml_with_numbers_that_cannot_be_written(value: str, tmp_path: Path) -> None:
+    """Of base 60 and 16: what is too large for a float, and of more digits than Python writes."""
+    (tmp_path / "c.yaml").write_text(f"steps: {value}\n")
+    with pytest.raises(UsageError, match=r"c\.yaml: expected a YAML file of options \(.*(too large|limit)"):
+        read_defaults(tmp_path / "c.yaml", click.Command("x", params=[click.Option(["--steps"])]))
