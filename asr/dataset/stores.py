@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from lm_zoo.files import atomic_binary
 from rescore.file_names import file_name
+from rescore.files import atomic_binary
 
 if TYPE_CHECKING:
     from lhotse.cut import MonoCut
@@ -19,7 +19,7 @@ SHIFT_SECONDS = 0.01  # between frames of features
 STORAGES = ("lilcom", "numpy")  # lossy, as icefall has it; exact, a file an utterance
 
 
-class Store(Protocol):
+class FeatureStore(Protocol):
     """What a manifest says of features: the kind of store, where it is; `write` gives the key within."""
 
     name: str
@@ -57,12 +57,12 @@ class _Arrays:
     def write(self, key: str, features: np.ndarray) -> str:
         name = f"{key[:3]}/{key}.npy"
         with atomic_binary(self._folder / name) as stream:
-            np.save(stream, features, allow_pickle=False)
+            np.lib.format.write_array(stream, features, allow_pickle=False)
         return name
 
 
 @contextmanager
-def feature_store(folder: Path, name: str, storage: str) -> Iterator[Store]:
+def feature_store(folder: Path, name: str, storage: str) -> Iterator[FeatureStore]:
     """Stores features under `folder/NAME`; of `lilcom` the file is there when the block ends without an error.
 
     Args:
@@ -80,7 +80,7 @@ def feature_store(folder: Path, name: str, storage: str) -> Iterator[Store]:
         yield _Chunks(path, stream)
 
 
-def with_features(cut: MonoCut, features: np.ndarray, store: Store) -> MonoCut:
+def with_features(cut: MonoCut, features: np.ndarray, store: FeatureStore) -> MonoCut:
     """The cut with features (T, F), which the store keeps."""
     from lhotse import Features
     from lhotse.utils import fastcopy
