@@ -71,7 +71,7 @@ def average(exp_dir: Path, epoch: int | None, iteration: int | None, count: int,
     check_tokens(exp_dir, vocab, config)
     kind, number = ("epoch", epoch) if epoch is not None else ("iter", iteration)
     name = f"{kind}-{number}-avg-{count}" + ("-use-averaged-model" if use_averaged else "")
-    return Average(model.eval(), vocab, name, end["batch_idx_train"], [path.name for path in paths])
+    return Average(model.eval(), vocab, name, _batch(end, paths[0]), [path.name for path in paths])
 
 
 def choose(exp_dir: Path, epoch: int | None, iteration: int | None, count: int, use_averaged: bool) -> list[Path]:
@@ -172,6 +172,13 @@ def _updates(contents: dict[str, Any], path: Path) -> tuple[int, int]:
         )
     period = contents["average_period"]
     return contents["batch_idx_train"] // period * period, period
+
+
+def _batch(contents: dict[str, Any], path: Path) -> int:
+    number = contents.get("batch_idx_train")
+    if type(number) is not int or number < 0:
+        raise CheckpointError(f"{path}: not a checkpoint of asr train, it has no batch_idx_train")
+    return number
 
 
 def _model_config(contents: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -171,7 +171,15 @@ def _check_types(values: Any, config: Any) -> None:
             raise ConfigError(f"found the unknown name '{name}'; there are {', '.join(known)}")
         kind = str(known[name].type)  # as it is written above
         if kind != "EncoderConfig" and type(value).__name__ not in _TYPES[kind]:
-            raise ConfigError(f"found {name} {json.dumps(value)}, expected {kind}")
+            raise ConfigError(f"found {name} {_shown(value)}, expected {kind}")
+
+
+def _shown(value: Any) -> str:
+    """As JSON, if it can be: a checkpoint may hold anything."""
+    try:
+        return json.dumps(value)[:100]
+    except (TypeError, ValueError):
+        return f"of type {type(value).__name__}"
 
 
 def load_config(name_or_path: str | Path) -> TransducerConfig:

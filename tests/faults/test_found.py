@@ -6,15 +6,18 @@ import json
 import lzma
 import tracemalloc
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+import torch
 
 from asr.dataset.manifests import load_cuts
 from asr.dataset.synthetic_set import SetOptions, _check_options, _rows
 from asr.decoding.journal import Journal
-from asr.errors import CheckpointError, DataError
+from asr.errors import AsrError, CheckpointError, DataError
 from asr.model.average import average
 from asr.model.checkpoint import read_checkpoint, write_checkpoint
 from asr.seq2seq.whisper import WhisperTokens
@@ -188,6 +191,24 @@ def test_sizes_in_a_checkpoint_are_not_trusted(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"epoch-2.pt: the sizes .* call for far more numbers"):
         average(tmp_path, 2, None, 1, False)
     assert not grown_since(before)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda contents: contents["model_config"]["encoder"].update(heads={2: b"x"}), "found heads .*, expected int"),
+        (lambda contents: contents["model_config"].update(decoder_dim=torch.float32), "decoder_dim of type .*"),
+        (lambda contents: contents.pop("batch_idx_train"), "has no batch_idx_train"),
+        (lambda contents: contents.update(batch_idx_train=[3]), "has no batch_idx_train"),
+    ],
+)
+def test_what_else_a_checkpoint_may_hold(damage: Callable[[Any], object], message: str, tmp_path: Path) -> None:
+    averaged("epoch-2.pt")(tmp_path)
+    contents = read_checkpoint(tmp_path / "epoch-2.pt")
+    damage(contents)
+    write_checkpoint(tmp_path / "epoch-2.pt", contents)
+    with pytest.raises(AsrError, match=f"epoch-2.pt: .*{message}"):
+        average(tmp_path, 2, None, 1, False)
 
 
 def test_names_that_no_system_takes_in_manifests(tmp_path: Path) -> None:
