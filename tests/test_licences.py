@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tests.scripts import load_script
-
-TOOL = Path(__file__).resolve().parents[1] / "tools" / "licences.py"
 
 
 @pytest.fixture(scope="module")

@@ -69,7 +69,7 @@ def feature_store(folder: Path, name: str, storage: str) -> Iterator[FeatureStor
       storage: one of STORAGES.
 
     Raises:
-      WriteError: they cannot be written.
+      RescoreError: they cannot be written.
     """
     place = folder.resolve() / name
     if storage == "numpy":

@@ -178,7 +178,7 @@ def _shown(value: Any) -> str:
     """As JSON, if it can be: a checkpoint may hold anything."""
     try:
         return json.dumps(value)[:100]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return f"of type {type(value).__name__}"
 
 

@@ -13,8 +13,6 @@ from rescore.formats import write_nbest
 from tests.rescore.tuning.test_tune import make_set
 from tests.scripts import load_script
 
-SCRIPT = Path(__file__).resolve().parents[2] / "egs/shared/tuning_curves.py"
-
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:

@@ -170,8 +170,7 @@ def _killed_and_again(
     found = Counter({"orphaned workers": int(not kill(pid, number))})
     after = contents(trial)
     found["in the middle"] = int(after != before and after != expected)
-    half = [name for name, data in after.items() if is_final(name) and expected.get(name) != data]
-    found["half-written"] = int(bool(half))
+    found["half-written"] = int(any(expected.get(name) != data for name, data in after.items() if is_final(name)))
     complete = all(after.get(name) == data for name, data in expected.items())
     again = finish(start(line))
     found["refused"] = int(again != 0 and not complete)  # a whole folder is not written over

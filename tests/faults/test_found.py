@@ -17,9 +17,10 @@ import torch
 from asr.dataset.manifests import load_cuts
 from asr.dataset.synthetic_set import SetOptions, _check_options, _rows
 from asr.decoding.journal import Journal
-from asr.errors import AsrError, CheckpointError, DataError
+from asr.errors import AsrError, CheckpointError, ConfigError, DataError
 from asr.model.average import average
 from asr.model.checkpoint import read_checkpoint, write_checkpoint
+from asr.model.config import TransducerConfig
 from asr.seq2seq.whisper import WhisperTokens
 from lm_zoo.errors import ModelError, TextError, printable
 from lm_zoo.registry import load, settings_of
@@ -209,6 +210,14 @@ def test_what_else_a_checkpoint_may_hold(damage: Callable[[Any], object], messag
     write_checkpoint(tmp_path / "epoch-2.pt", contents)
     with pytest.raises(AsrError, match=f"epoch-2.pt: .*{message}"):
         average(tmp_path, 2, None, 1, False)
+
+
+def test_values_nested_too_deeply_to_be_shown() -> None:
+    made: list[Any] = []
+    for _ in range(10**5):
+        made = [made]
+    with pytest.raises(ConfigError, match="found decoder_dim of type list, expected int"):
+        TransducerConfig.from_dict({"decoder_dim": made})
 
 
 def test_names_that_no_system_takes_in_manifests(tmp_path: Path) -> None:
