@@ -20,12 +20,23 @@ def dropout(x: Tensor, p: float) -> Tensor:
     return x * kept.to(x.dtype).mul_(256 / (256 - dropped))
 
 
-class Dropout(nn.Module):
-    """`nn.Dropout` by `dropout`."""
+def locked_dropout(x: Tensor, p: float, time: int = 1) -> Tensor:
+    """The same units of a row at all times, `(batch, time, dim)` -> the same; `time` is the number of that axis.
 
-    def __init__(self, p: float) -> None:
+    Gal and Ghahramani 2016, "A Theoretically Grounded Application of Dropout in Recurrent Neural Networks".
+    """
+    return x * dropout(torch.ones_like(x.select(time, 0)), p).unsqueeze(time)
+
+
+class Dropout(nn.Module):
+    """`nn.Dropout` by `dropout`, or `locked_dropout` of `(batch, time, dim)`."""
+
+    def __init__(self, p: float, locked: bool = False) -> None:
         super().__init__()
         self.p = p
+        self.locked = locked
 
     def forward(self, x: Tensor) -> Tensor:
-        return dropout(x, self.p) if self.training and self.p > 0 else x
+        if not self.training or self.p == 0:
+            return x
+        return locked_dropout(x, self.p) if self.locked else dropout(x, self.p)

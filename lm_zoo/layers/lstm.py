@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lm_zoo.layers.dropout import dropout
+from lm_zoo.layers.dropout import dropout, locked_dropout
 from lm_zoo.layers.linear import OLD_TORCH, cast_dtype
 
 Cells = tuple[Tensor, Tensor]
@@ -24,16 +24,26 @@ class LSTMLayers(nn.LSTM):
     """`nn.LSTM`, batch first, in one direction; the same weights by the same names, the same numbers.
 
     With `weight_dropout`, a share of the weights from h to h is dropped in a training batch, the same at every time
-    step (DropConnect; Merity et al. 2018, "Regularizing and Optimizing LSTM Language Models").
+    step (DropConnect; Merity et al. 2018, "Regularizing and Optimizing LSTM Language Models").  With `locked`, what is
+    dropped between the layers is the same at every time step.
     """
 
-    def __init__(self, inputs: int, dim: int, layers: int, dropout: float, weight_dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        inputs: int,
+        dim: int,
+        layers: int,
+        dropout: float,
+        weight_dropout: float = 0.0,
+        locked: bool = False,
+    ) -> None:
         super().__init__(inputs, dim, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
         self.weight_dropout = weight_dropout
+        self.locked = locked
 
     def forward(self, x: Tensor, state: Cells | None = None) -> tuple[Tensor, Cells]:  # type: ignore[override]
         """x `(batch, time, inputs)`, h and c `(layers, batch, dim)` -> `(batch, time, dim)`, and h and c after it."""
-        dropped = self.training and self.weight_dropout > 0
+        dropped = self.training and (self.weight_dropout > 0 or self._locks())
         dtype = cast_dtype(x)
         if (dropped and not OLD_TORCH) or (x.is_cuda and (dropped or dtype != x.dtype)):
             return self._torch_forward(x, state, dtype)
@@ -45,7 +55,7 @@ class LSTMLayers(nn.LSTM):
         x, ends = x.transpose(0, 1), []
         for layer, (h, c) in enumerate(zip(*state, strict=True)):
             if layer and self.training:
-                x = dropout(x, self.dropout)
+                x = locked_dropout(x, self.dropout, time=0) if self.locked else dropout(x, self.dropout)
             w_x, w_h, b_x, b_h = self._weights(layer)
             x, *end = FusedLSTMLayer.apply(x, h, c, w_x, w_h, b_x + b_h, dtype)
             ends.append(end)
@@ -60,11 +70,30 @@ class LSTMLayers(nn.LSTM):
         """
         zeros = x.new_zeros(self.num_layers, len(x), self.hidden_size)
         cells = [part.to(dtype) for part in state or (zeros, zeros)]
-        weights = [weight.to(dtype) for layer in range(self.num_layers) for weight in self._weights(layer)]
-        options = self.bias, self.num_layers, self.dropout, self.training, self.bidirectional, self.batch_first
+        weights = [[weight.to(dtype) for weight in self._weights(layer)] for layer in range(self.num_layers)]
+        x, ends = x.to(dtype), []
         with torch.autocast(x.device.type, enabled=False):
-            x, h, c = torch._VF.lstm(x.to(dtype), cells, weights, *options)  # type: ignore[attr-defined]
+            if not self._locks():
+                x, h, c = self._layers(x, cells, [weight for own in weights for weight in own], self.num_layers)
+                return x, (h, c)
+            for layer, own in enumerate(weights):
+                x = locked_dropout(x, self.dropout) if layer else x
+                x, *end = self._layers(x, [part[layer : layer + 1] for part in cells], own, 1)
+                ends.append(end)
+        h, c = (torch.cat(parts) for parts in zip(*ends, strict=True))
         return x, (h, c)
+
+    def _layers(
+        self, x: Tensor, cells: list[Tensor], weights: list[Tensor], layers: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """torch's, of so many layers."""
+        dropped = self.dropout if layers > 1 else 0.0
+        options = self.bias, layers, dropped, self.training, self.bidirectional, self.batch_first
+        return torch._VF.lstm(x, cells, weights, *options)  # type: ignore[attr-defined, no-any-return]
+
+    def _locks(self) -> bool:
+        """Whether the same units are dropped at all times between the layers."""
+        return self.training and self.locked and self.dropout > 0
 
     def _weights(self, layer: int) -> list[Tensor]:
         """Those of a layer in the order of `NAMES`, in training some of the recurrent ones dropped."""

@@ -137,12 +137,20 @@ class InputEmbedding(nn.Module):
     Theoretically Grounded Application of Dropout in Recurrent Neural Networks"; Merity et al. 2018, AWD-LSTM).
     """
 
-    def __init__(self, vocab_size: int, dim: int, positions: bool, dropout: float, word_dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        vocab_size: int,
+        dim: int,
+        positions: bool,
+        dropout: float,
+        word_dropout: float = 0.0,
+        locked: bool = False,
+    ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, dim)
         nn.init.normal_(self.embedding.weight, std=dim**-0.5)
         self.positions = positions
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(dropout, locked)
         self.word_dropout = word_dropout
         self.scale = math.sqrt(dim)
 

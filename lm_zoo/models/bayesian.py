@@ -123,7 +123,8 @@ class BayesianTransformer(NeuralLM):
         drawn: dict[str, Tensor] = {}
         for place, log_sigma in self.log_sigma.items():
             mean = self._weight(place)
-            noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype)
+            where = mean.device if generator is None else generator.device
+            noise = torch.randn(mean.shape, generator=generator, dtype=mean.dtype, device=where)
             drawn[place.replace("-", ".")] = mean + log_sigma.exp() * noise.to(mean.device)
         if "input.embedding.weight" in drawn and self.config.tied:
             drawn["output.weight"] = drawn["input.embedding.weight"]

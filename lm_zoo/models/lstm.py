@@ -29,6 +29,7 @@ class LSTMConfig:
     dropout: float = 0.1  # share of what is dropped in training
     word_dropout: float = 0.0  # share of the vocabulary without embeddings, a training batch
     weight_dropout: float = 0.0  # share of the LSTMs' recurrent weights that is dropped in training
+    locked_dropout: bool = False  # the same units are dropped at all times of a row
 
 
 class LSTM(NeuralLM):
@@ -42,9 +43,9 @@ class LSTM(NeuralLM):
         width = c.embedding_dim or c.dim
         if c.tied and width != c.dim:
             raise ValueError(f"tied embeddings need embedding_dim {width} to be dim {c.dim}")
-        self.input = InputEmbedding(len(vocab), width, positions=False, dropout=c.dropout, word_dropout=c.word_dropout)
-        self.rnn = LSTMLayers(width, c.dim, c.rnn_layers, c.dropout, c.weight_dropout)
-        self.dropout = Dropout(c.dropout)
+        self.input = InputEmbedding(len(vocab), width, False, c.dropout, c.word_dropout, c.locked_dropout)
+        self.rnn = LSTMLayers(width, c.dim, c.rnn_layers, c.dropout, c.weight_dropout, c.locked_dropout)
+        self.dropout = Dropout(c.dropout, c.locked_dropout)
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
     def hidden(self, inputs: Tensor) -> Tensor:

@@ -40,6 +40,8 @@ class TransfoRNNConfig:
     dropout: float = 0.1  # share of what is dropped in training
     word_dropout: float = 0.0  # share of the vocabulary without embeddings, a training batch
     weight_dropout: float = 0.0  # share of the LSTMs' recurrent weights that is dropped in training
+    rnn_dropout: float = -1.0  # share of what is dropped between and behind the LSTM layers; -1: dropout
+    locked_dropout: bool = False  # the same units at all times of a row, of embeddings and LSTM layers
     activation: str = "relu"  # or "gelu"
 
 
@@ -51,12 +53,13 @@ class TransfoRNN(NeuralLM):
     def __init__(self, vocab: Vocabulary, config: TransfoRNNConfig) -> None:
         super().__init__(vocab, config)
         c = config
-        self.input = InputEmbedding(len(vocab), c.dim, c.positions, c.dropout, c.word_dropout)
+        dropped = c.dropout if c.rnn_dropout < 0 else c.rnn_dropout
+        self.input = InputEmbedding(len(vocab), c.dim, c.positions, c.dropout, c.word_dropout, c.locked_dropout)
         self.layers = nn.ModuleList(
             TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation) for _ in range(c.layers)
         )
-        self.rnn = LSTMLayers(c.dim, c.dim, c.rnn_layers, c.dropout, c.weight_dropout)
-        self.dropout = Dropout(c.dropout)
+        self.rnn = LSTMLayers(c.dim, c.dim, c.rnn_layers, dropped, c.weight_dropout, c.locked_dropout)
+        self.dropout = Dropout(dropped, c.locked_dropout)
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
     def hidden(self, inputs: Tensor) -> Tensor:

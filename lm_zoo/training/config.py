@@ -18,6 +18,7 @@ class TrainConfig:
     muon_lr: float = 0.02  # of the layers' matrices, with "muon"
     momentum: float = 0.0  # of "sgd"
     weight_decay: float = 0.01  # of AdamW, beside Muon too
+    muon_decay: float = 0.0  # weight decay of the layers' matrices, with "muon"
     warmup: int = 400  # steps in which the learning rate rises
     steps: int = 10_000  # optimiser steps in all (cosine), or the most (newbob)
     passes: int = 0  # over the training text; where above 0 they decide, and the steps follow

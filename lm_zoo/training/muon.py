@@ -19,13 +19,20 @@ LONG = 1.5  # times as long as wide: from there on the Gram matrix takes fewer p
 
 
 class Muon(torch.optim.Optimizer):
-    """Muon of matrices: Nesterov momentum, five iterations of Newton-Schulz in bfloat16, no weight decay.
+    """Muon of matrices: Nesterov momentum, five iterations of Newton-Schulz in bfloat16, decoupled weight decay.
 
-    A step moves a matrix `(rows, columns)` by the learning rate times `sqrt(max(1, rows / columns))`.
+    A step moves a matrix `(rows, columns)` by the learning rate times `sqrt(max(1, rows / columns))`, after it has been
+    made smaller by the learning rate times the weight decay of its size.
     """
 
-    def __init__(self, matrices: Iterable[Tensor], lr: float, momentum: float = 0.95) -> None:
-        super().__init__(matrices, {"lr": lr, "momentum": momentum})
+    def __init__(
+        self,
+        matrices: Iterable[Tensor] | Iterable[dict[str, Any]],
+        lr: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+    ) -> None:
+        super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
@@ -33,16 +40,16 @@ class Muon(torch.optim.Optimizer):
         loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
             for matrices in _side_by_side([matrix for matrix in group["params"] if matrix.grad is not None]):
-                self._move(matrices, group["lr"], group["momentum"])
+                self._move(matrices, group["lr"], group["momentum"], group["weight_decay"])
         return loss
 
-    def _move(self, matrices: list[Tensor], lr: float, momentum: float) -> None:
+    def _move(self, matrices: list[Tensor], lr: float, momentum: float, weight_decay: float) -> None:
         """One step of matrices of one shape."""
         mixed = [self._mix(matrix, matrix.grad, momentum) for matrix in matrices if matrix.grad is not None]
         updates = orthogonal(torch.stack(mixed)).unbind() if len(mixed) > 1 else [orthogonal(mixed[0])]
         rows, columns = matrices[0].shape
         for matrix, update in zip(matrices, updates, strict=True):
-            matrix.add_(update, alpha=-lr * math.sqrt(max(1.0, rows / columns)))
+            matrix.mul_(1.0 - lr * weight_decay).add_(update, alpha=-lr * math.sqrt(max(1.0, rows / columns)))
 
     def _mix(self, matrix: Tensor, slope: Tensor, momentum: float) -> Tensor:
         state = self.state[matrix]

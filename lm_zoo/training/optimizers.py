@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -41,7 +42,12 @@ def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optim
         inner = {name: p for name, p in matrices.items() if _is_inner(name)}
         outer = [p for name, p in matrices.items() if name not in inner and name not in undecayed]
         rest = [p for p in kept if not any(p is matrix for matrix in inner.values())]
-        optimizers = [adamw(outer, rest, config.lr, config.weight_decay), *muon(list(inner.values()), config.muon_lr)]
+        shrunk = [p for name, p in inner.items() if config.muon_decay and name not in undecayed]
+        still = [p for p in inner.values() if not any(p is matrix for matrix in shrunk)]
+        optimizers = [
+            adamw(outer, rest, config.lr, config.weight_decay),
+            *muon(still, config.muon_lr, shrunk, config.muon_decay),
+        ]
     else:
         raise ModelError(f"no optimizer is called '{config.optimizer}'; there are: {', '.join(OPTIMIZERS)}")
     keep_highest(optimizers)
@@ -64,9 +70,13 @@ def adamw(
         return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98))
 
 
-def muon(matrices: list[nn.Parameter], lr: float) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices; nothing where there are none."""
-    return [Muon(matrices, lr)] if matrices else []
+def muon(
+    kept: list[nn.Parameter], lr: float, decayed: Sequence[nn.Parameter] = (), weight_decay: float = 0.0
+) -> list[torch.optim.Optimizer]:
+    """Muon with weight decay on some of the matrices; nothing where there are none."""
+    groups = [{"params": kept, "weight_decay": 0.0}, {"params": list(decayed), "weight_decay": weight_decay}]
+    given = [group for group in groups if group["params"]]
+    return [Muon(given, lr)] if given else []
 
 
 def learning_rate(config: TrainConfig, progress: LMProgress) -> float:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lm_zoo.layers import lstm
+from lm_zoo.layers.dropout import dropout
 from lm_zoo.layers.lstm import FEW, FusedLSTMLayer, LSTMLayers
 
 SIZES = 5, 3, 7, 4  # batch, time, inputs, dim
@@ -124,3 +125,31 @@ def test_what_is_dropped_is_the_same_at_every_time_step() -> None:
     plain = nn.LSTM(4, 8, 1, batch_first=True)
     plain.load_state_dict({f"{name}_l0": weight for name, weight in zip(lstm.NAMES, (w_x, w_h, b_x, b_h), strict=True)})
     torch.testing.assert_close(found, plain(x)[0])
+
+
+@pytest.mark.parametrize("old", [True, False])
+@pytest.mark.parametrize("rows", [3, FEW + 1])
+def test_locked_dropout_between_layers_is_the_same_at_every_time_step(
+    old: bool, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against two layers one after the other, with the units that are dropped between them written out."""
+    monkeypatch.setattr(lstm, "OLD_TORCH", old)
+    torch.manual_seed(6)
+    rnn, x = LSTMLayers(4, 8, 2, 0.5, locked=True), torch.randn(rows, 5, 4)
+    state = torch.randn(2, rows, 8), torch.randn(2, rows, 8)
+    first, second = nn.LSTM(4, 8, 1, batch_first=True), nn.LSTM(8, 8, 1, batch_first=True)
+    for layer, one in enumerate((first, second)):
+        one.load_state_dict({f"{name}_l0": getattr(rnn, f"{name}_l{layer}") for name in lstm.NAMES})
+    torch.manual_seed(7)
+    found, cells = rnn(x, state)
+    torch.manual_seed(7)
+    for layer in (0, 1):
+        rnn._weights(layer)  # draws too, where weights are dropped
+    kept = dropout(torch.ones(rows, 8), 0.5)
+    inner, (h, c) = first(x, tuple(part[:1] for part in state))
+    wanted, ends = second(inner * kept.unsqueeze(1), tuple(part[1:].contiguous() for part in state))
+    torch.testing.assert_close(found, wanted)
+    for part, one, other in zip(cells, (h, c), ends, strict=True):
+        torch.testing.assert_close(part, torch.cat([one, other]))
+    rnn.eval()
+    torch.testing.assert_close(rnn(x)[0], second(first(x)[0])[0])

@@ -82,10 +82,18 @@ def test_it_moves_as_that_of_torch_did(shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
+@pytest.mark.parametrize("weight_decay", [0.0, 0.7])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_it_moves_as_that_of_torch(shape: tuple[int, int]) -> None:
-    theirs, ours = run(torch.optim.Muon, shape, momentum=0.95, weight_decay=0.0), run(Muon, shape)
-    assert distance(ours, theirs) < 0.04
+def test_it_moves_as_that_of_torch(shape: tuple[int, int], weight_decay: float) -> None:
+    theirs = run(torch.optim.Muon, shape, momentum=0.95, weight_decay=weight_decay)
+    assert distance(run(Muon, shape, weight_decay=weight_decay), theirs) < 0.04
+
+
+def test_weight_decay_is_a_share_of_the_matrix_times_the_learning_rate() -> None:
+    matrix = nn.Parameter(waves((6, 4), 0.0))
+    matrix.grad = torch.zeros_like(matrix)
+    Muon([matrix], lr=0.1, weight_decay=0.7).step()
+    torch.testing.assert_close(matrix.detach(), 0.93 * waves((6, 4), 0.0))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

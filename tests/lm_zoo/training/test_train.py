@@ -389,6 +389,20 @@ def test_torchruns_number_of_processes_counts(monkeypatch: pytest.MonkeyPatch) -
         to_start(2)
 
 
+def test_decay_of_muon_leaves_out_what_has_a_prior() -> None:
+    """The means of a Bayesian LM are held by their prior (Eq. 9), not by weight decay."""
+    settings = {"dim": 16, "heads": 2, "layers": 1, "feedforward": 24, "uncertain": "feedforward"}
+    lm = build("bayesian", VOCAB, settings)
+    still, shrunk = make_optimizers(lm, config(optimizer="muon", muon_decay=0.5))[1].param_groups
+    assert [still["weight_decay"], shrunk["weight_decay"]] == [0.0, 0.5]
+    undecayed = {name for name in lm.undecayed() if name.startswith("mean.")}
+    means = [p for name, p in lm.named_parameters() if p.dim() > 1 and name in undecayed]
+    assert {id(mean) for mean in means} == {id(p) for p in still["params"]}
+    assert {tuple(p.shape) for p in shrunk["params"]} == {(48, 16), (16, 16)}  # of the attention
+    (group,) = make_optimizers(lm, config(optimizer="muon"))[1].param_groups
+    assert group["weight_decay"] == 0.0 and len(group["params"]) == len(still["params"] + shrunk["params"])
+
+
 def test_muon_takes_the_matrices_of_the_layers_and_continues_after_a_kill(tmp_path: Path) -> None:
     settings = config(optimizer="muon", steps=30)
     adamw, muon = make_optimizers(build("transfornn", VOCAB, SETTINGS), settings)
