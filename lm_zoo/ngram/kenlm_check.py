@@ -1,7 +1,7 @@
 """What is looked at before KenLM opens a file of others: it trusts counts and offsets, and wrong ones end the process.
 
-An ARPA file is checked by its counts.  A binary file, whose tables are mapped as they are, is loaded and asked by
-another process first; damage that its questions do not touch stays unseen.
+An ARPA file is checked by its counts.  Of a binary file, whose tables are mapped as they are, all that KenLM follows is
+looked at (`lm_zoo.ngram.kenlm_tables`); then it is loaded and asked by another process.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from itertools import islice
 from pathlib import Path
 
 from lm_zoo.errors import ModelError
+from lm_zoo.ngram.arpa import BINARY_MAGIC, read_vocabulary
+from lm_zoo.ngram.kenlm_tables import check_tables
 from lm_zoo.reading import DAMAGED, RATIO, open_text
 
 BINARY = b"mmap lm http://kheafield.com/code"
@@ -44,12 +46,15 @@ def check_file(path: Path) -> None:
     """Looks whether KenLM can open a file; what it reports itself is left to it.
 
     Raises:
-      ModelError: counts that are impossible for the size of an ARPA file; a binary file that ends, or stops, a process.
+      ModelError: counts that are impossible for the size of an ARPA file; a binary file whose tables point out of
+        them, or which ends, or stops, a process.
     """
     try:
         with open(path, "rb") as stream:
-            binary = stream.read(len(BINARY)) == BINARY
-        if binary:
+            begin = stream.read(len(BINARY_MAGIC))
+        if begin == BINARY_MAGIC:
+            check_tables(path)
+        if begin.startswith(BINARY):
             _try_elsewhere(path)
         else:
             _check_counts(path)
@@ -81,8 +86,6 @@ def _is_possible(count: str, most: int) -> bool:
 
 
 def _try_elsewhere(path: Path) -> None:
-    from lm_zoo.ngram.arpa import read_vocabulary
-
     try:
         words = read_vocabulary(path)
     except ModelError:

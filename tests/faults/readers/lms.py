@@ -139,6 +139,8 @@ LM_TARGETS = [
     Target("ARPA.gz", text("a.arpa.gz", zoo.ARPA), use_ngram, checked=True),
     Target("KenLM probing", data("a.bin", kenlm_files.PROBING), use_ngram, share=0.2),
     Target("KenLM trie", data("a.bin", kenlm_files.TRIE), use_ngram, share=0.2),
+    Target("KenLM trigrams", data("a.bin", kenlm_files.TRIGRAMS), use_ngram, share=0.2),
+    Target("KenLM quantised arrays", data("a.bin", kenlm_files.QUANTISED_ARRAYS), use_ngram, share=0.2),
     *(
         Target(f"G.fst {name}", grammar(name), lambda path: use_ngram(path.with_name("G.fst")), kept=same)
         for name in ("G.fst", "words.txt")
