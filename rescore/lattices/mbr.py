@@ -20,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lm_zoo.deadline import in_time
 from rescore.errors import ScoreError
 from rescore.files import atomic_text
 from rescore.lattices.build import EPSILON
@@ -186,7 +187,7 @@ class _Recursion:
         errors = np.zeros((self.num_states, len(missing)))
         errors[0] = missing
         aligned = []
-        for block in self.blocks:
+        for block in in_time(self.blocks):
             before = errors[block.src]
             way = before + (1.0 + _TIE) * (block.word != EPSILON)[:, None]  # an insertion
             placed = before[:, :-1] + (block.word[:, None] != hyp)
@@ -206,7 +207,7 @@ class _Recursion:
         mass, begin, end = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         flow = np.zeros(errors.shape)  # posterior of being in a state with so much of hyp behind
         flow[-1, -1] = 1.0
-        for block, (stands, deleted) in zip(reversed(self.blocks), reversed(aligned), strict=True):
+        for block, (stands, deleted) in in_time(zip(reversed(self.blocks), reversed(aligned), strict=True)):
             target = self.dst[block.arcs]
             rows = self.share[block.arcs, None] * flow[target]
             for place in np.flatnonzero(deleted.any(axis=0))[::-1]:

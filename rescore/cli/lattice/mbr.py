@@ -10,11 +10,13 @@ import click
 from rescore.cli.lattice.options import posterior_scale, scaled_options
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
+from rescore.cli.sharing import max_seconds_option
 
 
 @click.command()
 @scaled_options
 @posterior_scale
+@max_seconds_option
 @click.option("--ref", type=click.Path(path_type=Path), help="References, Kaldi text: print error rates, not words.")
 @click.option("--out", type=OutputPath(), help="Write the words here, Kaldi text.")
 @click.option("--ctm", type=OutputPath(), help="Write words with times and confidences here, NIST CTM.")

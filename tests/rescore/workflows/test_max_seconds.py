@@ -57,6 +57,7 @@ COMMANDS = {
     "lattice rescore slf:{} --ngram a.arpa --scale am=1 --scale ngram=1 slf:{}-out": 40,
     "lattice rescore slf:{} --lm nn=lstm --scale am=1 --scale nn=1 --context 1 --exact slf:{}-out": 50,
     "lattice rescore slf:{} --ngram a.arpa --scale am=1 --scale ngram=1 -n 20 {}-out.jsonl": 200,
+    "lattice mbr slf:{} --network {}-out.jsonl": 60,
 }
 
 
@@ -78,7 +79,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {file.name if file is not path else "": file.read_bytes() for file in files}
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if "--jobs" not in command])
+@pytest.mark.parametrize("command", [command for command in COMMANDS if "--jobs" not in command and "mbr" not in command])
 def test_shares_leave_out_the_same(command: str) -> None:
     """And a share of another limit is refused."""
     limit = f"--on-error skip --max-seconds {COMMANDS[command]}"
