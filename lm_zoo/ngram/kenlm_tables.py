@@ -114,12 +114,12 @@ def _check_trie(tables: _Tables) -> None:
     words = struct.unpack_from("<Q", data, tables.take(8 + 8 * counts[0], "the vocabulary"))[0]
     if words > counts[0]:
         raise _Damage(f"the vocabulary says {words} words, the header {counts[0]}")
-    bits = 63  # of a middle record's probability and back-off
+    middle, longest = 63, 31  # bits of weights: a probability without its sign, and a back-off
     if tables.kind in (QUANTISED, QUANTISED_ARRAYS):
         prob, backoff = struct.unpack_from("<BB", data, tables.at + 1)
         if not (0 < prob <= 25 and 0 < backoff <= 25):
             raise _Damage(f"quantised to {prob} and {backoff} bits")
-        bits = prob + backoff
+        middle, longest = prob + backoff, prob
         tables.take((len(counts) - 2) * 4 * (2**backoff + 2**prob) + 4 * 2**prob + 8, "the quantised values")
     start = tables.take(16 * (counts[0] + 2), "the unigrams")
     last = 0
@@ -129,8 +129,8 @@ def _check_trie(tables: _Tables) -> None:
     arrays = tables.kind in (ARRAYS, QUANTISED_ARRAYS)
     spare = data[tables.at + 1] if arrays and len(counts) > 2 and tables.at + 1 < len(data) else 0
     for order in range(2, len(counts)):
-        _check_middle(tables, order, bits, spare if arrays else None)
-    tables.take(_packed(counts[-1], counts[0], bits // 2 if bits == 63 else prob), "the longest n-grams")
+        _check_middle(tables, order, middle, spare if arrays else None)
+    tables.take(_packed(counts[-1], counts[0], longest), "the longest n-grams")
 
 
 def _check_middle(tables: _Tables, order: int, bits: int, spare: int | None) -> None:
