@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The rows of the TransfoRNN paper's Tables 1 to 4, the Bayesian Transformer, the lookup dictionary and its rivals.
 #
-# Usage: ./run.sh --device cuda [--dim 1024] [--stage N] [--stop-stage N]      d = 512, 30 passes
+# Usage: ./run.sh --device cuda [--dim 1024] [--stage N] [--stop-stage N]      d = 512, 15 to 30 passes
 #        ./run.sh --mini true                                                 d = 256, few rows, two passes, on a CPU
 #
 # By the paper's optimiser, SGD with new-bob, 16 windows a step (the rate is ours; the paper's is 0.1):
@@ -18,7 +18,7 @@ exp_dir=exp
 dl_dir=
 mini=false
 dim=512
-passes=30               # of the first rows
+passes=                 # of the first rows; else those of their configurations
 rows="transfornn_2 transfornn_4 transfornn_8 transformer_2 transformer_4 transformer_8 transformer_16 lstm lstm_untied \
   transfornn_2_nopos transfornn_2_untied transfornn_2_untied_nopos transfornn_2_rnn1 transfornn_2_rnn3"
 start=transformer_8     # where the further rows start
@@ -32,7 +32,7 @@ short=()                # options of the first rows for two passes: higher rates
 if "$mini"; then
   exp_dir=exp/mini dim=256 passes=2 start=transformer_4 further_passes=1
   rows="transfornn_2 transformer_4 lstm" further="transformer bayesian_feedforward lookup lookup_positional notes ngram-embedding"
-  short=(--set dropout=0.2 --set word_dropout=0 --train lr=0.003 --train muon_lr=0.02 --train weight_decay=0.01 \
+  short=(--set dropout=0.2 --set word_dropout=0 --train lr=0.003 --train muon_lr=0.02 --train weight_decay=0.01 --train muon_decay=0 \
     --train warmup=50 --train batch_windows=32)
 fi
 
@@ -41,7 +41,7 @@ prepare() { ./prepare.sh ${dl_dir:+--dl-dir "$dl_dir"}; }
 first_rows() {
   local name
   for name in $rows; do
-    train_lm "$name" "$exp_dir/$name" --set "dim=$dim" --train "passes=$passes" --train "seed=$seed" "${short[@]}"
+    train_lm "$name" "$exp_dir/$name" --set "dim=$dim" ${passes:+--train "passes=$passes"} --train "seed=$seed" "${short[@]}"
   done
 }
 
