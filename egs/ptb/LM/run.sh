@@ -5,7 +5,7 @@
 #        ./run.sh --mini true                                                 d = 256, few rows, two passes, on a CPU
 #
 # By the paper's optimiser, SGD with new-bob, 16 windows a step (the rate is ours; the paper's is 0.1):
-#        ./run.sh --device cuda --exp-dir exp/sgd --rows "transfornn_2 lstm" --stop-stage 1 --train-options \
+#        ./run.sh --device cuda --exp-dir exp/sgd --rows "transfornn_2 lstm" --passes 30 --stop-stage 1 --train-options \
 #          "--train optimizer=sgd --train schedule=newbob --train lr=2 --train warmup=0 --train batch_windows=16"
 #
 # egs/wikitext2/LM/run.sh is this file.
