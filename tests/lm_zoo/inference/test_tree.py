@@ -112,7 +112,7 @@ def test_int8_rounds_every_row_by_itself(bias: bool) -> None:
 
 
 def test_int8_scores_are_the_same_for_every_batch(lm: Any) -> None:
-    """But for a number between two steps: float32 sums of another order may round it the other way (docs/concepts.md)."""
+    """But for a number between two steps, which float32 sums of another order may round the other way."""
     made: Any = lm.cast("int8")
     rng = np.random.default_rng(3)
     sentences = [tuple(rng.choice(["A", "B", "C", "D"], rng.integers(0, 9))) for _ in range(40)]
