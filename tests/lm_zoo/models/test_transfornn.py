@@ -1,0 +1,34 @@
+"""TransfoRNN: where its dropout is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from lm_zoo.registry import build
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
+
+VOCAB = WordVocabulary([SOS_EOS, UNK, *"ABCDEFGH"], "upper")
+SMALL = {"dim": 16, "heads": 2, "feedforward": 24}
+
+
+@pytest.mark.parametrize("given, wanted", [({}, 0.3), ({"rnn_dropout": 0.0}, 0.0), ({"rnn_dropout": 0.6}, 0.6)])
+def test_dropout_between_and_behind_the_lstm_layers_has_a_share_of_its_own(
+    given: dict[str, float], wanted: float
+) -> None:
+    lm = build("transfornn", VOCAB, {**SMALL, "dropout": 0.3, **given})
+    assert (lm.rnn.dropout, lm.dropout.p) == (wanted, wanted)
+    assert lm.input.dropout.p == 0.3 and all(layer.dropout.p == 0.3 for layer in lm.layers)
+
+
+@pytest.mark.parametrize("kind", ["transfornn", "lstm"])
+def test_locked_dropout_leaves_out_the_same_units_at_all_times_of_a_row(kind: str) -> None:
+    """Of what the softmax layer reads: a unit is zero at all times or at none."""
+    settings = SMALL if kind == "transfornn" else {"dim": 16}
+    lm = build(kind, VOCAB, {**settings, "dropout": 0.5, "locked_dropout": True})
+    torch.manual_seed(1)
+    hidden = lm.train().hidden(torch.randint(3, (4, 6)))
+    zeros = hidden == 0
+    assert torch.equal(zeros, zeros[:, :1].expand_as(zeros)) and 0.2 < zeros.float().mean() < 0.8
+    assert not torch.equal(zeros[0], zeros[1])
+    assert not (lm.eval().hidden(torch.randint(3, (4, 6))) == 0).any()
