@@ -34,6 +34,12 @@ class Muon(torch.optim.Optimizer):
     ) -> None:
         super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Checkpoints made before there was weight decay have none."""
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group.setdefault("weight_decay", 0.0)
+
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         """See `torch.optim.Optimizer.step`; a matrix without a gradient stays."""

@@ -96,6 +96,17 @@ def test_weight_decay_is_a_share_of_the_matrix_times_the_learning_rate() -> None
     torch.testing.assert_close(matrix.detach(), 0.93 * waves((6, 4), 0.0))
 
 
+def test_a_checkpoint_without_weight_decay_goes_on_without_it() -> None:
+    matrix = nn.Parameter(waves((6, 4), 0.0))
+    optimizer = Muon([matrix], lr=0.1, weight_decay=0.7)
+    before = optimizer.state_dict()
+    del before["param_groups"][0]["weight_decay"]
+    optimizer.load_state_dict(before)
+    matrix.grad = torch.zeros_like(matrix)
+    optimizer.step()
+    torch.testing.assert_close(matrix.detach(), waves((6, 4), 0.0))
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_matrices_side_by_side_are_made_orthogonal_as_each_alone(shape: tuple[int, int]) -> None:
     torch.manual_seed(2)
