@@ -15,6 +15,10 @@ from lm_zoo.reading import DAMAGED, open_text
 
 CHUNK = 1 << 14  # lines formatted at a time
 BINARY_MAGIC = b"mmap lm http://kheafield.com/code format version 5\n\0"
+BINARY_PARAMETERS = struct.Struct(
+    "<BxxxfiBxxxI"
+)  # order, probing multiplier, model type, whether it has words, version
+BINARY_UNK = b"<unk>\0"  # the first of the words, which stand at the end
 BINARY_HEADER = 88  # where the parameters start, after the magic bytes and test values; lm/binary_format.cc of KenLM
 
 
@@ -71,11 +75,10 @@ def _arpa_words(path: Path, text: IO[str]) -> list[str]:
 
 def _binary_words(path: Path) -> list[str]:
     """The words stand at the end of the file, `<unk>` first, each ended by a zero byte."""
-    first = b"<unk>\0"
     with open(path, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        header = struct.unpack_from("<BxxxfiBxxxI", data, BINARY_HEADER)
-        count, has_words = struct.unpack_from("<Q", data, BINARY_HEADER + 20)[0], header[3]
-        start = data.rfind(first)
+        has_words = BINARY_PARAMETERS.unpack_from(data, BINARY_HEADER)[3]
+        count = struct.unpack_from("<Q", data, BINARY_HEADER + BINARY_PARAMETERS.size)[0]
+        start = data.rfind(BINARY_UNK)
         if not has_words or start < 0:
             raise ModelError(
                 f"{path}: a KenLM binary file without its words; build it with them, or give the ARPA file"

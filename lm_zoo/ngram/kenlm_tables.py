@@ -16,11 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from lm_zoo.errors import ModelError
-from lm_zoo.ngram.arpa import BINARY_HEADER
+from lm_zoo.ngram.arpa import BINARY_HEADER, BINARY_PARAMETERS, BINARY_UNK
 
 PROBING, REST, TRIE, QUANTISED, ARRAYS, QUANTISED_ARRAYS = range(6)  # model types
-_FIXED = struct.Struct("<BxxxfiBxxxI")  # order, probing multiplier, model type, whether it has words, version
-UNK = b"<unk>\0"  # the first of the words, which follow the tables
 _CHUNK = 1 << 20  # records looked at at a time
 
 
@@ -69,16 +67,16 @@ def check_tables(path: Path) -> None:
 
 
 def _check(data: mmap.mmap) -> None:
-    order, multiplier, kind, has_words, _ = _FIXED.unpack_from(data, BINARY_HEADER)
+    order, multiplier, kind, has_words, _ = BINARY_PARAMETERS.unpack_from(data, BINARY_HEADER)
     if not (order > 1 and PROBING <= kind <= QUANTISED_ARRAYS and 1.0 <= multiplier < 1e6):
         raise _Damage(f"order {order}, type {kind}, multiplier {multiplier:g}")
-    counts = struct.unpack_from(f"<{order}Q", data, BINARY_HEADER + _FIXED.size)
-    tables = _Tables(data, counts, multiplier, kind, _aligned(BINARY_HEADER + _FIXED.size + 8 * order))
+    counts = struct.unpack_from(f"<{order}Q", data, BINARY_HEADER + BINARY_PARAMETERS.size)
+    tables = _Tables(data, counts, multiplier, kind, _aligned(BINARY_HEADER + BINARY_PARAMETERS.size + 8 * order))
     if kind in (PROBING, REST):
         _check_hashed(tables)
     else:
         _check_trie(tables)
-    if has_words and data[tables.at : tables.at + len(UNK)] != UNK:
+    if has_words and data[tables.at : tables.at + len(BINARY_UNK)] != BINARY_UNK:
         raise _Damage("its words are not where the tables end")
 
 

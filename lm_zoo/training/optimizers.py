@@ -42,11 +42,11 @@ def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optim
         inner = {name: p for name, p in matrices.items() if _is_inner(name)}
         outer = [p for name, p in matrices.items() if name not in inner and name not in undecayed]
         rest = [p for p in kept if not any(p is matrix for matrix in inner.values())]
-        shrunk = [p for name, p in inner.items() if config.muon_decay and name not in undecayed]
-        still = [p for p in inner.values() if not any(p is matrix for matrix in shrunk)]
+        shrunk = {name: p for name, p in inner.items() if config.muon_decay and name not in undecayed}
+        still = [p for name, p in inner.items() if name not in shrunk]
         optimizers = [
             adamw(outer, rest, config.lr, config.weight_decay),
-            *muon(still, config.muon_lr, shrunk, config.muon_decay),
+            *muon(still, config.muon_lr, list(shrunk.values()), config.muon_decay),
         ]
     else:
         raise ModelError(f"no optimizer is called '{config.optimizer}'; there are: {', '.join(OPTIMIZERS)}")

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from lm_zoo.errors import ModelError
+from lm_zoo.ngram.arpa import BINARY_UNK
 from lm_zoo.ngram.kenlm_lm import NgramLM
-from lm_zoo.ngram.kenlm_tables import UNK, check_tables
+from lm_zoo.ngram.kenlm_tables import check_tables
 from tests.faults.kenlm_forks import load_in_a_fork
 from tests.lm_zoo import kenlm_files
 
@@ -66,7 +67,7 @@ def test_any_pointer_of_a_middle_order(name: str, tmp_path: Path) -> None:
     whole, path, rng, refused = FILES[name], tmp_path / "a.bin", random.Random(3), 0
     for _ in range(300):
         data = bytearray(whole)
-        data[rng.randrange(136, whole.index(UNK))] ^= 1 << rng.randrange(8)
+        data[rng.randrange(136, whole.index(BINARY_UNK))] ^= 1 << rng.randrange(8)
         path.write_bytes(data)
         try:
             check_tables(path)
@@ -81,6 +82,6 @@ def test_any_pointer_of_a_middle_order(name: str, tmp_path: Path) -> None:
 
 def test_words_are_where_the_tables_end(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
-    path.write_bytes(kenlm_files.TRIE.replace(UNK, b"\0" * 8 + UNK))
+    path.write_bytes(kenlm_files.TRIE.replace(BINARY_UNK, b"\0" * 8 + BINARY_UNK))
     with pytest.raises(ModelError, match="its words are not where the tables end"):
         check_tables(path)
