@@ -15,9 +15,8 @@ from lm_zoo.reading import DAMAGED, open_text
 
 CHUNK = 1 << 14  # lines formatted at a time
 BINARY_MAGIC = b"mmap lm http://kheafield.com/code format version 5\n\0"
-BINARY_PARAMETERS = struct.Struct(
-    "<BxxxfiBxxxI"
-)  # order, probing multiplier, model type, whether it has words, version
+# Order, probing multiplier, model type, whether it has words, version of the tables.
+BINARY_PARAMETERS = struct.Struct("<BxxxfiBxxxI")
 BINARY_UNK = b"<unk>\0"  # the first of the words, which stand at the end
 BINARY_HEADER = 88  # where the parameters start, after the magic bytes and test values; lm/binary_format.cc of KenLM
 
