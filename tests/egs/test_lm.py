@@ -27,7 +27,7 @@ def test_settings_are_known(path: Path) -> None:
     pairs = {flag: tuple(given[i + 1] for i in range(0, len(given), 2) if given[i] == flag) for flag in given[::2]}
     train_config(parse_settings(pairs.get("--train", ())))
     if "out" not in defaults:
-        assert path.stem in ("base", "new", "further", "books"), "what is no base of others says where its LM goes"
+        assert path.stem in ("base", "new", "further", "books", "scratch"), "what is no base of others says where its LM goes"
         return
     known = {field.name for field in dataclasses.fields(model_class(defaults["kind"]).Config)}
     assert parse_settings(pairs.get("--set", ())).keys() <= known
@@ -143,3 +143,17 @@ def test_earnings21(recipes: Recipes, tmp_path: Path) -> None:
     ]
     said = recipes.run("earnings21/LM/run.sh", "--stage", 1, *grid)
     assert said.count("already done") == 4 * 3
+
+
+def test_earnings21_from_scratch(recipes: Recipes, tmp_path: Path) -> None:
+    corpus = write_parts(tmp_path)
+    run = ["earnings21/LM/scratch.sh", "--dl-dir", corpus, "--rows", "none bayesian lookup", "--seeds", "1 2"]
+    said = recipes.run(*run, "--passes", 1, "--train-options", f"{TINY} {QUICK} --vocab-size 40")
+    exp = recipes.folder / "earnings21/LM/exp/scratch"
+    table = (exp / "ppl.md").read_text()
+    assert table in said and "against none" in table
+    assert [line.split(" | ")[:2] for line in table.splitlines()[2:6]] == [
+        *([f"| {row}", "2"] for row in ("none", "bayesian", "lookup")),
+        ["| ngram", "1"],
+    ]
+    assert (exp / "information_gain.txt").read_text().count("lookup") == 2
