@@ -27,7 +27,8 @@ def test_settings_are_known(path: Path) -> None:
     pairs = {flag: tuple(given[i + 1] for i in range(0, len(given), 2) if given[i] == flag) for flag in given[::2]}
     train_config(parse_settings(pairs.get("--train", ())))
     if "out" not in defaults:
-        assert path.stem in ("base", "new", "further", "books", "scratch"), "what is no base of others says where its LM goes"
+        bases = ("base", "new", "further", "books", "scratch")
+        assert path.stem in bases, "what is no base of others says where its LM goes"
         return
     known = {field.name for field in dataclasses.fields(model_class(defaults["kind"]).Config)}
     assert parse_settings(pairs.get("--set", ())).keys() <= known
