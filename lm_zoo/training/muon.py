@@ -73,11 +73,11 @@ def _side_by_side(matrices: list[Tensor]) -> list[list[Tensor]]:
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """About `U V^T` of each matrix `U S V^T`, `([matrices,] rows, columns)`, in bfloat16.
+    """About `U V^T` of each matrix `U S V^T`, `([matrices,] rows, columns)`, bfloat16.
 
-    Its singular values are between 0.7 and 1.2.
+    Its singular values are between 0.7 and 1.2.  Processors, of which some add up in bfloat16, compute in float32.
     """
-    x = matrix.bfloat16()
+    x = matrix.bfloat16() if matrix.is_cuda else matrix.float()
     tall = x.shape[-2] > x.shape[-1]
     x = x.transpose(-2, -1) if tall else x
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=TINY)
@@ -86,7 +86,7 @@ def orthogonal(matrix: Tensor) -> Tensor:
     else:
         for _ in range(BEFORE + AFTER):
             x = _add(x, _polynomial(x @ x.transpose(-2, -1)), x, beta=A)
-    return x.transpose(-2, -1) if tall else x
+    return (x.transpose(-2, -1) if tall else x).bfloat16()
 
 
 def _add(to: Tensor, left: Tensor, right: Tensor, beta: float, alpha: float = 1.0) -> Tensor:
