@@ -168,8 +168,12 @@ class NeuralLM(nn.Module, LanguageModel):
 
         Args:
           batches: of that step, those of all ranks in order; they are gathered only if they are iterated over, which
-            all ranks or none must do.
+            all ranks or none must do.  Windows in a state have the tokens `behind` it first, with targets below 0.
         """
+
+    def behind(self, state: State) -> Tensor:
+        """The tokens before a window that `after_step` must see: int64 `(batch, tokens)`, from the state."""
+        return torch.zeros(len(state.memory[0]), 0, dtype=torch.long, device=self.device)
 
 
 def rnn_after(rnn: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:

@@ -138,6 +138,10 @@ class Lookup(Transformer):
         generator = torch.Generator().manual_seed(seed * MAX_STEPS + step)
         self.update(torch.cat(slots), torch.cat(tokens), generator)
 
+    def behind(self, state: State) -> Tensor:
+        """The tokens that the first N-grams of a window reach back to."""
+        return state.memory[-1]
+
     @torch.no_grad()
     def update(self, slots: Tensor, tokens: Tensor, generator: torch.Generator) -> None:
         """Eqs. 3 and 4 for a sequence of events, as if one after another.

@@ -18,6 +18,8 @@ from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
 from lm_zoo.reading import read_json
 from lm_zoo.registry import check_weights, state_tensors
+from lm_zoo.training.distributed import Ranks
+from lm_zoo.training.runtime import set_random_state
 
 CARRIED = "carried."
 
@@ -39,21 +41,21 @@ def save(
     lm: NeuralLM,
     optimizers: list[torch.optim.Optimizer],
     state: dict[str, Any],
+    random: list[dict[str, torch.Tensor]],
     carried: State | None = None,
 ) -> None:
     """Writes a checkpoint folder; the one before stays until the new one is whole.
 
     Args:
       state: what goes into JSON.
+      random: the random state of each rank, by device (`lm_zoo.training.runtime.random_state`).
       carried: the state that windows go on from.
     """
     newest(folder)
     fresh, old = folder.with_name(folder.name + ".new"), _old(folder)
     for stale in (fresh, old):
         shutil.rmtree(stale, ignore_errors=True)
-    tensors = {"rng.cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        tensors["rng.cuda"] = torch.cuda.get_rng_state()
+    tensors = {_random(rank, device): tensor for rank, own in enumerate(random) for device, tensor in own.items()}
     for index, tensor in enumerate(carried.memory if carried is not None else ()):
         tensors[f"{CARRIED}{index}"] = tensor.contiguous()
     state = {**state, "carried": None if carried is None else {"time": carried.time, "tensors": len(carried.memory)}}
@@ -85,7 +87,12 @@ def read_state(folder: Path) -> dict[str, Any]:
         raise ModelError(_damaged(folder, error)) from None
 
 
-def restore(folder: Path, lm: NeuralLM, optimizers: list[torch.optim.Optimizer]) -> State | None:
+def _random(rank: int, device: str) -> str:
+    """The name of a random state in the file; the first rank's is that of runs of one process."""
+    return f"rng.{device}.{rank}" if rank else f"rng.{device}"
+
+
+def restore(folder: Path, lm: NeuralLM, optimizers: list[torch.optim.Optimizer], ranks: Ranks) -> State | None:
     """Puts a checkpoint's weights, optimiser state and random state in place; returns the carried state, if any.
 
     Raises:
@@ -100,20 +107,18 @@ def restore(folder: Path, lm: NeuralLM, optimizers: list[torch.optim.Optimizer])
     lm.load_state_dict(weights, strict=False)
     state = read_state(folder)
     try:
-        return _restore(tensors, state, optimizers)
+        return _restore(tensors, state, optimizers, ranks)
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:  # names or shapes of others
         raise ModelError(_damaged(folder, error)) from None
 
 
 def _restore(
-    tensors: dict[str, torch.Tensor], state: dict[str, Any], optimizers: list[torch.optim.Optimizer]
+    tensors: dict[str, torch.Tensor], state: dict[str, Any], optimizers: list[torch.optim.Optimizer], ranks: Ranks
 ) -> State | None:
     """Puts random state and optimisers in place, by what `optimizer.safetensors` has; returns the carried state."""
-    torch.set_rng_state(tensors.pop("rng.cpu"))
-    if "rng.cuda" in tensors:
-        cuda = tensors.pop("rng.cuda")
-        if torch.cuda.is_available():
-            torch.cuda.set_rng_state(cuda)
+    random = {name: tensors.pop(name) for name in list(tensors) if name.startswith("rng.")}
+    own = {device: random[name] for device in ("cpu", "cuda") if (name := _random(ranks.rank, device)) in random}
+    set_random_state(own, ranks)
     carried = state.get("carried")
     memory = [tensors.pop(f"{CARRIED}{index}") for index in range(carried["tensors"])] if carried else []
     entries: list[dict[int, dict[str, torch.Tensor]]] = [{} for _ in optimizers]

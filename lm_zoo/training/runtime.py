@@ -45,14 +45,14 @@ class TrainingRun:
     def begin(self, checkpoint: Path | None, seed: int) -> None:
         """Goes on from a checkpoint, or starts anew where there is none.
 
-        The first process has the random state of the checkpoint, the others one of their own.
+        Each process has the random state that it had at the checkpoint; at first each has one of its own.
         """
+        if self.ranks.rank:
+            torch.manual_seed(seed + self.ranks.rank)
         if checkpoint is not None:
             self.restore(checkpoint)
         if self.ranks.rank == 0:
             self.open()
-        else:
-            torch.manual_seed(seed + self.ranks.rank + 1000 * self.progress.step)
 
     def stand(self) -> dict[str, Any]:
         """What every record says of where the run stands."""
@@ -65,6 +65,24 @@ class TrainingRun:
 
     def close(self) -> None:
         self.records.close()
+
+
+def random_state() -> dict[str, torch.Tensor]:
+    """The random state of this process by device, `cpu` and, where there is one, `cuda`."""
+    state = {"cpu": torch.get_rng_state()}
+    return {**state, "cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else state
+
+
+def set_random_state(state: dict[str, torch.Tensor], ranks: Ranks) -> None:
+    """Puts this process's random state in place; one that the checkpoint knows nothing of keeps that of its seed.
+
+    Raises:
+      KeyError: that of the first process is missing.
+    """
+    if state or ranks.rank == 0:
+        torch.set_rng_state(state["cpu"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
 
 
 def autocast(dtype: str, device: torch.device) -> AbstractContextManager[Any]:

@@ -25,6 +25,7 @@ from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
 from lm_zoo.registry import build, save_folder
 from lm_zoo.text.batches import (
+    IGNORE,
     Batch,
     TokenText,
     carried_batches,
@@ -40,11 +41,12 @@ from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.optimizers import learning_rate, make_optimizers, rate_share
 from lm_zoo.training.run_identity import check_same
 from lm_zoo.training.run_log import Remark, Reporter
-from lm_zoo.training.runtime import TrainingRun, autocast
+from lm_zoo.training.runtime import TrainingRun, autocast, random_state
 from lm_zoo.training.schedules import set_learning_rates
 from lm_zoo.training.transfer import start_from
 
 DTYPES = ("float32", "bfloat16")
+LARGEST = 700.0  # loss whose perplexity a float holds
 
 
 def train(
@@ -112,10 +114,12 @@ class LMRun(TrainingRun):
         self.lm, self.kind, self.config, self.info = lm, kind, config, info
         self.progress = LMProgress()
         self.clock = time.process_time()
+        self.norms = torch.zeros((), device=ranks.device)  # of the gradients, summed: finite as long as all are
         self.targets = 0  # of one pass over the training text
         self.optimizers = make_optimizers(lm, config)
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=ranks.device)  # that of `progress`, not waited for
         self.state: State | None = None  # carried from window to window
+        self.behind: list[Tensor] = []  # the tokens behind each window of a step, of what is carried
         self.patience = config.patience or (5 if config.schedule == "newbob" else math.inf)
         self.model: Any = nn.parallel.DistributedDataParallel(lm) if ranks.size > 1 else lm
 
@@ -126,7 +130,7 @@ class LMRun(TrainingRun):
         state = checkpoint.read_state(folder)
         if "train" in state:
             check_same(self.out, {name: state[name] for name in self._made_of()}, self._made_of())
-        state_carried = checkpoint.restore(folder, self.lm, self.optimizers)
+        state_carried = checkpoint.restore(folder, self.lm, self.optimizers, self.ranks)
         self.state = state_carried.to(self.ranks.device) if state_carried else None
         self.progress = LMProgress(**state["progress"])
         self.loss_sum.fill_(self.progress.loss_sum)
@@ -162,12 +166,25 @@ class LMRun(TrainingRun):
         self.progress.cpu_seconds = round(self.progress.cpu_seconds + now - self.clock, 1)
         self.clock = now
 
+    def check_finite(self) -> None:
+        """Raises ModelError where the run has diverged; asked before anything is logged or saved."""
+        if not (math.isfinite(self.loss_sum.item()) and math.isfinite(self.norms.item())):
+            raise ModelError(self._diverged("training loss or its gradient"))
+
+    def _diverged(self, what: str) -> str:
+        return (
+            f"{self.out}: training stopped at step {self.progress.step}: the {what} is infinite or no number; train "
+            "anew in another folder with a lower learning rate (--train lr=RATE); the best model so far stays"
+        )
+
     def save(self) -> None:
+        self.check_finite()
+        random = self.ranks.gather([random_state()])
         if self.ranks.rank == 0:
             self._count_time()
             self.progress.loss_sum = self.loss_sum.item()
             state = {**self._made_of(), "progress": asdict(self.progress)}
-            checkpoint.save(self.out / "checkpoint", self.lm, self.optimizers, state, self.state)
+            checkpoint.save(self.out / "checkpoint", self.lm, self.optimizers, state, random, self.state)
 
     def stand(self) -> dict[str, Any]:
         self._count_time()
@@ -199,6 +216,7 @@ class LMRun(TrainingRun):
         inputs, targets = (part.to(self.ranks.device) for part in batch)
         if self.state is None:
             return self.model(inputs, targets)  # type: ignore[no-any-return]
+        self.behind.append(self.lm.behind(self.state))
         loss, self.state = self.model(inputs, targets, self.state)
         return loss  # type: ignore[no-any-return]
 
@@ -208,12 +226,15 @@ class LMRun(TrainingRun):
 
     def after_step(self, group: list[Any]) -> None:
         """Called after every step with this rank's batches."""
+        if self.behind:
+            group = [_with_tokens_behind(*pair) for pair in zip(self.behind, group, strict=True)]
+            self.behind = []
         self.lm.after_step(self._of_all_ranks(group), self.progress.step, self.config.seed)
 
     def evaluate(self, data: Any) -> tuple[float, dict[str, float]]:
         """The validation loss, and what the log says of it beside."""
         loss = evaluate(self.lm, data, self.config, self.ranks.device)
-        return loss, {"valid_ppl": math.exp(loss)}
+        return loss, {"valid_ppl": math.exp(min(loss, LARGEST))}
 
     def loop(self, train_data: Any, valid_data: Any) -> LMProgress:
         progress, config = self.progress, self.config
@@ -249,6 +270,7 @@ class LMRun(TrainingRun):
             progress.batch += len(group)
             counted += count
             if progress.step % config.log_every == 0:
+                self.check_finite()
                 speed = counted / (time.monotonic() - clock)
                 mean = self.loss_sum.item() / progress.loss_tokens
                 self.log(loss=mean, lr=learning_rate(config, progress), tokens_per_s=speed)
@@ -279,7 +301,7 @@ class LMRun(TrainingRun):
                     scaled = scaled + self.once_a_step()
                 scaled.backward()
             self.loss_sum += loss.detach() if self.ranks.size == 1 else self.ranks.sum(loss.item())[0]
-        nn.utils.clip_grad_norm_(self.lm.parameters(), self.config.clip)
+        self.norms += nn.utils.clip_grad_norm_(self.lm.parameters(), self.config.clip)
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
@@ -296,7 +318,10 @@ class LMRun(TrainingRun):
     def validate(self, data: Any) -> None:
         """Validation loss (every rank computes it whole), best model, new-bob, early stop."""
         progress, config = self.progress, self.config
+        self.check_finite()
         loss, figures = self.evaluate(data)
+        if not math.isfinite(loss):
+            raise ModelError(self._diverged("validation loss"))
         gain = 1.0 - loss / progress.last_valid if progress.last_valid < math.inf else 1.0
         progress.last_valid, progress.valid_step = loss, progress.step
         progress.stale = 0 if loss < progress.best_loss else progress.stale + 1
@@ -311,6 +336,13 @@ class LMRun(TrainingRun):
                 save_folder(self.out, self.lm, self.kind, {**self.info, "trained": made})
         if progress.stale >= self.patience:
             progress.finished = True
+
+
+def _with_tokens_behind(tokens: Tensor, batch: Batch) -> Batch:
+    """A window with the tokens `(batch, tokens)` before it, which are no targets."""
+    inputs, targets = batch
+    tokens = tokens.to(inputs.device)
+    return torch.cat([tokens, inputs], 1), torch.cat([torch.full_like(tokens, IGNORE), targets], 1)
 
 
 def planned_steps(text: TokenText, vocab: Vocabulary, config: TrainConfig, ranks: int) -> int:

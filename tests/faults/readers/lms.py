@@ -15,8 +15,10 @@ from lm_zoo.registry import build, describe, load, load_ngram, save_folder
 from lm_zoo.text.sentences import read_sentences
 from lm_zoo.text.tokenizer import build_words, count_words
 from lm_zoo.training import checkpoint as lm_checkpoint
+from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.run_identity import check_run
 from lm_zoo.training.run_log import LOG, lines_before
+from lm_zoo.training.runtime import random_state
 from tests.asr.tiny import vocabulary
 from tests.faults.damage import Target, same, within_zip
 from tests.faults.readers.inputs import data, files, text
@@ -106,7 +108,7 @@ def use_nnlm(path: Path) -> bytes:
 def training(damaged: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         lm = zoo.neural("lstm")
-        lm_checkpoint.save(folder / "last", lm, [torch.optim.Adam(lm.parameters())], {"step": 3})
+        lm_checkpoint.save(folder / "last", lm, [torch.optim.Adam(lm.parameters())], {"step": 3}, [random_state()])
         return folder / "last" / damaged
 
     return make
@@ -115,7 +117,7 @@ def training(damaged: str) -> Callable[[Path], Path]:
 def use_training(path: Path) -> None:
     lm = zoo.neural("lstm")
     lm_checkpoint.read_state(path.parent)
-    lm_checkpoint.restore(path.parent, lm, [torch.optim.Adam(lm.parameters())])
+    lm_checkpoint.restore(path.parent, lm, [torch.optim.Adam(lm.parameters())], Ranks(0, 1, torch.device("cpu")))
 
 
 def begun(path: Path) -> None:

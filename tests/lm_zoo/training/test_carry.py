@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lm_zoo.errors import LMError, ModelError
 from lm_zoo.inference.perplexity import window_perplexity
+from lm_zoo.models.lookup import Lookup
 from lm_zoo.registry import build
 from lm_zoo.text.batches import carried_batches, running_text, tokenize
 from lm_zoo.training.config import TrainConfig
@@ -56,6 +57,29 @@ def test_a_transformer_layer_sees_one_window_back() -> None:
     with torch.no_grad():
         third = windows(lm, inputs, [4, 8, 12])[:, 8:]
         torch.testing.assert_close(third, lm.hidden(inputs[:, 4:])[:, 4:], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_the_slots_updated_are_those_of_the_running_text(tmp_path: Path, order: int) -> None:
+    """Windows of four, two a step: the dictionary learns what it learns of the rows in one piece."""
+    settings = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 1, "slots": 97, "entries": 2, "order": order}
+    settings |= {"hashing": "positional", "update_after": 0, "gated": False}
+    plan = TrainConfig(
+        text="windows", carry=True, window=4, batch_windows=3, accumulate=2, passes=1, valid_every=0, lr=1e-30
+    )
+    words = text(0, 20)
+    with pytest.MonkeyPatch.context() as patch:
+        found: list[tuple[list[int], list[int]]] = []
+        keep = lambda lm, slots, tokens, generator: found.append((slots.tolist(), tokens.tolist()))  # noqa: E731
+        patch.setattr(Lookup, "update", keep)
+        train("lookup", settings, VOCAB, words, text(1, 20), tmp_path, plan)
+    lm = build("lookup", VOCAB, settings)
+    long = 10**6
+    ((inputs, targets),) = carried_batches(words, VOCAB, long, 3, None)
+    inside = targets >= 0
+    whole = zip(lm.slots(inputs)[inside].tolist(), targets[inside].tolist(), strict=True)
+    pairs = [pair for slots, tokens in found for pair in zip(slots, tokens, strict=True)]
+    assert len(found) > 2 and sorted(pairs) == sorted(whole)
 
 
 def test_no_gradient_goes_into_the_window_before() -> None:
