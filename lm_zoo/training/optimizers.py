@@ -39,7 +39,8 @@ def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optim
         decayed = [p for name, p in matrices.items() if name not in undecayed]
         optimizers = [adamw(decayed, kept, config.lr, config.weight_decay)]
     elif config.optimizer == "muon":
-        inner = {name: p for name, p in matrices.items() if _is_inner(name)}
+        inside = _inner(lm)
+        inner = {name: p for name, p in matrices.items() if id(p) in inside}
         outer = [p for name, p in matrices.items() if name not in inner and name not in undecayed]
         rest = [p for p in kept if not any(p is matrix for matrix in inner.values())]
         shrunk = {name: p for name, p in inner.items() if config.muon_decay and name not in undecayed}
@@ -54,9 +55,15 @@ def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optim
     return optimizers
 
 
-def _is_inner(name: str) -> bool:
-    """Whether a matrix maps hidden vectors to hidden vectors (and is no embedding, softmax layer or spread)."""
-    return not {"input", "output", "log_sigma", "table"} & set(name.split("."))
+def _inner(lm: NeuralLM) -> set[int]:
+    """The ids of the matrices that map hidden vectors to hidden vectors: of linear layers and of recurrent ones.
+
+    A linear layer that is the softmax layer, or shares an embedding's matrix, is none.
+    """
+    modules = list(lm.modules())
+    layers = [m for m in modules if isinstance(m, (nn.Linear, nn.RNNBase)) and m is not lm.output]
+    outer = {id(m.weight) for m in [*modules, lm.output] if isinstance(m, nn.Embedding) or m is lm.output}
+    return {id(p) for layer in layers for p in layer.parameters() if p.dim() == 2} - outer
 
 
 def adamw(

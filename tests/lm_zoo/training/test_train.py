@@ -10,6 +10,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from lm_zoo.errors import LMError, ModelError
 from lm_zoo.registry import build, load
 from lm_zoo.text.batches import TokenText, tokenize
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
+from lm_zoo.training import train as train_module
 from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import to_start
 from lm_zoo.training.optimizers import learning_rate, make_optimizers
 from lm_zoo.training.train import planned_steps, train
 from rescore.cli.main import cli
+from tests.lm_zoo.zoo import NEURAL, neural
 
 VOCAB = WordVocabulary([SOS_EOS, UNK, *"ABCDEFGH"], "upper")
 SETTINGS = {"dim": 16, "heads": 2, "feedforward": 24, "layers": 1, "rnn_layers": 1, "dropout": 0.1}
@@ -418,3 +421,40 @@ def test_muon_takes_the_matrices_of_the_layers_and_continues_after_a_kill(tmp_pa
         train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path / "killed", settings, report=kill)
     train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path / "killed", settings)
     assert records(tmp_path / "killed") == records(tmp_path / "straight")
+
+
+@pytest.mark.parametrize("name", NEURAL)
+def test_muon_has_no_embedding_nor_softmax_layer(name: str) -> None:
+    lm = neural(name)
+    adamw, muon = make_optimizers(lm, config(optimizer="muon"))
+    of = [{id(p) for group in optimizer.param_groups for p in group["params"]} for optimizer in (adamw, muon)]
+    by_muon = {name for name, p in lm.named_parameters() if id(p) in of[1]}
+    hidden = {"in_proj", "out_proj", "linear_pos", "linear1", "linear2", "rnn", "embed"}
+    assert by_muon == {name for name, p in lm.named_parameters() if p.dim() == 2 and hidden & set(name.split("."))}
+    assert not of[0] & of[1] and of[0] | of[1] == {id(p) for p in lm.parameters()}
+
+
+@pytest.mark.parametrize("valid_every", [3, 100])
+def test_a_run_that_diverges_says_so_and_keeps_the_best_model(tmp_path: Path, valid_every: int) -> None:
+    plan = config(steps=12, valid_every=3, save_every=4)
+    train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path, plan)
+    longer = replace(plan, steps=40, valid_every=valid_every)
+
+    made: list[Any] = []
+
+    def make(*given: Any) -> Any:
+        made.append(build(*given))
+        return made[0]
+
+    def spoil(record: dict[str, Any]) -> None:
+        if record["step"] == 15 and "loss" in record:
+            with torch.no_grad():
+                made[0].output.bias.fill_(math.nan)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_module, "build", make)
+        with pytest.raises(ModelError, match=r"training stopped at step \d+: the .* is infinite or no number"):
+            train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path, longer, report=spoil)
+    for name in ("model.safetensors", "checkpoint/model.safetensors"):
+        assert all(tensor.isfinite().all() for tensor in load_file(tmp_path / name).values())
+    assert all(math.isfinite(loss) for key in ("loss", "valid_loss") for _, loss in records(tmp_path, key))
