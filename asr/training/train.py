@@ -43,7 +43,7 @@ from lm_zoo.files import atomic_path, write_text
 from lm_zoo.text.vocabulary import PieceVocabulary
 from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.run_log import Remark, Reporter
-from lm_zoo.training.runtime import TrainingRun, autocast
+from lm_zoo.training.runtime import TrainingRun, autocast, random_state, set_random_state
 from lm_zoo.training.schedules import set_learning_rates
 
 if TYPE_CHECKING:
@@ -85,6 +85,8 @@ def train(
       CheckpointError: the checkpoint is damaged or that of another model.
       DataError, AsrError: there is nothing to train on, or the losses are no numbers.
     """
+    if start is None and not anew:
+        check_free(out)
     ranks = Ranks.start(device)
     torch.manual_seed(config.seed)
     with closing(TransducerRun(model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark)) as run:
@@ -96,6 +98,21 @@ def newest(out: Path) -> Path | None:
     """The newest checkpoint of the run in `out`, if there is one."""
     marker = out / LAST
     return out / marker.read_text(encoding="utf-8").strip() if marker.exists() else None
+
+
+def check_free(out: Path) -> None:
+    """Raises CheckpointError where `out` has checkpoints of a run that cannot go on by itself."""
+    found = [path for kind in ("epoch", "checkpoint") for path in checkpoint.find_checkpoints(out, kind)]
+    if found and newest(out) is None:
+        raise CheckpointError(
+            f"{out}: has {len(found)} checkpoints, such as {found[0].name}, but no {LAST} to go on from; choose "
+            "another --exp-dir, or go on from one with --start-epoch N or --start-batch N; --start-epoch 1 removes all"
+        )
+
+
+def _number(path: Path) -> int:
+    """That of `epoch-N.pt` or `checkpoint-N.pt`."""
+    return int(path.stem.rpartition("-")[2])
 
 
 def check_configuration(path: Path, contents: dict[str, Any], config: TransducerConfig) -> None:
@@ -143,12 +160,34 @@ class TransducerRun(TrainingRun):
             self.module = nn.parallel.DistributedDataParallel(self.module)
         self.noise = list(model.decoder.parameters())
         self.failures, self.clock = 0, time.monotonic()
+        self.start: Path | None = None  # the checkpoint that it goes on from
         self.usable = False  # whether any batch of this epoch was
 
     def open(self) -> None:
         """As above; the folder gets the tokens."""
+        self._remove_later()
         self.vocab.save(self.out)
         super().open()
+
+    def _remove_later(self) -> None:
+        """Removes the checkpoints of after where the run stands: those of an older run, or of a way that is left.
+
+        They would count as newer than those still to come.
+        """
+        if self.start is not None and self.start.parent == self.out:
+            write_text(self.out / LAST, self.start.name + "\n")
+        else:
+            (self.out / LAST).unlink(missing_ok=True)
+        later = [path for path in checkpoint.find_checkpoints(self.out) if _number(path) > self.progress.step]
+        later += [p for p in checkpoint.find_checkpoints(self.out, "epoch") if _number(p) >= self.progress.epoch]
+        if self.start is None:
+            later += self.out.glob("best-*-loss.pt")
+        if later:
+            self.remark(
+                f"{self.out}: removed {len(later)} checkpoints of an older run, of after batch {self.progress.step}"
+            )
+        for path in later:
+            path.unlink()
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 
@@ -172,11 +211,14 @@ class TransducerRun(TrainingRun):
             self.average.load_state_dict(contents["model_avg"])
         self.progress = TransducerProgress(**contents["progress"])
         self.skipped.counts.update(contents["skipped"])
-        torch.set_rng_state(contents["rng"])
+        random = contents.get("random") or [{"cpu": contents["rng"]}]  # once there was the first rank's alone
+        set_random_state(random[self.ranks.rank] if self.ranks.rank < len(random) else {}, self.ranks)
+        self.start = start
         self.remark(f"continuing from {start}, epoch {self.progress.epoch}, batch {self.progress.step}")
 
     def save(self, name: str, newest: bool = True) -> None:
         """Writes the checkpoint `name`; a killed run continues from the `newest`."""
+        random = self.ranks.gather([random_state()])
         if self.ranks.rank or self.average is None:
             return
         progress = self.progress
@@ -187,7 +229,7 @@ class TransducerRun(TrainingRun):
             "scheduler": {"epoch": progress.epoch, "batch": progress.step, "seconds": progress.seconds},
             "grad_scaler": self.scaler.state_dict(),
             "sampler": {"epoch": progress.epoch, "batch": progress.batch},
-            "rng": torch.get_rng_state(),
+            "random": random,
             "progress": asdict(progress),
             "model_config": self.model.config.to_dict(),
             "case": self.vocab.case,
@@ -346,7 +388,7 @@ class TransducerRun(TrainingRun):
         loss = None
         if batches is not None:
             losses = self.evaluate(batches)
-            loss = losses["loss"]
+            loss = self.ranks.sum(losses["loss"])[0] / self.ranks.size  # that all ranks save or none
             self.log(**{f"valid_{name}": value for name, value in losses.items()})
             if not loss < progress.best_valid_loss:
                 return
