@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +77,10 @@ def sets_of(cuts: tuple[Path, ...], folder: Path | None) -> tuple[Path, ...]:
 @click.option("--manifest-dir", type=PATH, help="icefall's: LibriSpeech's test sets in this folder, instead of CUTS.")
 @click.option("--bpe-model", type=PATH, help="icefall's: must be the model's own tokens, which it carries.")
 @click.option(
-    "--model", "folder", type=PATH, help="Model folder or moonshine; or give --exp-dir and --epoch (or --iter)."
+    "--model",
+    "folder",
+    type=PATH,
+    help="Model folder, shipped model or moonshine; or give --exp-dir and --epoch (or --iter).",
 )
 @click.option("--exp-dir", type=PATH, help="Folder of a training run.")
 @click.option("--epoch", type=int, help="Last epoch to average.")
@@ -163,6 +166,7 @@ def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     from asr.decoding.run import run
     from asr.decoding.run_written import run_written
     from asr.decoding.shares import run_shared
+    from asr.decoding.transcribe import find_model
     from asr.seq2seq.models import find_folder
     from rescore.cli.results import show
     from rescore.evaluation.wer import json_counts
@@ -173,6 +177,8 @@ def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     search = {item.name: values.pop(item.name) for item in fields(DecodeOptions) if item.name != "lattices"}
     plan, options = DecodeRun(**values), DecodeOptions(lattices=values["lattices"] is not None, **search)
     folder = find_folder(str(plan.folder)) if plan.folder is not None else None
+    if plan.folder is not None and folder is None and len(plan.folder.parts) == 1 and not plan.folder.exists():
+        plan = replace(plan, folder=find_model(str(plan.folder)))
     say: Callable[[str], None] = (lambda line: None) if is_alone(json_file) else click.echo
     if not sharing.alone:
         found = run_shared(plan, options, folder, sharing, say)

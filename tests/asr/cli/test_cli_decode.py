@@ -348,3 +348,13 @@ def test_shares_give_the_files_of_one_process(folder: Path, tmp_path: Path) -> N
     assert found[0] == found[1] and len(found[0]) > 5
     with pytest.raises(DataError, match="no shares of a decoding"):
         CliRunner().invoke(cli, ["merge", str(tmp_path / "out")], catch_exceptions=False)
+
+
+def test_the_name_of_a_shipped_model_is_its_folder(folder: Path, tmp_path: Path) -> None:
+    """As `asr transcribe --model small`; a name that is none says which ship."""
+    cuts = str(folder / "my_cuts_test.jsonl.gz")
+    result = CliRunner().invoke(cli, ["decode", "--model", "small", "--out", str(tmp_path / "out"), cuts])
+    assert result.exception is None, result.output
+    assert list((tmp_path / "out").glob("recogs-*.txt"))
+    with pytest.raises(ConfigError, match=r"no model is called 'smal'.*shipped are: small"):
+        CliRunner().invoke(cli, ["decode", "--model", "smal", cuts], catch_exceptions=False, standalone_mode=False)
