@@ -49,9 +49,9 @@ def plain(items: Iterable[Any]) -> Iterable[Any]:
 
 @click.group(help=__doc__)
 def main() -> None:
-    from rescore.console import set_quiet
+    from rescore.console import be_quiet
 
-    set_quiet(True)
+    be_quiet()
 
 
 @main.command()

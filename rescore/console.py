@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
 from typing import TypeVar
 
 import click
@@ -17,11 +18,29 @@ SECONDS = 30.0  # between two lines of progress
 NAMED = 5  # utterances named in a message; the others are counted
 
 
-def set_quiet(quiet: bool) -> None:
+@contextmanager
+def quietly(quiet: bool = True) -> Iterator[None]:
+    """No remarks and no progress until the end of the block, in processes begun in it too; `False`: as outside."""
+    before = os.environ.get(QUIET)
     if quiet:
         os.environ[QUIET] = "1"
-    else:
+    try:
+        yield
+    finally:
+        if quiet:
+            _put_back(before)
+
+
+def be_quiet() -> None:
+    """For the whole life of this process: a worker's."""
+    os.environ[QUIET] = "1"
+
+
+def _put_back(before: str | None) -> None:
+    if before is None:
         os.environ.pop(QUIET, None)
+    else:
+        os.environ[QUIET] = before
 
 
 def is_quiet() -> bool:

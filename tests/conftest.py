@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rescore.console import QUIET
 from tests.needs import missing, pinned
 
 pytest.register_assert_rewrite("lm_zoo.testing.test_lm")
@@ -24,6 +25,14 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the developers' data folder ../shared/data is not here")
     return SHARED
+
+
+@pytest.fixture(autouse=True)
+def remarks_stay() -> Iterator[None]:
+    """A test that leaves `rescore --quiet` in force would silence the tests after it."""
+    before = os.environ.get(QUIET)
+    yield
+    assert os.environ.get(QUIET) == before, f"{QUIET} was left in the environment"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

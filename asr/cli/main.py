@@ -32,9 +32,9 @@ def cli(ctx: click.Context, quiet: bool) -> None:
 
     Example: asr transcribe speech.wav
     """
-    from rescore.console import set_quiet
+    from rescore.console import quietly
 
-    set_quiet(quiet)
+    ctx.with_resource(quietly(quiet))  # until the command has ended: a caller from Python keeps its remarks
 
 
 def main() -> None:

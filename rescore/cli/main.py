@@ -47,9 +47,9 @@ def cli(ctx: click.Context, quiet: bool) -> None:
 
     Example: rescore nbest --nbest lists.jsonl.gz --lm transfornn --out exp/scores
     """
-    from rescore.console import set_quiet
+    from rescore.console import quietly
 
-    set_quiet(quiet)
+    ctx.with_resource(quietly(quiet))  # until the command has ended: a caller from Python keeps its remarks
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from lm_zoo.deadline import limit_time, time_limit
 from lm_zoo.errors import LMError
 from lm_zoo.inference.limits import limit_memory, share_memory
-from rescore.console import set_quiet
+from rescore.console import be_quiet
 from rescore.errors import RescoreError
 from rescore.sharing.parts import Split
 from rescore.workers import keep_loaded, worker_pool
@@ -41,7 +41,7 @@ def _begin(threads: int, others: int, max_memory: int | None, max_seconds: float
         limit_memory(max_memory)
     limit_time(max_seconds)
     keep_loaded()
-    set_quiet(True)
+    be_quiet()
 
 
 class LocalWorkers:

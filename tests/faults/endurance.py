@@ -21,7 +21,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from rescore.console import set_quiet
+from rescore.console import be_quiet
 from rescore.formats import write_lattices, write_nbest
 from rescore.types import Hypothesis, Lattice, NbestList
 from tests.faults.commands import run
@@ -91,7 +91,7 @@ def grown(rows: list[dict[str, int]]) -> list[str]:
 @click.option("--seed", default=0, show_default=True)
 def command(minutes: float, every: float, seed: int) -> None:
     """Prints a row now and then; exit status 1 if something grew."""
-    set_quiet(True)
+    be_quiet()
     dice, begun, rounds, hypotheses, rows = random.Random(seed), time.monotonic(), 0, 0, list[dict[str, int]]()
     print("| minutes | rounds | hypotheses | MB | open files | threads |\n|---:|---:|---:|---:|---:|---:|", flush=True)
     spent = 0.0

@@ -28,7 +28,7 @@ from typing import Any
 import click
 
 from lm_zoo.ngram import kenlm_check
-from rescore.console import set_quiet
+from rescore.console import be_quiet
 from tests.faults.damage import Target, Trial, limits, seed_of
 from tests.faults.kenlm_forks import load_in_a_fork
 from tests.faults.readers import FORMATS, TARGETS, format_of
@@ -180,7 +180,7 @@ def command(
     again: int | None,
 ) -> None:
     """Exit status 1 if anything was found."""
-    set_quiet(True)
+    be_quiet()
     kenlm_check.load_elsewhere = load_in_a_fork
     warnings.simplefilter("ignore")
     gc.collect()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from asr.cli.main import main as asr
 from lm_zoo import registry
 from lm_zoo.errors import ModelError, nearest
 from rescore import console
@@ -39,3 +40,16 @@ def test_the_nearest_name_is_suggested() -> None:
     said = run_line("rescore", main, "convert kaldy:x jsonl:y")[1]
     assert "unknown format 'kaldy' (did you mean 'kaldi'?)" in said
     assert "no command 'tun' (did you mean 'tune'?); there are: " in run_line("rescore", main, "tun")[1]
+
+
+def test_quiet_ends_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(console.QUIET, raising=False)
+    for name, command, line in (("rescore", main, "--quiet lms"), ("asr", asr, "--quiet info paper-com")):
+        assert run_line(name, command, line)[0] == 0 and not console.is_quiet(), name
+    monkeypatch.setenv(console.QUIET, "1")  # the caller's own: commands without the option are quiet, and it stays
+    assert run_line("rescore", main, "lms")[0] == 0
+    with console.quietly(False):
+        assert console.is_quiet()
+    with console.quietly():
+        assert console.is_quiet()
+    assert console.is_quiet()
