@@ -98,6 +98,7 @@ NEIGHBOURS: dict[str, tuple[str, ...]] = {
         "rescore.cli.door",
         "rescore.cli.lazy",
         "rescore.cli.normalise",
+        "rescore.cli.numbers",
         "rescore.cli.outputs",
         "rescore.cli.processes",
         "rescore.cli.results",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.numbers import NUMBER
 from rescore.cli.outputs import OutputPath
 
 
@@ -13,7 +14,7 @@ from rescore.cli.outputs import OutputPath
 @click.argument("cuts", type=click.Path(path_type=Path))
 @click.argument("out_dir", type=OutputPath(folder=True))
 @click.option("--kind", type=click.Choice(["white", "babble"]), required=True, help="Of noise; babble: other cuts.")
-@click.option("--snr", type=float, required=True, help="Power of the speech to that of the noise, dB.")
+@click.option("--snr", type=NUMBER, required=True, help="Power of the speech to that of the noise, dB.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")
 @click.option("--voices", type=click.IntRange(1), default=8, show_default=True, help="Cuts of others in babble.")
 def command(cuts: Path, out_dir: Path, kind: str, snr: float, seed: int, voices: int) -> None:

@@ -14,6 +14,7 @@ from asr.cli.pipes import pipes_option
 from asr.decoding.options import LATTICE_FORMATS, LM_SCALE, METHODS, DecodeOptions, DecodeRun
 from rescore.cli.device import text_view_option
 from rescore.cli.normalise import normalise_option
+from rescore.cli.numbers import NUMBER, POSITIVE, Number
 from rescore.cli.results import is_alone, json_option
 from rescore.cli.sharing import sharing_options
 from rescore.errors import UsageError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
 
 PATH = click.Path(path_type=Path)
-POSITIVE = click.FloatRange(0, min_open=True)
 COUNT = click.IntRange(1)
 CHECKPOINTS = {"exp_dir": "--exp-dir", "epoch": "--epoch", "iteration": "--iter", "avg": "--avg"}
 CHECKPOINTS |= {"use_averaged_model": "--use-averaged-model"}
@@ -98,28 +98,28 @@ def sets_of(cuts: tuple[Path, ...], folder: Path | None) -> tuple[Path, ...]:
     type=bool,
     help="Of modified_beam_search: the best has the largest total score for each of its tokens, as icefall chooses.",
 )
-@setting(DecodeOptions, "beam", help="Of fast_beam_search, ctc-decoding and lattices (natural logs).")
+@setting(DecodeOptions, "beam", type=POSITIVE, help="Of fast_beam_search, ctc-decoding and lattices (natural logs).")
 @setting(DecodeOptions, "max-contexts", type=COUNT, help="Of the same, a frame.")
 @setting(DecodeOptions, "max-states", type=COUNT, help="Of fast_beam_search.")
 @setting(DecodeOptions, "num-paths", type=COUNT, help="N of lattices' N-best.")
-@setting(DecodeOptions, "nbest-scale", help="Of scores while paths of like words are summed.")
+@setting(DecodeOptions, "nbest-scale", type=POSITIVE, help="Of scores while paths of like words are summed.")
 @click.option(
     "--lattices", type=click.Choice(LATTICE_FORMATS), help="Write word lattices too, in this format; see above."
 )
-@setting(DecodeOptions, "lattice-beam", help="Keep paths so much below the best.")
+@setting(DecodeOptions, "lattice-beam", type=Number(min=0), help="Keep paths so much below the best.")
 @click.option("--lm", "lms", multiple=True, metavar="[NAME=]LM", help="An LM in the beam search; may be repeated.")
 @click.option(
-    "--lm-scale", "lm_scales", multiple=True, type=float, help=f"Its scale, one for each --lm; {LM_SCALE} each."
+    "--lm-scale", "lm_scales", multiple=True, type=NUMBER, help=f"Its scale, one for each --lm; {LM_SCALE} each."
 )
 @setting(
     DecodeRun,
     "ilme-scale",
-    type=float,
+    type=NUMBER,
     help="How much of the internal LM is subtracted; 0: N-best lists have its score, `ilm`, and nothing is subtracted.",
 )
 @click.option("--lodr", type=str, metavar="ARPA", help="A token n-gram of low order that is subtracted.")
-@setting(DecodeRun, "lodr-scale", help="How much of it.")
-@setting(DecodeRun, "word-reward", help="Added for each word, as LMs make words die.")
+@setting(DecodeRun, "lodr-scale", type=NUMBER, help="How much of it.")
+@setting(DecodeRun, "word-reward", type=NUMBER, help="Added for each word, as LMs make words die.")
 @text_view_option
 @click.option("--lang-dir", type=PATH, help="Folder with LG.pt and words.txt: the graph of fast_beam_search.")
 @setting(DecodeRun, "max-duration", type=POSITIVE, help="Seconds of speech in a batch.")

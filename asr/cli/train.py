@@ -10,33 +10,34 @@ from click.core import ParameterSource
 
 from asr.cli.pipes import pipes_option
 from asr.cli.settings import settings_option
+from rescore.cli.numbers import POSITIVE, Number
 from rescore.cli.outputs import OutputPath
 from rescore.cli.processes import process_options
 
 _PATH = click.Path(path_type=Path)
-_POSITIVE = click.FloatRange(0, min_open=True)
+_SHARE = Number(min=0)
 
 # Options that are settings, `asr.training.config.TransducerTrainConfig`: name -> type, help; they have its defaults.
 SETTINGS: dict[str, tuple[Any, str]] = {
     "num_epochs": (int, "Epochs, where no budget is given [30]."),
     "max_steps": (int, "Budget of batches: the learning rate falls to zero at its end."),
-    "max_minutes": (float, "Budget of time: the learning rate falls to zero at its end."),
+    "max_minutes": (POSITIVE, "Budget of time: the learning rate falls to zero at its end."),
     "optimizer": (click.Choice(["adamw", "muon"]), "Muon is for the layers' matrices [adamw]."),
-    "base_lr": (float, "Highest learning rate of AdamW [0.001]."),
-    "muon_lr": (float, "Highest learning rate of Muon [0.02]."),
-    "lr_batches": (float, "Batches after which Eden lowers the learning rate [5000]; not with a budget."),
-    "lr_epochs": (float, "Epochs after which Eden lowers the learning rate [6]; not with a budget."),
+    "base_lr": (POSITIVE, "Highest learning rate of AdamW [0.001]."),
+    "muon_lr": (POSITIVE, "Highest learning rate of Muon [0.02]."),
+    "lr_batches": (POSITIVE, "Batches after which Eden lowers the learning rate [5000]; not with a budget."),
+    "lr_epochs": (POSITIVE, "Epochs after which Eden lowers the learning rate [6]; not with a budget."),
     "warm_step": (int, "Batches of warm-up of learning rate and pruned loss; at most a tenth of a budget [500]."),
     "prune_range": (int, "Token positions kept at each frame by the pruned loss [5]."),
-    "lm_scale": (float, "Share of the decoder's own probabilities in the simple loss [0.25]."),
-    "am_scale": (float, "Share of the encoder's own probabilities in the simple loss [0]."),
-    "simple_loss_scale": (float, "Scale of the simple loss after the warm-up [0.5]."),
-    "ctc_scale": (float, "Scale of a CTC loss on the encoder [0]."),
+    "lm_scale": (_SHARE, "Share of the decoder's own probabilities in the simple loss [0.25]."),
+    "am_scale": (_SHARE, "Share of the encoder's own probabilities in the simple loss [0]."),
+    "simple_loss_scale": (_SHARE, "Scale of the simple loss after the warm-up [0.5]."),
+    "ctc_scale": (_SHARE, "Scale of a CTC loss on the encoder [0]."),
     "loss_backend": (
         click.Choice(["torch", "k2"]),
         "What sums the transducer's losses: plain torch, or k2's kernel, for which k2 must be installed [torch].",
     ),
-    "variational_noise": (float, "Deviation of noise on the prediction network's weights after the warm-up [0]."),
+    "variational_noise": (_SHARE, "Deviation of noise on the prediction network's weights after the warm-up [0]."),
     "save_every_n": (int, "Batches between files checkpoint-BATCH.pt [1000]."),
     "keep_last_k": (int, "Files checkpoint-BATCH.pt, and files epoch-N.pt, to keep [30]."),
     "average_period": (int, "Batches between updates of the running average of the weights [100]."),
@@ -70,7 +71,7 @@ def settings(command: Any) -> Any:
 )
 @click.option("--full-libri", type=bool, default=True, show_default=True, help="With it: 960 hours, or 100.")
 @click.option("--context-size", type=click.IntRange(1), help="icefall's name for --set context_size=.")
-@click.option("--max-duration", default=200.0, show_default=True, type=_POSITIVE, help="Seconds of audio in a batch.")
+@click.option("--max-duration", default=200.0, show_default=True, type=POSITIVE, help="Seconds of audio in a batch.")
 @click.option("--bucketing-sampler", type=bool, default=True, show_default=True, help="Batches of similar lengths.")
 @click.option("--num-workers", default=0, show_default=True, type=click.IntRange(0), help="Processes that load data.")
 @click.option("--enable-spec-aug", type=bool, default=True, show_default=True, help="SpecAugment.")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from rescore.cli.normalise import normalise_option
+from rescore.cli.numbers import POSITIVE
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 
@@ -18,7 +19,7 @@ from rescore.cli.results import json_option
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
 @click.option(
     "--mbr",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     metavar="SCALE",
     help="Minimum Bayes risk: choose by expected errors; posteriors are the softmax of SCALE times the totals.",
 )

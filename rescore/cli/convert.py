@@ -8,6 +8,7 @@ import click
 
 from rescore.cli.completion import formats
 from rescore.cli.device import max_unknown_option, text_view_option
+from rescore.cli.numbers import POSITIVE
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import sharing_options
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score of lattices; repeat it.")
 @click.option(
     "--beam",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     help="Search so far below the best path after the n-gram pass; the lists are the same.",
 )
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")

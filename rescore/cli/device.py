@@ -8,6 +8,7 @@ import click
 
 from lm_zoo.text.coverage import MOST_UNKNOWN
 from rescore.cli.completion import lm_names
+from rescore.cli.numbers import Number
 
 device_option = click.option(
     "--device",
@@ -27,7 +28,7 @@ dtype_option = click.option(
 
 max_unknown_option = click.option(
     "--max-unknown",
-    type=click.FloatRange(0, 1),
+    type=Number(0, 1),
     default=MOST_UNKNOWN,
     show_default=True,
     metavar="SHARE",

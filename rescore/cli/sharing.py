@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from rescore.cli.numbers import POSITIVE
 
 if TYPE_CHECKING:
     from rescore.sharing.parts import Split
@@ -46,8 +47,6 @@ def _bounded(ctx: click.Context, param: click.Parameter, size: int | None) -> in
 def _timed(ctx: click.Context, seconds: float | None) -> None:
     from lm_zoo.deadline import limited_time
 
-    if seconds is not None and not isfinite(seconds):
-        raise click.BadParameter(f"found {seconds}, expected a number of seconds")
     if not ctx.resilient_parsing:
         ctx.with_resource(limited_time(seconds))
 
@@ -61,7 +60,7 @@ max_memory_option = click.option(
 
 max_seconds_option = click.option(
     "--max-seconds",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     callback=lambda ctx, param, seconds: _timed(ctx, seconds),
     expose_value=False,
     help="Time of each utterance, which is done alone: what takes longer cannot be done (see --on-error).",

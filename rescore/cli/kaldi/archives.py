@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from rescore.cli.device import max_unknown_option
+from rescore.cli.numbers import POSITIVE
 
 
 @click.command()
@@ -16,7 +17,7 @@ from rescore.cli.device import max_unknown_option
 @click.option("--old-ngram", required=True, metavar="FILE|NAME", help="Their LM: G.fst, ARPA or KenLM binary.")
 @click.option("--job", type=click.IntRange(min=1), default=1, show_default=True, help="Number of the job.")
 @click.option("-n", type=click.IntRange(min=1), default=10, show_default=True, help="Hypotheses an utterance.")
-@click.option("--lmwt", type=click.FloatRange(min=0, min_open=True), default=10.0, show_default=True, help="LM weight.")
+@click.option("--lmwt", type=POSITIVE, default=10.0, show_default=True, help="LM weight.")
 @click.option("--phi", is_flag=True, help="In G.fst, back off only where there is no arc (after lmrescore.sh).")
 @click.option("--no-ali", is_flag=True, help="Leave alignments out.")
 @max_unknown_option

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rescore.cli.lattice.source import source_options
+from rescore.cli.numbers import NUMBER, POSITIVE
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @source_options
-@click.option("--lmwt", type=click.FloatRange(min=0, min_open=True), help="LM weight.  [default: 10]")
-@click.option("--wip", type=float, help="Word insertion penalty, a cost for each word.  [default: 0]")
+@click.option("--lmwt", type=POSITIVE, help="LM weight.  [default: 10]")
+@click.option("--wip", type=NUMBER, help="Word insertion penalty, a cost for each word.  [default: 0]")
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights of rescore tune instead.")
 @click.option("--ref", type=click.Path(path_type=Path), help="References, Kaldi text: print error rates, not words.")
 @click.option("--out", type=OutputPath(), help="Write the words here, Kaldi text.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rescore.cli.lattice.source import source_options
+from rescore.cli.numbers import POSITIVE
 
 if TYPE_CHECKING:
     from rescore.skipping import OnError
@@ -50,7 +51,7 @@ def scaled_options(command: Callable[..., Any]) -> Callable[..., Any]:
 posterior_scale = click.option(
     "--posterior-scale",
     "factor",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE,
     help="The probability of a path is in proportion to the exponential of this times its total.  [default: what the "
     "weights were tuned with, or 0.1]",
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rescore.cli.lattice.options import posterior_scale, scaled_options
+from rescore.cli.numbers import Number
 from rescore.cli.outputs import OutputPath
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @scaled_options
 @posterior_scale
-@click.option("--threshold", default=0.01, show_default=True, help="Leave out words less probable than this.")
+@click.option("--threshold", type=Number(0, 1), default=0.01, show_default=True, help="Leave out less probable words.")
 @click.option("--out", type=OutputPath(), help="Write here instead of printing.")
 def command(threshold: float, out: Path | None, **given: Any) -> None:
     """Words with their times and posteriors: `utterance begin duration posterior word`, as Kaldi's lattice-arc-post.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rescore.cli.lattice.options import posterior_scale, scaled_options
+from rescore.cli.numbers import Number
 from rescore.cli.outputs import OutputSpec
 
 if TYPE_CHECKING:
@@ -17,11 +18,11 @@ if TYPE_CHECKING:
 @click.command()
 @scaled_options
 @click.argument("target", metavar="DST", type=OutputSpec())
-@click.option("--beam", type=click.FloatRange(min=0), help="Cut arcs whose best path is this much below the best one.")
-@click.option("--posterior", type=click.FloatRange(0, 1), help="Cut arcs less probable than this.")
+@click.option("--beam", type=Number(min=0), help="Cut arcs whose best path is this much below the best one.")
+@click.option("--posterior", type=Number(0, 1), help="Cut arcs less probable than this.")
 @posterior_scale
-@click.option("--arcs-per-second", type=click.FloatRange(min=0), help="Keep the best arcs, at most so many a second.")
-@click.option("--arcs-per-word", type=click.FloatRange(min=0), help="The same, for each word of the best path.")
+@click.option("--arcs-per-second", type=Number(min=0), help="Keep the best arcs, at most so many a second.")
+@click.option("--arcs-per-word", type=Number(min=0), help="The same, for each word of the best path.")
 def command(
     target: str,
     beam: float | None,

@@ -10,6 +10,7 @@ import click
 from rescore.cli.device import device_option, dtype_option, lms_option, max_unknown_option, text_view_option
 from rescore.cli.lattice.first_pass import find_scales, first_pass_options, keep_scales
 from rescore.cli.lattice.source import source_options
+from rescore.cli.numbers import Number
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import max_memory_option, max_seconds_option, sharing_options
 
@@ -37,14 +38,14 @@ if TYPE_CHECKING:
 @click.option("--exact", is_flag=True, help="Merge no histories, and no beam but those given: all scores are exact.")
 @click.option(
     "--beam",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     help="Neural LMs: leave out histories that are estimated so much worse than the best one; the best may be lost.  "
     "[default: 6 times the scale of the lattices' own LM]",
 )
 @click.option("--most", type=click.IntRange(min=1), help="Neural LMs: histories a state, at most.")
 @click.option(
     "--ngram-beam",
-    type=click.FloatRange(min=0),
+    type=Number(min=0),
     help="Before the neural LMs: cut arcs whose best path is so much below the best one, and no others.  "
     "[default: 8 times that scale]",
 )

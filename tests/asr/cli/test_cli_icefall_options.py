@@ -66,12 +66,12 @@ def test_training_sets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_test_sets(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = plans(monkeypatch, "asr.decoding.run.run")
-    run("decode", "--model", "nothing", "--manifest-dir", "fbank")
+    run("decode", "--model", "exp/model", "--manifest-dir", "fbank")
     assert names(found[0].cuts) == ["test-clean", "test-other"]
     with pytest.raises(UsageError, match="give either CUTS or --manifest-dir"):
-        run("decode", "--model", "nothing")
+        run("decode", "--model", "exp/model")
     with pytest.raises(DataError, match=r"test-clean.jsonl.gz or .*test-other.jsonl.gz; expected the manifests"):
-        run("decode", "--model", "nothing", "--manifest-dir", ".")
+        run("decode", "--model", "exp/model", "--manifest-dir", ".")
 
 
 def test_pieces_of_another_model_are_refused(tmp_path: Path) -> None:

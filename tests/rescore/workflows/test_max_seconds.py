@@ -119,7 +119,7 @@ def test_worker_processes_have_the_limit() -> None:
 
 def test_wrong_limits() -> None:
     command = next(iter(COMMANDS)).format("all", "all")
-    for seconds, problem in (("0", "0.0 is not in the range"), ("nan", "found nan, expected a number of seconds")):
+    for seconds, problem in (("0", "0.0 is not in the range"), ("nan", "found 'nan', expected a finite number")):
         code, said = run_line("rescore", main, f"{command} --max-seconds {seconds}")
         assert code == 2 and problem in said
     code, said = run_line("rescore", main, f"{command} --max-seconds 9 --context 20 --recording-of (.)")

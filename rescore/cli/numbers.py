@@ -1,0 +1,24 @@
+"""Values of options that are real numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+
+class Number(click.FloatRange):
+    """As click's `FloatRange`, without the `nan` that is in every range, and without infinities."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"found '{value}', expected a finite number.", param, ctx)
+        return number
+
+
+NUMBER = Number()
+POSITIVE = Number(min=0, min_open=True)
