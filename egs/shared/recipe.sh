@@ -9,7 +9,8 @@
 #   speak() { asr synthesise ...; }
 #   run_stage 0 "Speech (6 minutes, 1.5 GB)" speak "$exp_dir/speech"
 #
-# `--exp-dir DIR` then sets exp_dir, and so on for every variable that was set; `--help` prints the comment at the head.
+# `--exp-dir DIR` then sets exp_dir, and so on for every variable that was set: where it was true or false, to one of the two, where it
+# was a whole number, to a number.  `--help` prints the comment at the head, and the options with what stands beside them.
 
 . "$(dirname "${BASH_SOURCE[0]}")/bash.sh"
 
@@ -25,14 +26,42 @@ parse_options() {
   [ -e "$script" ] || script=$OLDPWD/$0  # it was called from another folder, and went to its own
   while [ $# -gt 0 ]; do
     case $1 in
-      -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$script"; exit 0 ;;
+      -h | --help) print_help "$script" "${BASH_SOURCE[@]:2:${#BASH_SOURCE[@]}-3}"; exit 0 ;;
       --*) name=${1#--}; name=${name//-/_} ;;
       *) fail "found '$1', expected options such as --stage 1; see --help" ;;
     esac
     [[ $name =~ ^[a-z][a-z0-9_]*$ && -n ${!name+set} ]] || fail "there is no option $1; see --help"
     [ $# -ge 2 ] || fail "$1 needs a value"
+    check_value "$1" "$2" "${!name}"
     printf -v "$name" %s "$2"
     shift 2
+  done
+}
+
+check_value() {  # check_value OPTION VALUE DEFAULT
+  local number='^[0-9]+([.][0-9]+)?$' whole='^[0-9]+$' expected=
+  if [[ $3 == true || $3 == false ]]; then
+    [[ $2 == true || $2 == false ]] || expected="true or false"
+  elif [[ $1 == --stage || $1 == --stop-stage ]]; then
+    [[ $2 =~ $whole ]] || expected="a whole number"
+  elif [[ $3 =~ $whole ]]; then
+    [[ $2 =~ $number ]] || expected="a number"
+  fi
+  [ -z "$expected" ] || fail "$1: found '$2', expected $expected"
+}
+
+print_help() {  # print_help SCRIPT SOURCED...: the head of SCRIPT; the variables that it and what it sources set before they source another
+  local file line name seen=" "
+  sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$1"
+  echo $'\nOptions:'
+  for file in "$@"; do
+    while IFS= read -r line && [[ $line != ". "* ]]; do
+      if [[ $line =~ ^([a-z][a-z0-9_]*)=([^\$]|$) && $seen != *" ${BASH_REMATCH[1]} "* ]]; then
+        name=${BASH_REMATCH[1]} seen+="$name "
+        if [[ $line == *" # "* ]]; then line=${line#* # }; else line=; fi
+        printf '  --%s%s%s\n' "${name//_/-}" "${line:+  $line}" "${!name:+  [${!name}]}"
+      fi
+    done < "$file"
   done
 }
 
