@@ -37,6 +37,15 @@ def base_name(path: str) -> str:
     return here.basename(here.normpath(path))
 
 
+def split_name(option: str) -> tuple[str | None, str]:
+    """`[NAME=]PATH` in two: `(NAME, PATH)`, or `(None, option)`, where what is before `=` is part of a path or query.
+
+    A folder called `lr=0.1` is given as `./lr=0.1`.
+    """
+    name, equals, path = option.partition("=")
+    return (name, path) if equals and name and not set(name) & set("/\\?") else (None, option)
+
+
 def by_numbers(name: str) -> tuple[Any, ...]:
     """A name or id in pieces that sort as people count: 2.pt before 10.pt; numbers may have any number of digits."""
     parts = re.split(r"([0-9]+)", name)

@@ -20,7 +20,7 @@ from lm_zoo.registry import load, load_ngram
 from lm_zoo.text.vocabulary import PieceVocabulary
 from rescore.console import remark
 from rescore.errors import UsageError
-from rescore.file_names import base_name
+from rescore.file_names import base_name, split_name
 
 
 def read_model(plan: DecodeRun) -> tuple[Transducer, PieceVocabulary, Path, str]:
@@ -64,9 +64,8 @@ def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
         raise UsageError(f"found {len(lms)} --lm and {len(scales)} --lm-scale, expected one scale for each LM, or none")
     loaded, text = {}, ""
     for spec, scale in zip(lms, scales or (LM_SCALE,) * len(lms), strict=True):
-        name, equals, rest = spec.partition("=")
-        if not equals:
-            name, rest = base_name(spec.partition("?")[0]), spec
+        name, rest = split_name(spec)
+        name = name or base_name(spec.partition("?")[0])
         if name in loaded:
             raise UsageError(f"two LMs are called '{name}'; name them: --lm NAME=LM")
         loaded[name] = (load(rest), scale)

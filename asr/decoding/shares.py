@@ -25,6 +25,7 @@ from lm_zoo.identity import content, lm_identity
 from lm_zoo.reading import parse_json
 from rescore import __version__
 from rescore.evaluation.wer import ErrorCounts
+from rescore.file_names import split_name
 from rescore.files import atomic_text, read_lines
 from rescore.formats.part_files import lattice_from_json, lattice_to_json
 from rescore.sharing.parts import (
@@ -133,7 +134,7 @@ def _plan_of(
         "version": __version__,
         "cuts": content([path]),
         "model": _digest(model),
-        "--lm, --lodr": [lm_identity(lm.partition("=")[2] or lm) for lm in lms],
+        "--lm, --lodr": [lm_identity(split_name(lm)[1]) for lm in lms],
         "--lang-dir": content([plan.lang_dir]) if plan.lang_dir else None,
         "search": asdict(options),
         "settings": {name: getattr(plan, name) for name in scales},

@@ -18,7 +18,7 @@ from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 from lm_zoo.text.view import View
 from rescore.console import remark
 from rescore.errors import UsageError
-from rescore.file_names import base_name
+from rescore.file_names import base_name, split_name
 from rescore.types import NbestList, Words
 from rescore.workers import kept
 
@@ -215,8 +215,8 @@ def column_of(option: str) -> tuple[str, str]:
     Raises:
       ModelError: an option that a name with `hf:` does not have.
     """
-    column, equals, name = option.partition("=")
-    if equals and column and not set(column) & set("/\\?"):
+    column, name = split_name(option)
+    if column is not None:
         return column, name
     if (other := foreign(option)) is not None:
         return other.name, option

@@ -9,6 +9,7 @@ from typing import Any
 from lm_zoo.files import atomic_path
 from lm_zoo.reading import parse_json
 from rescore.errors import UsageError
+from rescore.file_names import split_name
 
 LOG = "log.jsonl"
 PPL = "valid_ppl"
@@ -61,9 +62,9 @@ def named_runs(given: Sequence[str]) -> dict[str, Path]:
     """
     named: dict[str, Path] = {}
     for run in given:
-        name, equals, folder = run.partition("=")
-        path = Path(folder if equals else run)
-        name = name if equals else path.resolve().name
+        name, folder = split_name(run)
+        path = Path(folder)
+        name = name or path.resolve().name
         if name in named:
             raise UsageError(f"two runs are called '{name}'; name one of them: NEWNAME=DIR")
         named[name] = path

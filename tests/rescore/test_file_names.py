@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rescore.errors import FormatError
-from rescore.file_names import file_name, is_file_name
+from rescore.file_names import file_name, is_file_name, split_name
 from rescore.formats import write_lattices
 from tests.rescore.lattices.test_words import chain
 
@@ -51,3 +51,9 @@ def test_a_suffix_within_an_id_stays(tmp_path: Path) -> None:
     lattice.utt_id = "a.lat"
     write_lattices(f"slf:{tmp_path / 'out'}", [lattice])
     assert next(read_lattices(f"slf:{tmp_path / 'out'}")).utt_id == "a.lat"
+
+
+def test_a_name_stands_before_the_first_equals_sign() -> None:
+    assert split_name("big=exp/lstm") == ("big", "exp/lstm") and split_name("big=exp/lr=0.1") == ("big", "exp/lr=0.1")
+    for path in ("exp/lstm", "exp/lr=0.1/lm", "./lr=0.1", r"C:\lms\a=b", "module:lms:Mine?size=3", "=x"):
+        assert split_name(path) == (None, path)

@@ -298,6 +298,9 @@ def test_options_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
         run(folder, "--lm", folder / "mylm", "--lm-scale", 0.1, "--lm-scale", 0.2)
     with pytest.raises(UsageError, match="two LMs are called 'mylm'"):
         run(folder, "--lm", folder / "mylm", "--lm", folder / "mylm")
+    (folder / "e=1").mkdir()
+    with pytest.raises(UsageError, match="two LMs are called 'mylm'"):  # a '=' in a path makes no name
+        run(folder, "--lm", folder / "mylm", "--lm", f"{folder}/e=1/../mylm")
     with pytest.raises(ConfigError, match="LMs take part in modified_beam_search and label_sync_beam_search only"):
         run(folder, "--lm", folder / "mylm", "--decoding-method", "fast_beam_search")
     with pytest.raises(ConfigError, match="label_sync_beam_search gives lists alone"):

@@ -67,3 +67,4 @@ def test_what_is_no_run(tmp_path: Path) -> None:
             read_run(tmp_path)
     with pytest.raises(UsageError, match="two runs are called 'a'; name one of them: NEWNAME=DIR"):
         named_runs(["x/a", "a"])
+    assert list(named_runs(["exp/lr=0.1", "b=exp/lr=0.2"])) == ["lr=0.1", "b"], "a folder may have a '='"
