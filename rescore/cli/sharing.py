@@ -94,7 +94,7 @@ def sharing_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--shards", type=click.IntRange(1), help="Shares; default: 4 a worker."),
         click.option("--workers", type=click.IntRange(1), help="Processes at a time; default: one a core."),
         click.option(
-            "--ray-address", "address", help="Of a running cluster (auto, HOST:PORT); default: start one here."
+            "--ray-address", "address", help="Of a running cluster (auto, HOST:PORT)  [RAY_ADDRESS, or a new one here]"
         ),
     )
     for option in reversed(options):

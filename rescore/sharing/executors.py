@@ -84,7 +84,7 @@ class LocalWorkers:
 
 
 class RayWorkers:
-    """Processes of a Ray cluster; `address` None starts one on this machine."""
+    """Processes of a Ray cluster; without `address` and RAY_ADDRESS one is started on this machine."""
 
     def __init__(self, work: Work, count: int | None, address: str | None, max_memory: int | None = None) -> None:
         import ray
@@ -123,10 +123,17 @@ class RayWorkers:
 
 
 def _join_ray(address: str | None) -> None:
-    """Raises RescoreError if a cluster can be neither started nor reached."""
+    """Joins the cluster at `address` or, as in a job of Ray's, at RAY_ADDRESS; else starts one of its own.
+
+    Ray by itself would join one that another process has started on this machine, and that ends with that process.
+
+    Raises:
+      RescoreError: a cluster can be neither started nor reached.
+    """
     import ray
 
-    here = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}  # of no use to another machine
+    address = address or os.environ.get("RAY_ADDRESS")
+    here = {"address": "local", "include_dashboard": False, "_node_ip_address": "127.0.0.1"}  # no other machine's
     try:
         ray.init(log_to_driver=False, **({"address": address} if address else here))
     except Exception as error:  # Ray raises many, some of them no more than an Exception

@@ -187,6 +187,26 @@ def test_a_cluster_of_ray_that_is_not_there(address: str, monkeypatch: pytest.Mo
         share_out(fail_at_three, Sharing("ray", shards=4, address=address))
 
 
+def test_another_process_s_cluster_of_ray_is_not_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with that process; Ray's own default would find it on this machine."""
+    ray = pytest.importorskip("ray")
+    found: list[object] = []
+
+    def init(*, address: str, **_: object) -> None:
+        found.append(address)
+        raise RuntimeError
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for variable, given in ((None, None), ("head:6379", None), ("head:6379", "auto")):
+        if variable is not None:
+            monkeypatch.setenv("RAY_ADDRESS", variable)
+        with pytest.raises(RescoreError):
+            share_out(fail_at_three, Sharing("ray", shards=4, address=given))
+    assert found == ["local", "head:6379", "auto"]
+
+
 def test_nothing_to_merge(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="no finished share"):
         finished_splits(tmp_path / FOLDER)
