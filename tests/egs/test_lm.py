@@ -158,3 +158,17 @@ def test_earnings21_from_scratch(recipes: Recipes, tmp_path: Path) -> None:
         ["| ngram", "1"],
     ]
     assert (exp / "information_gain.txt").read_text().count("lookup") == 2
+
+
+def test_earnings21_sweeps(recipes: Recipes, tmp_path: Path) -> None:
+    corpus = write_parts(tmp_path)
+    run = ["earnings21/LM/sweeps.sh", "--dl-dir", corpus, "--rows", "none bayesian", "--widths", "8 16"]
+    run += ["--dictionaries", "slots=50 slots=60,order=1", "--passes", 1]
+    recipes.run(*run, "--train-options", f"{TINY.replace('--set feedforward=16', '')} {QUICK} --vocab-size 40")
+    exp = recipes.folder / "earnings21/LM/exp/sweeps"
+    rows = [line.split(" | ")[0].strip("| ") for line in (exp / "ppl.md").read_text().splitlines()[2:8]]
+    assert rows == ["none_8", "bayesian_8", "none_16", "bayesian_16", "lookup_slots50", "lookup_slots60_order1"]
+    configs = [json.loads((exp / f"{row}.1" / "config.json").read_text())["settings"] for row in rows]
+    assert [config["feedforward"] for config in configs[:4]] == [8, 8, 16, 16]
+    assert [(config["slots"], config["order"]) for config in configs[4:]] == [(50, 2), (60, 1)]
+    assert (exp / "information_gain.txt").read_text().count("lookup") == 2
