@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from lm_zoo.inference.limits import give_back
-from lm_zoo.reading import is_read_once
+from lm_zoo.reading import is_read_once, kaldi_fields
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import atomic_binary, read_lines, whole_number
 from rescore.formats.common import SCORE, TOO_LARGE, Place, UniqueIds, encoded, formed, named_if_too_large, put
@@ -93,7 +93,7 @@ def _entries_behind(path: Path, begin: int, on_error: OnError) -> Generator[_Ent
     lines = chain(islice(read_lines(path), begin, None), [(-1, "")])  # named: closing it takes memory, too
     try:
         for number, line in lines:
-            fields = line.split()
+            fields = kaldi_fields(line)
             if entry is None and fields:
                 if len(fields) == 1 and not passing:
                     entry = _Entry(fields[0], number)
@@ -263,7 +263,7 @@ def _words(lattice: Lattice, table: SymbolTable | None, place: Place) -> list[st
     used = [lattice.symbols[label] for label in np.unique(lattice.labels).tolist() if label != EPSILON]
     silent = _silent(used)
     for word in used:
-        if word in silent or word.split() != [word]:
+        if word in silent or kaldi_fields(word) != [word]:
             problem = f"word '{word}' would be read back as {'no word' if word in silent else 'none or several'}"
             raise place.format_error(f"{problem}; give a table in which it has a number: PATH?words=words.txt")
     return [word if label else "<eps>" for label, word in enumerate(lattice.symbols)]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lm_zoo.reading import BLANKS, kaldi_fields
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import read_lines
 from rescore.formats import slf_write
@@ -39,7 +40,8 @@ _SHORT_NAMES = {
 _READ = NO_SCORES | SCORE_NAMES.keys()
 _LONG_NAMES = frozenset(_SHORT_NAMES)
 _VARIANT = re.compile(r"\(\d+\)$")
-_FIELD_NAME = re.compile(r"\s*([^\s=]+)=")
+_FIELD_NAME = re.compile(r"\s*([^\s=]+)=", re.ASCII)
+_BLANK = re.compile(r"\s", re.ASCII)
 _CHARACTER = re.compile(r"\\.|[\"']")
 
 
@@ -181,12 +183,12 @@ def _parse(path: Path) -> _Slf:
         elif line.startswith("I="):
             slf.nodes.append(_fields(path, number, line, ()))
         elif line.startswith("# rescore "):
-            slf.names = dict(item.split("=", 1) for item in line.split()[2:] if "=" in item)  # type: ignore[misc]
+            slf.names = dict(item.split("=", 1) for item in kaldi_fields(line)[2:] if "=" in item)  # type: ignore[misc]
         elif line.startswith(WORDS_COMMENT):
-            slf.null_words = NULL_WORDS.difference(line.removeprefix(WORDS_COMMENT).split())
+            slf.null_words = NULL_WORDS.difference(kaldi_fields(line.removeprefix(WORDS_COMMENT)))
         elif line.startswith("#"):
             slf.by_sphinx = slf.by_sphinx or "sphinx" in line.lower()
-        elif line.strip():
+        elif line.strip(BLANKS):
             slf.header.update(_fields(path, number, line, ()))
     if not slf.header and not slf.nodes:
         raise FormatError(path, "empty file, expected an HTK lattice (VERSION=, N= L=, I=..., J=...)")
@@ -210,7 +212,7 @@ def _fields(path: Path, number: int, line: str, required: tuple[str, ...]) -> di
         if '="' in line or "='" in line or "\\" in line:
             fields = dict(_quoted_fields(line))
         else:
-            fields = dict([item.split("=", 1) for item in line.split()])  # type: ignore[misc]
+            fields = dict([item.split("=", 1) for item in kaldi_fields(line)])  # type: ignore[misc]
     except ValueError:
         fields = {}
     if not fields:
@@ -225,7 +227,7 @@ def _fields(path: Path, number: int, line: str, required: tuple[str, ...]) -> di
 
 def _quoted_fields(line: str) -> Iterator[tuple[str, str]]:
     """The fields of a line with quotes or backslashes in it; ValueError where something is none."""
-    line, at = line.rstrip(), 0
+    line, at = line.rstrip(BLANKS), 0
     while at < len(line):
         name = _FIELD_NAME.match(line, at)
         if name is None:
@@ -239,9 +241,9 @@ def _end_of_value(line: str, start: int) -> int:
     """Behind the quote that ends a value and has a blank after it; else the next blank."""
     if line[start : start + 1] in ('"', "'"):
         for found in _CHARACTER.finditer(line, start + 1):
-            if found[0] == line[start] and (found.end() == len(line) or line[found.end()].isspace()):
+            if found[0] == line[start] and (found.end() == len(line) or line[found.end()] in BLANKS):
                 return found.end()
-    blank = re.compile(r"\s").search(line, start)
+    blank = _BLANK.search(line, start)
     return blank.start() if blank else len(line)
 
 

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from lm_zoo.reading import kaldi_fields, key_and_rest
 from rescore.errors import UsageError
 from rescore.files import read_lines
 from rescore.formats.common import SCORE, Place, make_list, text_score, utterance_files, utterance_id
@@ -48,13 +49,13 @@ def _read_file(path: Path, unit: float) -> NbestList:
     utt_id = utterance_id(file_id(path), Place(path))
     lines = read_lines(path, ended=True)
     first = next(lines, None)
-    header = "".join(first[1].split()[:1]) if first else ""
+    header = key_and_rest(first[1])[0] if first else ""
     form = HEADERS.index(header) + 1 if header in HEADERS else 3
     if form == 3 and first:
         lines = itertools.chain([first], lines)
     hyps = []
     for rank, (number, line) in enumerate(lines, start=1):
-        place, fields = Place(path, number, utt_id), line.split()
+        place, fields = Place(path, number, utt_id), kaldi_fields(line)
         if form == 3:
             hyps.append(_plain(fields, unit, rank, place))
         else:

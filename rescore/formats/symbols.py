@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from lm_zoo.files import write_text
+from lm_zoo.reading import kaldi_fields
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
-from rescore.files import kaldi_fields, read_lines, whole_number
+from rescore.files import read_lines, whole_number
 
 EPSILON_ID = 0  # in all three
 IDS = "ids"  # in place of a file: numbers are words
