@@ -200,7 +200,7 @@ def _arcs(slf: Slf) -> _Arcs:
     edge = said[final if slf.backward else start]
     if not slf.links and start == final:  # an empty sentence: one null link, so that there is one to score
         arcs.add_behind("", {})
-    if edge.get("W", "") not in slf.null_words:
+    if "W" in edge and not any("W" in link for link in slf.links):
         (arcs.add_behind if slf.backward else arcs.add_before)(edge["W"], edge)
     return arcs
 

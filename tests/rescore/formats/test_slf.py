@@ -419,6 +419,8 @@ def test_a_lattice_with_dir_f_may_be_numbered_in_any_order(tmp_path: Path) -> No
 def test_words_on_links_and_on_nodes(tmp_path: Path) -> None:
     text = HTK_NODES.replace("E=1 a", "E=1 W=the a").replace("E=2 a", "E=2 W=!NULL a").replace("E=4 a", "E=4 W=!NULL a")
     assert score_sums(read_lattice(write(tmp_path, text))) == HTK_PATHS
+    text = text.replace("I=0 t=0.00 W=!NULL", "I=0 t=0.00 W=so")  # SRILM takes none from there
+    assert score_sums(read_lattice(write(tmp_path, text))) == HTK_PATHS
 
 
 def test_links_without_word_may_lack_scores(tmp_path: Path) -> None:
