@@ -51,14 +51,43 @@ def open_bytes(path: str | Path) -> IO[bytes]:
 
 
 def open_text(path: str | Path) -> IO[str]:
-    """As `open_bytes`, of UTF-8 text (else UnicodeDecodeError), whose byte order mark is dropped."""
-    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig")
+    """As `open_bytes`, of UTF-8 text (else UnicodeDecodeError), whose byte order mark is dropped.
+
+    Lines end at a line feed alone; the carriage return of Windows stays before it.
+    """
+    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig", newline="\n")
 
 
 def read_text(path: str | Path) -> str:
     """All of a text file; raises as `open_text`."""
     with open_text(path) as stream:
         return stream.read()
+
+
+def text_lines(path: str | Path) -> list[str]:
+    """The lines of a text file, without what ends them; raises as `open_text`."""
+    with open_text(path) as stream:
+        return [line.rstrip("\r\n") for line in stream]
+
+
+BLANKS = " \t\n\r\v\f"  # what Kaldi takes for blanks; str.split() takes others, too
+_OTHER_BLANKS = re.compile(r"[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
+_FIELD = re.compile(f"[^{BLANKS}]+")
+
+
+def kaldi_fields(text: str) -> list[str]:
+    """The fields of a line, or the words of a text, as Kaldi splits it: at blanks of ASCII alone.
+
+    So a word may have others in it (U+00A0, U+3000).  All readers go through this, or they would differ in what a word
+    is.
+    """
+    return _FIELD.findall(text) if _OTHER_BLANKS.search(text) else text.split()
+
+
+def key_and_rest(line: str) -> tuple[str, str]:
+    """The first of the `kaldi_fields` of a line, and what stands behind it, without blanks at its ends."""
+    found = _FIELD.search(line)
+    return (found[0], line[found.end() :].strip(BLANKS)) if found else ("", "")
 
 
 def read_json(path: str | Path) -> Any:

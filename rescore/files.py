@@ -15,7 +15,7 @@ from lm_zoo import files
 from lm_zoo.errors import WriteError
 from lm_zoo.identity import feed
 from lm_zoo.inference.limits import give_back
-from lm_zoo.reading import DAMAGED, is_read_once, open_bytes, open_text
+from lm_zoo.reading import DAMAGED, is_read_once, kaldi_fields, open_bytes, open_text
 from rescore.errors import FormatError, RescoreError
 from rescore.skipping import OnError, fail
 from rescore.types import Words
@@ -61,7 +61,7 @@ def _long_line(
             whole += part.removesuffix("\n").encode()
         if ended and last != "\n":
             raise FormatError(path, _CUT_OFF, number)
-        line = whole.decode()
+        line = whole.decode().rstrip("\r")
     except MemoryError:
         line = ""
     whole.clear()
@@ -194,11 +194,6 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
         yield temporary
 
 
-def kaldi_fields(line: str) -> list[str]:
-    """The fields of a line as Kaldi splits it: at blanks of ASCII alone, so that a word may have others in it."""
-    return line.split() if line.isascii() else re.findall(r"[^ \t\r\n\v\f]+", line)
-
-
 def whole_number(text: str, digits: int = 9) -> int | None:
     """The number that `text` is in at most so many digits of ASCII, else None; int() also takes signs, blanks and `_`,
     and raises ValueError where there are thousands of digits."""
@@ -209,7 +204,7 @@ MARK = "\ufeff"
 MARKED = "the utterance id begins with a byte order mark, which only files do (were some joined?); remove it"
 STRING = r"""(?:'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")"""
 LISTED = re.compile(rf"\s*\[\s*(?:{STRING}\s*(?:,\s*{STRING}\s*)*,?\s*)?\]\s*")  # strings, as Python writes a list
-_RECOG = re.compile(r"(\S+):\t((?:timestamp_)?(?:ref|hyp))=(\[.*\])")  # of icefall's recogs-SET-SUFFIX.txt
+_RECOG = re.compile(r"(\S+):\t((?:timestamp_)?(?:ref|hyp))=(\[.*\])", re.ASCII)  # of icefall's recogs-SET-SUFFIX.txt
 
 
 def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:

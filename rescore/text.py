@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from lm_zoo.reading import kaldi_fields
 from rescore.errors import UsageError
 from rescore.types import Words
 
@@ -47,7 +48,7 @@ class TextNormalizer:
             word = word.upper()
         elif self.case == "lower":
             word = word.lower()
-        return tuple(word.split())
+        return tuple(kaldi_fields(word))
 
     def words(self, words: Iterable[str]) -> Words:
         """The words that `words` become."""

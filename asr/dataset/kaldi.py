@@ -21,6 +21,7 @@ from asr.dataset.manifests import Missing, make_cut, read_recording
 from asr.dataset.pipes import ADVICE, is_command
 from asr.dataset.stores import SHIFT_SECONDS, feature_store, with_features
 from asr.errors import DataError
+from lm_zoo.reading import kaldi_fields, key_and_rest
 from rescore.console import progress
 from rescore.errors import FormatError
 from rescore.file_names import file_name
@@ -121,12 +122,12 @@ def read_scp(path: Path, allow_pipes: bool = False) -> Iterator[tuple[str, str]]
       FormatError: a line without place, or with a command, unless `allow_pipes`.
     """
     for number, line in read_lines(path):
-        key, _, place = line.strip().partition(" ")
-        if not place.strip():
+        key, place = key_and_rest(line)
+        if not place:
             raise FormatError(path, f"found '{line}', expected 'key file' or 'key command |'", line=number)
         if is_command(place) and not allow_pipes:
-            raise FormatError(path, f"'{key}' is the output of a command ('{place.strip()[:80]}'), {ADVICE}", number)
-        yield key, place.strip()
+            raise FormatError(path, f"'{key}' is the output of a command ('{place[:80]}'), {ADVICE}", number)
+        yield key, place
 
 
 def _texts(folder: Path) -> dict[str, str] | None:
@@ -147,7 +148,7 @@ def _segments(folder: Path, wavs: dict[str, str]) -> Iterator[tuple[str, str, fl
         return
     for number, line in read_lines(path):
         try:
-            utt_id, recording_id, start, end = line.split()
+            utt_id, recording_id, start, end = kaldi_fields(line)
             limits = float(start), float(end)
         except ValueError:
             text = f"found '{line}', expected 'utterance recording start end'"

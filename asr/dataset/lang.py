@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from asr.errors import DataError
 from lm_zoo.files import write_text
+from lm_zoo.reading import kaldi_fields
 from lm_zoo.text.vocabulary import PieceVocabulary
 from rescore.files import atomic_folder, read_lines
 
@@ -46,7 +47,7 @@ def write_lang(folder: Path, texts: Sequence[Path], size: int | None) -> PieceVo
     counts: Counter[str] = Counter()
     for path in texts:
         lines = (line if size is not None else spaced(line) for _, line in read_lines(path))
-        counts += count_words(line.split() for line in lines)
+        counts += count_words(kaldi_fields(line) for line in lines)
     if not counts:
         raise DataError(f"{', '.join(map(str, texts))}: no words to make tokens of, expected a sentence a line")
     vocab = build_pieces(counts, size or len(counts), kind="bpe" if size else "word")
@@ -73,4 +74,4 @@ def unspellable(cuts: Iterable[Cut], vocab: PieceVocabulary) -> list[str]:
     """The ids of cuts whose transcripts hold symbols that the tokens cannot spell."""
     from asr.dataset.loader import cut_text
 
-    return [cut.id for cut in cuts if any(vocab.unk in vocab.encode_word(word) for word in cut_text(cut).split())]
+    return [cut.id for cut in cuts if any(vocab.unk in vocab.encode_word(word) for word in kaldi_fields(cut_text(cut)))]

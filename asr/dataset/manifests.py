@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from asr.dataset.pipes import ADVICE, command_of, shell_reads
 from asr.dataset.stores import feature_store, with_features
 from asr.errors import DataError
-from lm_zoo.reading import parse_json, read_json
+from lm_zoo.reading import kaldi_fields, parse_json, read_json
 from rescore.console import NAMED, progress, remark
 from rescore.errors import FormatError
 from rescore.files import atomic_text, read_kaldi_text, read_lines, require_folder
@@ -125,9 +125,8 @@ def save_cuts(folder: Path, prefix: str, part: str, cuts: Iterable[Cut]) -> Path
     with ExitStack() as stack:
         whole, recordings, supervisions, texts = (stack.enter_context(atomic_text(name)) for name in names)
         for cut in cuts:
-            texts.write(
-                " ".join([cut.id, *(word for part in cut.supervisions for word in (part.text or "").split())]) + "\n"
-            )
+            words = [word for part in cut.supervisions for word in kaldi_fields(part.text or "")]
+            texts.write(" ".join([cut.id, *words]) + "\n")
             whole.write(json.dumps(cut.to_dict(), ensure_ascii=False) + "\n")
             if cut.has_recording and cut.recording.id not in seen:
                 seen.add(cut.recording.id)

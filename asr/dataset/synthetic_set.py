@@ -23,7 +23,7 @@ from asr.dataset.flac import save_flac
 from asr.dataset.synthesis import SPEAKERS, NothingSpoken, Range, Speakers, draw_setting
 from asr.errors import DataError
 from lm_zoo.files import write_text
-from lm_zoo.reading import parse_json, read_json
+from lm_zoo.reading import BLANKS, kaldi_fields, parse_json, read_json
 from rescore.console import progress, remark
 from rescore.file_names import file_name
 from rescore.files import atomic_folder, atomic_text, read_kaldi_text, read_lines
@@ -75,9 +75,9 @@ def sentences_to_speak(path: Path, ids: bool, options: SetOptions) -> dict[str, 
         lines = {utt_id: " ".join(words) for utt_id, words in read_kaldi_text(path).items()}
     else:
         stem = path.name.split(".")[0]
-        lines = {f"{stem}-{number:07d}": line.strip() for number, line in read_lines(path)}
+        lines = {f"{stem}-{number:07d}": line.strip(BLANKS) for number, line in read_lines(path)}
     least, most = options.words
-    usable = [utt for utt, line in lines.items() if least <= len(line.split()) <= most]
+    usable = [utt for utt, line in lines.items() if least <= len(kaldi_fields(line)) <= most]
     if len(usable) < len(lines):
         remark(f"{path}: {len(lines) - len(usable)} of {len(lines)} lines left out (not {least} to {most} words)")
     count = len(usable) if options.count is None else options.count

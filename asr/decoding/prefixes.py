@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from asr.errors import DataError
+from lm_zoo.reading import kaldi_fields
 from lm_zoo.text.vocabulary import SOS_EOS, PieceVocabulary
 from rescore.types import Words
 
@@ -64,7 +65,7 @@ class Pieces:
     def words(self, tokens: Sequence[int]) -> Words:
         """The words that the tokens spell."""
         text = "".join(self.names[token] for token in tokens if token not in self._silent)
-        return tuple(text.replace(_WORD_START, " ").split())
+        return tuple(kaldi_fields(text.replace(_WORD_START, " ")))
 
     def check(self, model: Transducer) -> None:
         """Raises DataError if the model has another number of tokens."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from asr.decoding.decode import Decoded
 from asr.errors import DataError
+from lm_zoo.reading import kaldi_fields
 from lm_zoo.text.normalise import normalise
 from rescore.evaluation.icefall_errs import write_errs
 from rescore.evaluation.wer import ErrorCounts, corpus_errors
@@ -159,7 +160,7 @@ class Results:
         if decoded.lattice is not None:
             self._lattices.add(utt_id, decoded.lattice)
             self._symbols.update(decoded.lattice.symbols)
-        self.refs[utt_id], self.hyps[utt_id] = tuple(text.split()), decoded.words
+        self.refs[utt_id], self.hyps[utt_id] = tuple(kaldi_fields(text)), decoded.words
         self.scores = self.scores or list(decoded.nbest.hyps[0].scores)
 
     def write(self, outputs: Outputs) -> tuple[ErrorCounts | None, list[str]]:
@@ -182,4 +183,4 @@ class Results:
 
 def _normalised(texts: Mapping[str, Words], name: str) -> dict[str, Words]:
     view = normalise(name)
-    return {utt_id: tuple(view(" ".join(words)).split()) for utt_id, words in texts.items()}
+    return {utt_id: tuple(kaldi_fields(view(" ".join(words)))) for utt_id, words in texts.items()}

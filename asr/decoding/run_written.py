@@ -24,6 +24,7 @@ from asr.decoding.written import NORMALISER, WrittenDecoder
 from asr.errors import DataError
 from asr.seq2seq.models import load, model_files
 from lm_zoo.files import locked, write_text
+from lm_zoo.reading import kaldi_fields
 from lm_zoo.text.normalise import normalise
 from rescore import __version__
 from rescore.console import remark, some_names
@@ -116,7 +117,7 @@ def write_set(
                 remark(f"cut {utt_id} left out: {entry['lost']}")
             elif entry["cut"]:
                 cut_off.append(utt_id)
-            single[utt_id] = tuple(entry.get("single", "").split())
+            single[utt_id] = tuple(kaldi_fields(entry.get("single", "")))
             yield utt_id, text, decoded(entry)
 
     errors = decode_set(utterances(), dict, total, outputs, say)
@@ -172,5 +173,5 @@ def decoded(entry: dict[str, Any]) -> Decoded | None:
     """An entry of the journal as the results take it; None for one that is lost."""
     if "lost" in entry:
         return None
-    hyps = [Hypothesis(tuple(text.split()), scores) for text, scores in entry["hyps"]]
+    hyps = [Hypothesis(tuple(kaldi_fields(text)), scores) for text, scores in entry["hyps"]]
     return Decoded(NbestList(entry["id"], hyps), None)

@@ -22,6 +22,7 @@ from asr.decoding.written import NORMALISER, WrittenDecoder
 from asr.errors import ConfigError, DataError
 from asr.model.streaming import StreamingEncoder
 from asr.seq2seq.models import INSTALL, MOONSHINE, has_moonshine, load
+from lm_zoo.reading import kaldi_fields
 from lm_zoo.text.normalise import normalise
 from rescore.console import remark
 from rescore.types import Words
@@ -214,7 +215,7 @@ class WrittenTranscriber:
         best = self.decoder(samples)[0]
         if best.cut:
             remark("cut off at the limit of the length: the words at its end may be missing or repeated")
-        return Transcript(tuple(best.text.split()), len(samples) / SAMPLE_RATE, time.perf_counter() - begin)
+        return Transcript(tuple(kaldi_fields(best.text)), len(samples) / SAMPLE_RATE, time.perf_counter() - begin)
 
 
 class _Stream:

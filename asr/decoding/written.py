@@ -15,6 +15,7 @@ from asr.seq2seq.lists import WrittenText, distinct, without_fragments
 from asr.seq2seq.models import Recogniser
 from asr.seq2seq.search import Ended, SearchOptions, WordKeys, beam_search, greedy_search
 from asr.seq2seq.tokens import text_of
+from lm_zoo.reading import kaldi_fields
 from rescore.types import Hypothesis, NbestList
 
 AM, INTERNAL = "am", "ilm"
@@ -81,7 +82,7 @@ class WrittenDecoder:
         written = self(samples)
         internal = self._internal.scores([hyp.tokens for hyp in written])
         hyps = [
-            Hypothesis(tuple(hyp.text.split()), {AM: hyp.am, INTERNAL: score})
+            Hypothesis(tuple(kaldi_fields(hyp.text)), {AM: hyp.am, INTERNAL: score})
             for hyp, score in zip(written, internal, strict=True)
         ]
         single = max(written, key=lambda hyp: hyp.single)

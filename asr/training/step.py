@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from asr.dataset.left_out import FirstOfReason, summarise
 from asr.errors import ConfigError
 from asr.model.subsampling import subsampled
+from lm_zoo.reading import kaldi_fields
 from lm_zoo.text.vocabulary import PieceVocabulary
 from lm_zoo.training.runtime import DTYPES
 
@@ -69,11 +70,11 @@ def prepare(batch: Batch, vocab: PieceVocabulary, skipped: Skipped, device: torc
     """
     kept, tokens = [], []
     for index, (name, text) in enumerate(zip(batch["ids"], batch["texts"], strict=True)):
-        ids = [token for word in text.split() for token in vocab.encode_word(word)]
+        ids = [token for word in kaldi_fields(text) for token in vocab.encode_word(word)]
         if not ids:
             skipped.add(name, "no words")
         elif vocab.unk in ids:
-            word = next(word for word in text.split() if vocab.unk in vocab.encode_word(word))
+            word = next(word for word in kaldi_fields(text) if vocab.unk in vocab.encode_word(word))
             skipped.add(name, "unknown symbols", f"in '{word}'")
         else:
             kept.append(index)

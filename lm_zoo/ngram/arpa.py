@@ -11,7 +11,7 @@ from lm_zoo.errors import ModelError
 from lm_zoo.files import atomic_binary
 from lm_zoo.ngram.arpa_lines import ArpaLines
 from lm_zoo.ngram.kneser_ney import KneserNeyModel
-from lm_zoo.reading import DAMAGED, open_text
+from lm_zoo.reading import BLANKS, DAMAGED, open_text
 
 CHUNK = 1 << 14  # lines formatted at a time
 BINARY_MAGIC = b"mmap lm http://kheafield.com/code format version 5\n\0"
@@ -63,12 +63,12 @@ def _arpa_words(path: Path, text: IO[str]) -> list[str]:
         if line.startswith("\\"):
             if section == "\\1-grams:":
                 return words
-            section = line.strip()
-        elif section == "\\1-grams:" and line.strip():
+            section = line.strip(BLANKS)
+        elif section == "\\1-grams:" and line.strip(BLANKS):
             fields = line.split("\t")
             if len(fields) < 2:
                 raise ModelError(f"{path}:{number}: found '{line.strip()[:60]}', expected 'LOG10 <tab> WORD ...'")
-            words.append(fields[1].strip())
+            words.append(fields[1].strip(BLANKS))
     raise ModelError(f"{path}: found no complete section \\1-grams:, expected an ARPA file")
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from lm_zoo.base import WordLM
 from lm_zoo.errors import ModelError
 from lm_zoo.ngram.openfst import MAGIC, parse_header
-from lm_zoo.reading import read_text
+from lm_zoo.reading import kaldi_fields, text_lines
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary, text_case
 
@@ -116,12 +116,12 @@ def _read_words(path: Path) -> dict[str, int]:
     if not path.is_file():
         raise ModelError(f"{path}: no such file; G.fst is read with the words.txt of its lang folder beside it")
     try:
-        lines = read_text(path).splitlines()
+        lines = text_lines(path)
     except (OSError, ValueError) as error:
         raise ModelError(f"{path}: cannot be read, expected lines 'WORD ID' ({error})") from None
     ids: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):
-        fields = line.split()
+        fields = kaldi_fields(line)
         if len(fields) != 2 or not re.fullmatch("[0-9]{1,10}", fields[1]):
             raise ModelError(f"{path}:{number}: found '{line[:80]}', expected 'WORD ID'")
         if fields[0] in ids:

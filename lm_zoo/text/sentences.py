@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from lm_zoo.errors import TextError
-from lm_zoo.reading import DAMAGED, open_bytes
+from lm_zoo.reading import DAMAGED, kaldi_fields, open_bytes
 
 HEAD = 100  # sentences that are looked at for utterance ids
 _ID = re.compile(r"(?=.*\d)(?=.*[^\W\d]|.*-).*")  # a digit, and a letter, _ or -
@@ -59,7 +59,7 @@ def _read(path: Path, first: int, remark: Callable[[str], None] | None) -> Itera
                 number += 1  # counted by hand: the count is needed after an error, too
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
-                words = line.decode().split()
+                words = kaldi_fields(line.decode())
                 if len(words) > first:
                     yield words[first:] if first else words
                 else:

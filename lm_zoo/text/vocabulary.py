@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from lm_zoo.errors import VocabError
 from lm_zoo.files import write_bytes, write_text
-from lm_zoo.reading import read_text
+from lm_zoo.reading import kaldi_fields, text_lines
 
 BLANK = "<blk>"  # the recogniser's, among its pieces
 
@@ -97,11 +97,11 @@ class WordVocabulary:
     def load(cls, folder: Path, case: str) -> WordVocabulary:
         path, words = folder / cls.FILE, list[str]()
         try:
-            lines = read_text(path).splitlines()
+            lines = text_lines(path)
         except (OSError, UnicodeDecodeError) as error:
             raise VocabError(f"{path}: cannot be read ({error})") from None
         for number, line in enumerate(lines, start=1):
-            fields = line.split()
+            fields = kaldi_fields(line)
             if len(fields) != 2 or fields[1] != str(len(words)):
                 raise VocabError(f"{path}:{number}: found '{line[:60]}', expected 'WORD {len(words)}'")
             words.append(fields[0])

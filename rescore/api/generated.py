@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lm_zoo.reading import kaldi_fields
 from rescore.api.lists import Lists
 from rescore.console import remark
 from rescore.errors import UsageError
@@ -47,7 +48,7 @@ def from_generate(
     lengths = (parts["beam_indices"] >= 0).sum(-1).tolist()  # of what was generated, the end included
     scores = parts["sequences_scores"].double().tolist()
     hyps = [
-        Hypothesis(tuple(text.split()), {"am": score * length**length_penalty}) if score > UNFILLED else None
+        Hypothesis(tuple(kaldi_fields(text)), {"am": score * length**length_penalty}) if score > UNFILLED else None
         for text, score, length in zip(texts, scores, lengths, strict=True)
     ]
     ids = _ids(utt_ids, len(hyps))

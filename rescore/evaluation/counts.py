@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lm_zoo.reading import kaldi_fields
 from rescore.errors import FormatError, RescoreError
 from rescore.files import atomic_text, read_lines, whole_number
 
@@ -131,7 +132,7 @@ def read_counts(path: str | Path) -> NgramCounts:
     begin = ids[BEGIN]
     columns = [(array("q"), array("q"), array("q")) for _ in range(2)]  # keys, counts, line numbers
     for number, line in read_lines(path):
-        fields = line.split()
+        fields = kaldi_fields(line)
         if not 2 <= len(fields) <= 3:
             problem = f"found '{line}', expected 'COUNT WORD' or 'COUNT PREVIOUS WORD'"
             raise FormatError(path, problem, line=number)

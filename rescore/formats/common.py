@@ -14,6 +14,7 @@ from traceback import clear_frames
 from typing import IO, Protocol, TypeVar
 
 from lm_zoo.inference.limits import give_back
+from lm_zoo.reading import kaldi_fields, key_and_rest
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError
 from rescore.files import MARK, MARKED, read_lines
 from rescore.skipping import OnError
@@ -172,7 +173,7 @@ def utterance_files(
 
 def utterance_id(value: object, place: Place, what: str = "utterance id") -> str:
     """`value` if it can be an utterance id: a string that is not empty and has no white space or control character."""
-    if not isinstance(value, str) or value.split() != [value] or _CONTROL.search(value):
+    if not isinstance(value, str) or kaldi_fields(value) != [value] or _CONTROL.search(value):
         problem = f"{what} {short(value)}, expected a string without white space and control characters"
         raise place.format_error(problem)
     return value
@@ -263,8 +264,8 @@ def join_words(words: Words, place: Place) -> str:
       FormatError: a word is empty or has white space in it, so that it would not read back the same.
     """
     text = " ".join(words)
-    if text.split() != list(words):
-        bad = next(word for word in words if word.split() != [word])
+    if kaldi_fields(text) != list(words):
+        bad = next(word for word in words if kaldi_fields(word) != [word])
         raise place.format_error(f"word {bad!r} is empty or has white space in it")
     return text
 
@@ -301,10 +302,10 @@ def _other_format(found: re.Match[str] | None) -> str:
 
 def split_line(path: Path, number: int, line: str) -> tuple[str, str]:
     """`(key, rest)` of a line `key rest`; the rest may be empty."""
-    fields = line.split(None, 1)
-    if not fields:
+    key, rest = key_and_rest(line)
+    if not key:
         raise FormatError(path, "empty line, expected 'key ...'", line=number)
-    return fields[0], fields[1].rstrip() if len(fields) > 1 else ""
+    return key, rest
 
 
 @dataclass(frozen=True)

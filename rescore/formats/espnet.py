@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
+from lm_zoo.reading import kaldi_fields
 from rescore.errors import FormatError
 from rescore.files import atomic_folder, atomic_text, read_lines
 from rescore.formats import espnet1
@@ -91,7 +92,7 @@ class _Rank:
         place = Place(self.scores.path, found[0], self.utt_id)
         tensor = _TENSOR.fullmatch(found[1])
         score = text_score(tensor[1] if tensor else found[1], self.name, self.rank, place)
-        words = tuple(self.words.split())
+        words = tuple(kaldi_fields(self.words))
         self.advance()
         return Hypothesis(words, {self.name: score})
 

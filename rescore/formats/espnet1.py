@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from lm_zoo.reading import kaldi_fields
 from rescore.errors import FormatError
 from rescore.formats.common import SCORE, Place, UniqueIds, finite_score, make_list, utterance_id
 from rescore.formats.mlm import JsonReader, members
@@ -34,7 +35,7 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
             raise place.format_error(f"{short(value)}, expected an object with 'output', a list of hypotheses")
         hyps = [_hypothesis(entry, rank, name, place) for rank, entry in enumerate(outputs, start=1)]
         ref = outputs[0].get("text") if outputs else None
-        yield make_list(utt_id, hyps, tuple(ref.split()) if isinstance(ref, str) else None, place)
+        yield make_list(utt_id, hyps, tuple(kaldi_fields(ref)) if isinstance(ref, str) else None, place)
 
 
 def _utterances(path: Path) -> Iterator[tuple[int, str, Any]]:
@@ -71,4 +72,4 @@ def _hypothesis(entry: object, rank: int, name: str, place: Place) -> Hypothesis
 def _words(text: str) -> Words:
     for mark in MARKS:
         text = text.replace(mark, "")
-    return tuple(text.replace("▁", " ").split())
+    return tuple(kaldi_fields(text.replace("▁", " ")))

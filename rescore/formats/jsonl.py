@@ -18,7 +18,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.reading import parse_json
+from lm_zoo.reading import BLANKS, kaldi_fields, parse_json
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError
 from rescore.files import atomic_binary, read_lines, want_of_memory
@@ -127,7 +127,7 @@ def _extra(entry: dict[str, Any], known: Iterable[str], place: Place) -> dict[st
 
 
 def _parse_line(line: str, place: Place) -> dict[str, Any]:
-    if not line.strip():
+    if not line.strip(BLANKS):
         raise place.format_error("empty line, expected a JSON object")
     try:
         entry = parse_json(line)
@@ -153,7 +153,7 @@ def _within(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
 
 def _hypothesis(hyp: object, rank: int, place: Place) -> Hypothesis:
     if isinstance(hyp, str):
-        return Hypothesis(tuple(hyp.split()))
+        return Hypothesis(tuple(kaldi_fields(hyp)))
     if not isinstance(hyp, dict):
         raise place.format_error(f"hypothesis {rank} is {short(hyp)}, expected an object with 'words' and 'scores'")
     words_key = "words" if "words" in hyp else "text"
@@ -176,11 +176,11 @@ def _hypothesis(hyp: object, rank: int, place: Place) -> Hypothesis:
 
 def _words(value: object, what: str, place: Place) -> Words:
     if isinstance(value, str):
-        return tuple(value.split())
+        return tuple(kaldi_fields(value))
     if not isinstance(value, list):
         raise place.format_error(f"{what} is {short(value)}, expected a string or a list of words")
     for word in value:
-        if not isinstance(word, str) or word.split() != [word]:
+        if not isinstance(word, str) or kaldi_fields(word) != [word]:
             raise place.format_error(f"{what} has the word {word!r}, expected a string without white space")
     return tuple(value)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from lm_zoo.reading import key_and_rest
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.file_names import by_numbers
@@ -37,7 +38,7 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
     """
     table = None
     unique = UniqueIds()
-    given = [line.split()[0] for _, line in read_lines(options["ids"]) if line.split()] if "ids" in options else None
+    given = _given_ids(options["ids"]) if "ids" in options else None
     made = 0
     for file in _parts_of(path):
         try:
@@ -56,6 +57,11 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
             (fail if stops else on_error)(error if isinstance(error, FormatError) else FormatError(file, str(error)))
     if given is not None and made != len(given):
         raise FormatError(options["ids"], f"{len(given)} ids for {made} lattices")
+
+
+def _given_ids(path: str) -> list[str]:
+    """The first fields of the lines that have any."""
+    return [utt_id for _, line in read_lines(path) if (utt_id := key_and_rest(line)[0])]
 
 
 def _ids(

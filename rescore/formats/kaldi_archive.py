@@ -15,6 +15,7 @@ from traceback import clear_frames
 from lm_zoo.files import write_text
 from lm_zoo.inference.limits import give_back
 from lm_zoo.ngram.openfst import MAGIC
+from lm_zoo.reading import key_and_rest
 from rescore.errors import FormatError, UsageError
 from rescore.file_names import by_numbers
 from rescore.files import atomic_binary, atomic_folder, open_binary, read_lines
@@ -240,19 +241,18 @@ def read_line(path: Path, number: int, line: str) -> tuple[Path, RawLattice]:
     Raises:
       FormatError: what is wrong with the line or its record.
     """
-    fields = line.split(None, 1)
+    key, where = key_and_rest(line)
     try:
-        if len(fields) > 1 and (fields[1].rstrip().endswith("|") or fields[1].startswith("|")):
-            problem = f"'{fields[0]}' is the output of a command ('{fields[1][:80]}'), {NO_PIPES}"
-            raise FormatError(path, problem, line=number)
-        if len(fields) < 2:
+        if where.endswith("|") or where.startswith("|"):
+            raise FormatError(path, f"'{key}' is the output of a command ('{where[:80]}'), {NO_PIPES}", line=number)
+        if not where:
             raise FormatError(path, f"found '{line[:80]}', expected 'utt-id FILE:OFFSET'", line=number)
-        name, offset = re.fullmatch(r"(.*?)(?::([0-9]{1,18}))?", fields[1].rstrip()).groups("0")  # type: ignore[union-attr]
+        name, offset = re.fullmatch(r"(.*?)(?::([0-9]{1,18}))?", where).groups("0")  # type: ignore[union-attr]
         file = Path(name) if Path(name).exists() else path.parent / name
         with open_binary(file, max(0, int(offset) - 1)) as read:
             archive = _Archive(file, read, b"" if int(offset) else b" ", max(0, int(offset) - 1))
             archive.more()
-            return file, archive.take_record(fields[0])
+            return file, archive.take_record(key)
     except (OSError, ValueError) as error:  # no name of a file that the system takes
         problem = f"found '{line[:80]}', whose file cannot be read ({str(error)[:80]})"
         raise FormatError(path, problem, line=number) from None

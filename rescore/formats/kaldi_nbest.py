@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
+from lm_zoo.reading import kaldi_fields
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError
 from rescore.files import atomic_folder, atomic_text
@@ -81,11 +82,11 @@ def _hypothesis(line: KeyLine, rank: int, costs: dict[str, KeyedFile], text: Pat
             problem = f"hypothesis {rank} has no score '{name}': key '{line.key}' of {text}:{line.line} is missing"
             raise Place(file.path, utt_id=utt_id).score_error(problem)
         place = Place(file.path, found[0], utt_id)
-        values = [text_score(value, name, rank, place) for value in found[1].split() or [""]]
+        values = [text_score(value, name, rank, place) for value in kaldi_fields(found[1]) or [""]]
         scores[name] = -sum(values) + 0.0  # no -0.0
     if "withlm" in scores and "nolm" in scores and "lm" not in scores:
         scores["lm"] = scores.pop("withlm") - scores["nolm"]
-    return Hypothesis(tuple(line.rest.split()), scores)
+    return Hypothesis(tuple(kaldi_fields(line.rest)), scores)
 
 
 def _cost_files(folder: Path) -> dict[str, KeyedFile]:
@@ -140,6 +141,6 @@ def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) ->
 def _file_name(name: str, path: Path) -> str:
     file = _FILES.get(name, f"lmwt.{name}")
     readable = _score_name(file) == name and not file.endswith(".gz") and file not in ("lmwt.withlm", "lmwt.interp")
-    if not readable or name.startswith("interp.") or name.split() != [name] or "/" in name:
+    if not readable or name.startswith("interp.") or kaldi_fields(name) != [name] or "/" in name:
         raise RescoreError(f"{path}: a score cannot be called '{name}' in this format; call it otherwise")
     return file

@@ -11,12 +11,13 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from lm_zoo.reading import kaldi_fields
 from rescore.errors import FormatError
 from rescore.files import read_lines
 from rescore.formats.common import Place, UniqueIds, make_list, named_columns, text_score
 from rescore.types import Hypothesis, NbestList
 
-_LINE = re.compile(r"(\S+)-(\d{1,9})\s([^|]*)\|(.*)")
+_LINE = re.compile(r"(\S+)-(\d{1,9})\s([^|]*)\|(.*)", re.ASCII)
 SUFFIXES = (".nbest", ".nbest.gz", ".nbest.xz")
 
 
@@ -45,7 +46,7 @@ def _read_file(path: Path, names: tuple[str, ...], unique: UniqueIds) -> Iterato
             current, hyps, first = utt_id, [], number
         if rank != len(hyps):
             raise place.format_error(f"hypothesis {rank}, expected {len(hyps)}: they are counted from 0 without a gap")
-        hyps.append(Hypothesis(tuple(found[4].split()), _scores(found[3].split(), names, rank + 1, place)))
+        hyps.append(Hypothesis(tuple(kaldi_fields(found[4])), _scores(kaldi_fields(found[3]), names, rank + 1, place)))
     if not hyps:
         raise FormatError(path, "empty file, expected a hypothesis a line: 'UTT-K score ... | words'")
     yield make_list(current, hyps, None, Place(path, first, current))

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.reading import check_characters
+from lm_zoo.reading import check_characters, kaldi_fields
 from rescore.errors import FormatError
 from rescore.files import atomic_binary, read_chunks
 from rescore.formats.common import (
@@ -59,7 +59,7 @@ def _nbest(utt_id: str, value: object, name: str, place: Place) -> NbestList:
     for key, entry in value:
         found = _HYP.fullmatch(key)
         if key == "ref" and isinstance(entry, str):
-            ref = tuple(entry.split())
+            ref = tuple(kaldi_fields(entry))
         elif found and int(found[1]) not in hyps:
             hyps[int(found[1])] = _hypothesis(entry, key, int(found[1]), name, place)
         elif found:
@@ -79,7 +79,7 @@ def _hypothesis(entry: object, key: str, rank: int, name: str, place: Place) -> 
     if not isinstance(fields.get("text"), str):
         raise place.format_error(f"'{key}' has no 'text', expected 'score' and 'text'")
     score = finite_score(fields.get("score"), name, rank, place)
-    return Hypothesis(tuple(fields["text"].split()), {name: score})
+    return Hypothesis(tuple(kaldi_fields(fields["text"])), {name: score})
 
 
 class JsonReader:

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from lm_zoo.reading import parse_json
+from lm_zoo.reading import kaldi_fields, parse_json
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
 from rescore.files import MARK, atomic_text, read_lines, whole_number
@@ -80,7 +80,7 @@ def _hypothesis(line: str, name: str, rank: int, place: Place, count_characters:
     scores = {name: text_score(score.strip(), name, rank, place)}
     if count_characters:
         scores["characters"] = float(len(text))
-    return Hypothesis(tuple(text.split()), scores)
+    return Hypothesis(tuple(kaldi_fields(text)), scores)
 
 
 def _numbered_ids() -> Iterator[tuple[str, Words | None]]:
@@ -102,7 +102,7 @@ def _read_manifest(path: Path) -> Iterator[tuple[str, Words | None]]:
         utt_id = utterance_id(audio if "utt_id" in entry else PurePosixPath(audio).stem, place)
         unique.add(utt_id, place)
         text = entry.get("text")
-        yield utt_id, tuple(text.split()) if isinstance(text, str) else None
+        yield utt_id, tuple(kaldi_fields(text)) if isinstance(text, str) else None
 
 
 def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:

@@ -16,11 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from lm_zoo.inference.limits import give_back
-from lm_zoo.reading import is_read_once
+from lm_zoo.reading import is_read_once, kaldi_fields
+from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import atomic_binary, read_lines, whole_number
 from rescore.formats.common import SCORE, TOO_LARGE, Place, UniqueIds, encoded, formed, named_if_too_large, put
-from rescore.formats.symbols import IDS, SymbolTable, is_id, read_symbols, table_for
+from rescore.formats.symbols import IDS, NUMBERS_WRITTEN, SymbolTable, are_ids, is_id, read_symbols, table_for
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.skipping import OnError, fail
 from rescore.types import Alignments, Lattice
@@ -59,7 +60,7 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
                 lattice = _to_lattice(entry, table)
             if undecided and lattice.symbols[1:]:
                 undecided = False
-                if all(map(is_id, lattice.symbols[1:])):
+                if are_ids(lattice.symbols[1:]):
                     table = table_for(path, None)
                     lattice = _to_lattice(entry, table)
             yield lattice
@@ -93,7 +94,7 @@ def _entries_behind(path: Path, begin: int, on_error: OnError) -> Generator[_Ent
     lines = chain(islice(read_lines(path), begin, None), [(-1, "")])  # named: closing it takes memory, too
     try:
         for number, line in lines:
-            fields = line.split()
+            fields = kaldi_fields(line)
             if entry is None and fields:
                 if len(fields) == 1 and not passing:
                     entry = _Entry(fields[0], number)
@@ -230,11 +231,13 @@ def write_lattices(
     told = options.get("words")
     table = None if told is None or told == IDS else read_symbols(told)
     count = 0
+    first = list[str]()  # words of the first lattice that has any
 
     def form(lattice: Lattice) -> bytes:
         place = Place(path, utt_id=lattice.utt_id)
         names = _names(lattice, options, place)
         words = _words(lattice, table, place)
+        first.extend([] if first else _used(lattice))
         columns = [(0.0 - lattice.scores[name]).tolist() for name in names]
         weights = [",".join(map(repr, row)) for row in zip(*columns, strict=True)]
         lines = [lattice.utt_id]
@@ -246,7 +249,13 @@ def write_lattices(
         for text in formed(lattices, form, path, on_error):
             put(stream, text)
             count += 1
+    if told is None and first and are_ids(first):
+        remark(f"{path}: {NUMBERS_WRITTEN}")
     return count
+
+
+def _used(lattice: Lattice) -> list[str]:
+    return [lattice.symbols[label] for label in np.unique(lattice.labels).tolist() if label != EPSILON]
 
 
 def _words(lattice: Lattice, table: SymbolTable | None, place: Place) -> list[str]:
@@ -260,10 +269,10 @@ def _words(lattice: Lattice, table: SymbolTable | None, place: Place) -> list[st
             return list(map(str, table.to_ids(np.arange(len(lattice.symbols)), lattice.symbols).tolist()))
         except KeyError as error:
             raise place.format_error(error.args[0]) from None
-    used = [lattice.symbols[label] for label in np.unique(lattice.labels).tolist() if label != EPSILON]
+    used = _used(lattice)
     silent = _silent(used)
     for word in used:
-        if word in silent or word.split() != [word]:
+        if word in silent or kaldi_fields(word) != [word]:
             problem = f"word '{word}' would be read back as {'no word' if word in silent else 'none or several'}"
             raise place.format_error(f"{problem}; give a table in which it has a number: PATH?words=words.txt")
     return [word if label else "<eps>" for label, word in enumerate(lattice.symbols)]

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lm_zoo.reading import kaldi_fields
 from rescore.errors import FormatError, RescoreError
 from rescore.files import read_lines, whole_number
 from rescore.formats.common import SCORE, Place, named_if_too_large, utterance_files, utterance_id
@@ -91,7 +92,7 @@ def read_lattice(path: Path) -> Lattice:
 def _parse(path: Path) -> _Pfsg:
     pfsg, named = _Pfsg(), False
     for number, line in read_lines(path, ended=True):
-        fields, place = line.split(), Place(path, number)
+        fields, place = kaldi_fields(line), Place(path, number)
         if not fields:
             continue
         if fields[0] == "name" and len(fields) == 2:

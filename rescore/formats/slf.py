@@ -1,59 +1,77 @@
 """HTK Standard Lattice Format (HTKBook, "SLF Format"), in HTK's and in Sphinx's dialect.
 
 Both give words on nodes or on links.  They differ in what a word on a node means: in HTK's dialect (SRILM's too) it
-is the word of the links that END at the node, in Sphinx's (PocketSphinx, Sphinx-III) that of the links that START
-there, and `a=` is that word's acoustic score.  A file is in Sphinx's dialect if a comment names Sphinx as its maker, or
-if it has words on nodes and every link leads from a higher node number to a lower one.
+is the word of the links that END at the node, in Sphinx's (PocketSphinx, Sphinx-III; SRILM's with dir=b in the header)
+that of the links that START there, and `a=` is that word's acoustic score.  A file is in Sphinx's dialect if a comment
+names Sphinx as its maker, or if it has words on nodes and every link leads from a higher node number to a lower one.
+
+As in SRILM, what stands on a node, word or scores, is that of its links which have none of their own.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from rescore.errors import FormatError, RescoreError, UsageError
-from rescore.files import read_lines
 from rescore.formats import slf_write
 from rescore.formats.common import Piece, Place, UniqueIds, named_if_too_large, utterance_files, utterance_id
-from rescore.formats.slf_write import NULL_WORDS, WORDS_COMMENT
+from rescore.formats.slf_parse import Slf, parse
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.skipping import OnError, fail
 from rescore.types import Lattice
 
 SUFFIXES = (".slf", ".lat", ".slf.gz", ".lat.gz", ".slf.xz", ".lat.xz")
-SCORE_NAMES = {"a": "am", "l": "lm", "r": "pron", "n": "n", "i": "i"} | {
+SCORE_NAMES = {"a": "am", "l": "lm", "r": "pron", "n": "n", "i": "i", "ds": "ds"} | {
     f"x{digit}": f"x{digit}" for digit in range(1, 10)
 }
-NO_SCORES = frozenset(("J", "S", "E", "W", "v", "d", "p"))  # fields of links that are read elsewhere, or say nothing
 POSTERIOR_FLOOR = -100.0  # stands for the log of a posterior that is printed as 0; all others lie above it
 
-_SHORT_NAMES = {
-    **{"NODES": "N", "LINKS": "L", "START": "S", "END": "E", "WORD": "W"},
-    **{"time": "t", "var": "v", "acoustic": "a", "language": "l"},
-}
-_READ = NO_SCORES | SCORE_NAMES.keys()
-_LONG_NAMES = frozenset(_SHORT_NAMES)
+_NO_SCORES = frozenset(("W", "v", "d", "s", "p"))  # fields that are read elsewhere, or say nothing
+_OF_LINKS = SCORE_NAMES.keys() | _NO_SCORES | {"J", "S", "E"}
+_OF_NODES = SCORE_NAMES.keys() | _NO_SCORES | {"I", "t"}
 _VARIANT = re.compile(r"\(\d+\)$")
-_FIELD_NAME = re.compile(r"\s*([^\s=]+)=")
-_CHARACTER = re.compile(r"\\.|[\"']")
 
 
 @dataclass
-class _Slf:
-    """The fields of one file: header, then node and link definitions in order."""
+class _Arcs:
+    """The arcs of a lattice: of the links, and more for what stands on none.
 
-    path: Path
-    header: dict[str, str] = field(default_factory=dict)
-    nodes: list[dict[str, str]] = field(default_factory=list)
-    links: list[dict[str, str]] = field(default_factory=list)
-    by_sphinx: bool = False
-    names: dict[str, str] = field(default_factory=dict)  # of scores, as a comment of rescore gives them
-    null_words: frozenset[str] = NULL_WORDS  # but those that a comment of rescore calls words
+    Attributes:
+      fields: what was said of each.
+      states: the row of the node that each state has its time from; the first ones are the nodes.
+    """
+
+    src: list[int]
+    dst: list[int]
+    start: int
+    final: int
+    fields: list[dict[str, str]]
+    states: list[int]
+    words: list[str] = field(default_factory=list)
+
+    def add_before(self, word: str, fields: dict[str, str]) -> None:
+        """One more arc, to the start."""
+        self.states.append(self.states[self.start])
+        self.src.append(len(self.states) - 1)
+        self.dst.append(self.start)
+        self.start = self.src[-1]
+        self.words.append(word)
+        self.fields.append(fields)
+
+    def add_behind(self, word: str, fields: dict[str, str]) -> None:
+        """One more arc, from the end."""
+        self.states.append(self.states[self.final])
+        self.src.append(self.final)
+        self.dst.append(len(self.states) - 1)
+        self.final = self.dst[-1]
+        self.words.append(word)
+        self.fields.append(fields)
 
 
 def lattice_files(path: str | Path) -> list[Path]:
@@ -127,142 +145,86 @@ def read_lattice(path: str | Path, named_inside: bool = False) -> Lattice:
 
     Null words, fillers and sentence marks become epsilons (NULL_WORDS, but for those that a comment of ours calls
     words); nodes that are on no complete path are removed and counted, and links with fields that are not read counted.
+    A score that a link without word lacks is 0 (SRILM leaves it out there).  Times are multiplied by tscale=.
 
     Args:
       named_inside: the utterance id is what UTTERANCE= says, not the name of the file.
     Raises:
       FormatError: truncated or empty file, malformed line, counts that differ from N= and L=, links between nodes that
-        are not there, scores that only some links have or that are not finite, sub-lattices, cycles, no complete path.
+        are not there, scores that only some words have or that are not finite, sub-lattices, cycles, no complete path.
     """
-    slf = _parse(Path(path))
-    number = {node["I"]: row for row, node in enumerate(slf.nodes)}
-    src, dst = (_end_points(slf, number, name) for name in "SE")
-    start, final = _start_and_end(slf, number, src, dst)
-    scores = _scores(slf, src)
-    words, first_word, last_word = _link_words(slf, src, dst, start, final)
-    num_states = len(slf.nodes)
-    times = _times(slf)
-    if not slf.links and start == final:  # an empty sentence: one null link, so that there is one to score
-        src, dst, words, final, num_states = np.array([start]), np.array([num_states]), [""], num_states, num_states + 1
-        times = None if times is None else np.append(times, times[start])
-    # The first word in HTK's dialect and the last in Sphinx's stand on no link: they get one more, without scores.
-    if first_word not in slf.null_words:
-        src, dst, words = np.append(src, num_states), np.append(dst, start), [*words, first_word]
-        times = None if times is None else np.append(times, times[start])
-        start, num_states = num_states, num_states + 1
-    if last_word not in slf.null_words:
-        src, dst, words = np.append(src, final), np.append(dst, num_states), [*words, last_word]
-        times = None if times is None else np.append(times, times[final])
-        final, num_states = num_states, num_states + 1
-    scores = {name: np.append(column, np.zeros(len(src) - len(column))) for name, column in scores.items()}
+    slf = parse(Path(path))
+    arcs = _arcs(slf)
+    scores = _scores(slf, arcs)
     symbols = {"": EPSILON}
-    words = ["" if word in slf.null_words else word for word in words]
+    words = ["" if word in slf.null_words else word for word in arcs.words]
     labels = np.array([symbols.setdefault(word, len(symbols)) for word in words], dtype=np.int32)
     utt_id = _inner_id(slf) if named_inside else file_id(slf.path)
-    unread = sum(not link.keys() <= _READ for link in slf.links)
-    counts = {"unread_fields": unread} if unread else None
+    unread = sum(not link.keys() <= _OF_LINKS for link in slf.links)
+    unread += sum(not node.keys() <= _OF_NODES for node in slf.nodes)
     try:
-        return build_lattice(utt_id, num_states, src, dst, labels, scores, list(symbols), start, final, times, counts)
+        return build_lattice(
+            utt_id,
+            len(arcs.states),
+            np.array(arcs.src),
+            np.array(arcs.dst),
+            labels,
+            scores,
+            list(symbols),
+            arcs.start,
+            arcs.final,
+            _times(slf, arcs),
+            {"unread_fields": unread} if unread else None,
+        )
     except RescoreError as error:
         raise FormatError(path, str(error)) from None
 
 
-def _inner_id(slf: _Slf) -> str:
+def _inner_id(slf: Slf) -> str:
     if "UTTERANCE" not in slf.header:
         raise FormatError(slf.path, "no UTTERANCE= in the header, which ?utterance=yes takes the utterance id from")
     return utterance_id(slf.header["UTTERANCE"], Place(slf.path))
 
 
-def _parse(path: Path) -> _Slf:
-    slf = _Slf(path)
-    for number, line in read_lines(path, ended=True):
-        if line.startswith("J="):
-            slf.links.append(_fields(path, number, line, ("S", "E")))
-        elif line.startswith("I="):
-            slf.nodes.append(_fields(path, number, line, ()))
-        elif line.startswith("# rescore "):
-            slf.names = dict(item.split("=", 1) for item in line.split()[2:] if "=" in item)  # type: ignore[misc]
-        elif line.startswith(WORDS_COMMENT):
-            slf.null_words = NULL_WORDS.difference(line.removeprefix(WORDS_COMMENT).split())
-        elif line.startswith("#"):
-            slf.by_sphinx = slf.by_sphinx or "sphinx" in line.lower()
-        elif line.strip():
-            slf.header.update(_fields(path, number, line, ()))
-    if not slf.header and not slf.nodes:
-        raise FormatError(path, "empty file, expected an HTK lattice (VERSION=, N= L=, I=..., J=...)")
-    if "SUBLAT" in slf.header or any("L" in node for node in slf.nodes):
-        raise FormatError(path, "has sub-lattices (SUBLAT= or L= on a node), which are not read; expand them before")
-    for name, found, what in (("N", len(slf.nodes), "nodes (I=)"), ("L", len(slf.links), "links (J=)")):
-        stated = slf.header.get(name)
-        if stated is None:
-            raise FormatError(path, f"no {name}= in the header, expected an HTK lattice")
-        if stated != str(found):
-            raise FormatError(path, f"the header says {name}={stated}, found {found} {what}; the file is incomplete")
-    if not slf.nodes:
-        raise FormatError(path, "a lattice without nodes")
-    slf.by_sphinx = slf.by_sphinx or _numbered_backward(slf)
-    return slf
+def _arcs(slf: Slf) -> _Arcs:
+    """The links, with what their nodes say of them; and an arc for the word of a first or last node that is on none."""
+    number = {node["I"]: row for row, node in enumerate(slf.nodes)}
+    src, dst = (_end_points(slf, number, name) for name in "SE")
+    start, final = _start_and_end(slf, number, src, dst)
+    said = [_said(slf, node) for node in slf.nodes]
+    fields = slf.links
+    if any(said):
+        rows = src if slf.backward else dst
+        fields = [said[row] | _said(slf, link) if said[row] else link for row, link in zip(rows, fields, strict=True)]
+    arcs = _Arcs(src, dst, start, final, [*fields], list(range(len(slf.nodes))), [link.get("W", "") for link in fields])
+    edge = said[final if slf.backward else start]
+    if not slf.links and start == final:  # an empty sentence: one null link, so that there is one to score
+        arcs.add_behind("", {})
+    if "W" in edge and not any("W" in link for link in slf.links):
+        (arcs.add_behind if slf.backward else arcs.add_before)(edge["W"], edge)
+    return arcs
 
 
-def _fields(path: Path, number: int, line: str, required: tuple[str, ...]) -> dict[str, str]:
-    """The `name=value` fields of a line; values may be quoted or escaped, long names become short ones."""
-    try:
-        if '="' in line or "='" in line or "\\" in line:
-            fields = dict(_quoted_fields(line))
-        else:
-            fields = dict([item.split("=", 1) for item in line.split()])  # type: ignore[misc]
-    except ValueError:
-        fields = {}
-    if not fields:
-        raise FormatError(path, f"expected fields 'name=value', found '{line.strip()[:60]}'", line=number)
-    if not _LONG_NAMES.isdisjoint(fields):
-        fields = {_SHORT_NAMES.get(name, name): value for name, value in fields.items()}
-    for name in required:
-        if name not in fields:
-            raise FormatError(path, f"a link without {name}=, expected 'J=... S=... E=...'", line=number)
-    return fields
+def _said(slf: Slf, fields: dict[str, str]) -> dict[str, str]:
+    """The word, without Sphinx's variant and if it is one, and the scores of a node or a link."""
+    said = {name: value for name, value in fields.items() if name in SCORE_NAMES}
+    if (word := fields.get("W", "")) not in slf.null_words:
+        said["W"] = _VARIANT.sub("", word) if slf.by_sphinx else word
+    return said
 
 
-def _quoted_fields(line: str) -> Iterator[tuple[str, str]]:
-    """The fields of a line with quotes or backslashes in it; ValueError where something is none."""
-    line, at = line.rstrip(), 0
-    while at < len(line):
-        name = _FIELD_NAME.match(line, at)
-        if name is None:
-            raise ValueError
-        end = _end_of_value(line, name.end())
-        yield name[1], _unquote(line[name.end() : end])
-        at = end
-
-
-def _end_of_value(line: str, start: int) -> int:
-    """Behind the quote that ends a value and has a blank after it; else the next blank."""
-    if line[start : start + 1] in ('"', "'"):
-        for found in _CHARACTER.finditer(line, start + 1):
-            if found[0] == line[start] and (found.end() == len(line) or line[found.end()].isspace()):
-                return found.end()
-    blank = re.compile(r"\s").search(line, start)
-    return blank.start() if blank else len(line)
-
-
-def _unquote(value: str) -> str:
-    if len(value) > 1 and value[0] in "\"'" and value[-1] == value[0]:
-        value = value[1:-1]
-    return re.sub(r"\\([0-7]{3}|.)", lambda m: chr(int(m[1], 8)) if len(m[1]) == 3 else m[1], value)
-
-
-def _end_points(slf: _Slf, number: dict[str, int], name: str) -> np.ndarray:
-    """Rows of the nodes that the links name in field `name`, int64 `(links,)`."""
+def _end_points(slf: Slf, number: dict[str, int], name: str) -> list[int]:
+    """Rows of the nodes that the links name in field `name`."""
     if len(number) < len(slf.nodes):
         raise FormatError(slf.path, "a node number (I=) is given to two nodes")
     rows = [number.get(link[name], -1) for link in slf.links]
     if -1 in rows:
         link = slf.links[rows.index(-1)]
         raise FormatError(slf.path, f"link J={link['J']} has {name}={link[name]}, but there is no node I={link[name]}")
-    return np.array(rows, dtype=np.int64)
+    return rows
 
 
-def _start_and_end(slf: _Slf, number: dict[str, int], src: np.ndarray, dst: np.ndarray) -> tuple[int, int]:
+def _start_and_end(slf: Slf, number: dict[str, int], src: list[int], dst: list[int]) -> tuple[int, int]:
     """Rows of the start and end node: from the header, else the only one without links in, and without links out."""
     found = []
     for name, others, what in (("start", dst, "into"), ("end", src, "out of")):
@@ -279,45 +241,31 @@ def _start_and_end(slf: _Slf, number: dict[str, int], src: np.ndarray, dst: np.n
     return found[0], found[1]
 
 
-def _link_words(slf: _Slf, src: np.ndarray, dst: np.ndarray, start: int, final: int) -> tuple[list[str], str, str]:
-    """The word of each link, and the words of the first and the last node that are on none."""
-    node_words = [node.get("W", "") for node in slf.nodes]
-    if any("W" in link for link in slf.links) or not any(node_words):
-        return [link.get("W", "") for link in slf.links], "", ""
-    if slf.by_sphinx:
-        node_words = [_VARIANT.sub("", word) for word in node_words]
-        return [node_words[row] for row in src], "", node_words[final]
-    return [node_words[row] for row in dst], node_words[start], ""
-
-
-def _numbered_backward(slf: _Slf) -> bool:
-    """Whether words are on nodes and every link leads to a lower number."""
-    try:
-        return any("W" in node for node in slf.nodes) and all(int(link["S"]) > int(link["E"]) for link in slf.links)
-    except ValueError:  # numbers need not be integers
-        return False
-
-
-def _scores(slf: _Slf, src: np.ndarray) -> dict[str, np.ndarray]:
-    to_log = _logarithm(slf)
-    if not slf.links:
-        return {"am": np.zeros(0), "lm": np.zeros(0)}
-    scores = {}
-    for name in sorted({name for link in slf.links for name in link} & SCORE_NAMES.keys()):
-        columns = [to_log(column) for column in _columns(slf, name)]
-        for k, column in enumerate(columns, start=1):
-            if not np.isfinite(column).all():
-                link = slf.links[int(np.flatnonzero(~np.isfinite(column))[0])]
-                raise FormatError(slf.path, f"link J={link['J']} has {name}={link[name]}, expected a finite log score")
-            full = slf.names.get(name, SCORE_NAMES[name])
-            scores[full if len(columns) == 1 else f"{full}{k}"] = column
-    if slf.by_sphinx and "p" in slf.links[0]:
-        scores["posterior"] = _log_conditionals(slf, _column(slf, "p"), src)
+def _scores(slf: Slf, arcs: _Arcs) -> dict[str, np.ndarray]:
+    """Natural logs, float64 `(arcs,)`, by name."""
+    to_log, scores = _logarithm(slf), {}
+    names = sorted({name for fields in arcs.fields for name in fields} & SCORE_NAMES.keys())
+    if not slf.links and not names:
+        return {"am": np.zeros(len(arcs.fields)), "lm": np.zeros(len(arcs.fields))}
+    for name in names:
+        columns = _columns(slf, arcs, name, to_log)
+        full = slf.names.get(name, SCORE_NAMES[name])
+        scores.update({full if len(columns) == 1 else f"{full}{k}": column for k, column in enumerate(columns, 1)})
+    if slf.by_sphinx and slf.links and "p" in slf.links[0]:
+        logs = _log_conditionals(slf, np.array(arcs.src[: len(slf.links)]))
+        scores["posterior"] = np.append(logs, np.zeros(len(arcs.fields) - len(logs)))
     return scores
 
 
-def _log_conditionals(slf: _Slf, posteriors: np.ndarray, src: np.ndarray) -> np.ndarray:
+def _log_conditionals(slf: Slf, src: np.ndarray) -> np.ndarray:
     """log(p of a link / sum of p over the links out of the same node), float64 `(links,)`, floored."""
+    try:
+        posteriors = np.array([float(link["p"]) for link in slf.links])
+    except KeyError:
+        link = next(link for link in slf.links if "p" not in link)
+        raise FormatError(slf.path, f"link J={link['J']} has no p=, which other links have") from None
+    except ValueError as error:
+        raise FormatError(slf.path, f"a link has p= that is not a number ({error})") from None
     if not ((posteriors >= 0) & (posteriors < 1.01)).all():  # printed with 6 digits from a table of logs: 1.0002 occurs
         raise FormatError(slf.path, "a posterior (p=) outside 0 .. 1")
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -325,54 +273,68 @@ def _log_conditionals(slf: _Slf, posteriors: np.ndarray, src: np.ndarray) -> np.
     return np.where(posteriors > 0, np.maximum(logs, POSTERIOR_FLOOR), POSTERIOR_FLOOR)
 
 
-def _logarithm(slf: _Slf):  # type: ignore[no-untyped-def]
-    """The function from the file's scores to natural logs: `base=` in the header, 0 for plain probabilities."""
-    text = slf.header.get("base", str(math.e))
+def _logarithm(slf: Slf) -> Callable[[np.ndarray], np.ndarray]:
+    """The function from the file's scores to natural logs, by `base=` in the header.
+
+    As in HTK: 0 for plain probabilities, 1 for natural logs, as they are without it.
+    """
+    text = slf.header.get("base", "1")
     try:
         base = float(text)
     except ValueError:
         base = -1.0
+    if base < 0.0 or not math.isfinite(base):
+        problem = f"header says base={text}, expected the base of the logs, 1 for natural ones, 0 for probabilities"
+        raise FormatError(slf.path, problem)
     if base == 0.0:
         return lambda column: np.log(column, out=np.full_like(column, -np.inf), where=column > 0)
-    if base < 0.0 or base == 1.0 or not math.isfinite(base):
-        raise FormatError(slf.path, f"header says base={text}, expected the base of the logs, or 0 for probabilities")
-    return lambda column: column * (1.0 if "base" not in slf.header else math.log(base))
+    return lambda column: column * (1.0 if base == 1.0 else math.log(base))
 
 
-def _columns(slf: _Slf, name: str) -> list[np.ndarray]:
-    """The values of field `name`, with commas between them, each of all links: float64 `(links,)`."""
-    first = slf.links[0].get(name, "")
-    if "," not in first:
-        return [_column(slf, name)]
-    count = first.count(",") + 1
-    rows = [link.get(name, "").split(",") for link in slf.links]
-    for link, row in zip(slf.links, rows, strict=True):
-        if len(row) != count:
-            found = f"{name}={link[name]}" if name in link else f"no {name}="
-            problem = f"link J={link['J']} has {found}, expected {count} scores with commas, as on the first link"
-            raise FormatError(slf.path, problem)
+def _columns(slf: Slf, arcs: _Arcs, name: str, to_log: Callable[[np.ndarray], np.ndarray]) -> list[np.ndarray]:
+    """The values of field `name`, with commas between them, each of all arcs: float64 `(arcs,)`."""
+    rows = [fields[name].split(",") if name in fields else [] for fields in arcs.fields]
+    count = len(next(filter(None, rows)))
+    absent = np.array([not row for row in rows])
+    for at in [at for at, row in enumerate(rows) if len(row) != count]:
+        if rows[at] or (arcs.words[at] not in slf.null_words and at < len(slf.links)):
+            raise FormatError(slf.path, f"{_named(slf, at)} {_uneven(arcs.fields[at], name, count)}")
+        rows[at] = ["nan"] * count
     try:
-        return list(np.array([[float(value) for value in row] for row in rows]).T)
+        values = np.array([float(value) for row in rows for value in row]).reshape(-1, count).T
     except ValueError as error:
-        raise FormatError(slf.path, f"a link has {name}= with something that is not a number ({error})") from None
+        several = " with something" if count > 1 else ""
+        raise FormatError(slf.path, f"a link has {name}={several} that is not a number ({error})") from None
+    logs = np.where(absent, 0.0, to_log(values))
+    if not np.isfinite(logs).all():
+        at = int(np.flatnonzero(~np.isfinite(logs).all(axis=0))[0])
+        problem = f"{_named(slf, at)} has {name}={arcs.fields[at][name]}, expected a finite log score"
+        raise FormatError(slf.path, problem)
+    return list(logs)
 
 
-def _column(slf: _Slf, name: str) -> np.ndarray:
-    """Field `name` of all links, float64 `(links,)`."""
+def _named(slf: Slf, arc: int) -> str:
+    return f"link J={slf.links[arc]['J']}" if arc < len(slf.links) else "the first or last node"
+
+
+def _uneven(fields: Mapping[str, str], name: str, count: int) -> str:
+    if name not in fields:
+        return f"has no {name}=, which other links have"
+    return f"has {name}={fields[name]}, expected as many scores as on the first link, {count}"
+
+
+def _times(slf: Slf, arcs: _Arcs) -> np.ndarray | None:
+    """Seconds of the states, float64 `(states,)`; None unless all nodes have t=."""
     try:
-        return np.array([float(link[name]) for link in slf.links])
-    except KeyError:
-        link = next(link for link in slf.links if name not in link)
-        raise FormatError(slf.path, f"link J={link['J']} has no {name}=, which other links have") from None
-    except ValueError as error:
-        raise FormatError(slf.path, f"a link has {name}= that is not a number ({error})") from None
-
-
-def _times(slf: _Slf) -> np.ndarray | None:
-    """Seconds of the nodes, float64 `(nodes,)`; None unless all have t=."""
+        scale = float(slf.header.get("tscale", "1"))
+    except ValueError:
+        scale = math.nan
+    if not 0.0 < scale < math.inf:
+        raise FormatError(slf.path, f"header says tscale={slf.header['tscale']}, expected a number above 0")
     if not all("t" in node for node in slf.nodes):
         return None
     try:
-        return np.array([float(node["t"]) for node in slf.nodes])
+        times = np.array([float(node["t"]) for node in slf.nodes])
     except ValueError as error:
         raise FormatError(slf.path, f"a node has t= that is not a number ({error})") from None
+    return (times * scale)[arcs.states]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lm_zoo.reading import kaldi_fields
 from rescore.errors import FormatError
 from rescore.file_names import is_file_name
 from rescore.files import atomic_binary, atomic_folder
@@ -61,7 +62,7 @@ def format_lattice(lattice: Lattice, place: Place) -> str:
         lines.append(f"I={state}" if lattice.times is None else f"I={state} t={float(lattice.times[state])!r}")
     words = [_quote(word) for word in lattice.symbols]
     for label, word in enumerate(words):
-        if label != EPSILON and lattice.symbols[label].split() != [lattice.symbols[label]]:
+        if label != EPSILON and kaldi_fields(lattice.symbols[label]) != [lattice.symbols[label]]:
             raise place.format_error(f"word {word} is empty or has white space in it")
     words[EPSILON] = NULL
     columns = [[f" {field}={value!r}" for value in lattice.scores[name].tolist()] for name, field in fields.items()]
@@ -88,7 +89,7 @@ def _fields(lattice: Lattice, place: Place) -> dict[str, str]:
     spare = iter(field for field in _SPARE if field not in lattice.scores)
     for name in lattice.scores:
         if name not in fields:
-            if name.split() != [name] or "=" in name:
+            if kaldi_fields(name) != [name] or "=" in name:
                 raise place.format_error(f"a score cannot be called '{name}' in this format")
             field = name if name in _SPARE else next(spare, None)
             if field is None:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from lm_zoo.reading import kaldi_fields, key_and_rest
 from rescore.errors import UsageError
 from rescore.files import atomic_text, read_lines
 from rescore.formats import srilm_folder
@@ -33,7 +34,9 @@ from rescore.formats.common import (
 from rescore.types import Hypothesis, NbestList
 
 _COLUMNS = {1: (SCORE,), 2: ("am", "lm"), 3: ("am", "lm", "words")}
-_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf)")  # nan: a bad score, no word
+_NUMBER = re.compile(  # nan: a bad score, no word
+    r"[-+]?(\d+(\.\d*)?([eE][-+]?\d+)?|\.\d+([eE][-+]?\d+)?|nan|inf)", re.ASCII
+)
 
 
 def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
@@ -66,15 +69,15 @@ def _unit(path: Path, options: Mapping[str, str]) -> float:
 
 
 def _guessed_columns(path: Path, utt_id: str, lines: list[KeyLine]) -> tuple[str, ...]:
-    numbers = min(len(list(itertools.takewhile(_NUMBER.fullmatch, line.rest.split()[:3]))) for line in lines)
+    numbers = min(len(list(itertools.takewhile(_NUMBER.fullmatch, kaldi_fields(line.rest)[:3]))) for line in lines)
     if not numbers:
-        first = next(line for line in lines if not _NUMBER.fullmatch((line.rest.split() or [""])[0]))
+        first = next(line for line in lines if not _NUMBER.fullmatch(key_and_rest(line.rest)[0]))
         raise Place(path, first.line, utt_id).score_error("no score behind the key, expected 'utt-k score... words'")
     return _COLUMNS[numbers]
 
 
 def _hypothesis(rest: str, names: tuple[str, ...], unit: float, rank: int, place: Place) -> Hypothesis:
-    fields = rest.split()
+    fields = kaldi_fields(rest)
     texts = fields[: len(names)] + [None] * (len(names) - len(fields))
     scores = {
         name: text_score(text, name, rank, place) * (unit if name != "words" else 1.0)
@@ -100,7 +103,7 @@ def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) ->
             for rank, hyp in enumerate(nbest.hyps, start=1):
                 values = (float(hyp.scores[name]) / (unit if name != "words" else 1.0) for name in names)
                 fields = (f"{nbest.utt_id}-{rank}", *map(repr, values), join_words(hyp.words, place))
-                stream.write(" ".join(fields).rstrip() + "\n")
+                stream.write(" ".join(fields).rstrip(" ") + "\n")
             count += 1
     return count
 

@@ -4,7 +4,7 @@ A file has one of three forms, which its first line tells:
   - `NBestList1.0`, then lines `(score) words`: one score, in bytelogs;
   - `NBestList2.0`, then lines `(score) word ( st: T et: T g: LM a: AM ) word ( ... ) ...`: the sums of the words are
     `lm` and `am`, in bytelogs.  A unit that begins before the word in front of it has ended is a phone or a state, and
-    is left out, as SRILM does;
+    is left out, as SRILM does, and so is one that is named as a state (`iy-1`);
   - neither: lines `am lm words w1 w2 ...`, the first two of them log10 (natural logs with `base=e`).
 A bytelog is log(x) / log(1.0001) / 1024.  All become natural logs.
 """
@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from lm_zoo.reading import kaldi_fields, key_and_rest
 from rescore.errors import UsageError
 from rescore.files import read_lines
 from rescore.formats.common import SCORE, Place, make_list, text_score, utterance_files, utterance_id
@@ -27,6 +28,7 @@ HEADERS = ("NBestList1.0", "NBestList2.0")
 FIELDS = 11  # of a word: word ( st: T et: T g: LM a: AM )
 _ENDINGS = re.compile(r"(\.gz|\.xz)?$")
 _NAMES = ("st:", "et:", "g:", "a:")
+_STATE = re.compile(r"-[0-9]$")  # of an HMM: Decipher's times do not always tell it from a word
 _TOTAL = re.compile(r"\((-?\d+(?:\.\d+)?)\)")
 
 
@@ -48,13 +50,13 @@ def _read_file(path: Path, unit: float) -> NbestList:
     utt_id = utterance_id(file_id(path), Place(path))
     lines = read_lines(path, ended=True)
     first = next(lines, None)
-    header = "".join(first[1].split()[:1]) if first else ""
+    header = key_and_rest(first[1])[0] if first else ""
     form = HEADERS.index(header) + 1 if header in HEADERS else 3
     if form == 3 and first:
         lines = itertools.chain([first], lines)
     hyps = []
     for rank, (number, line) in enumerate(lines, start=1):
-        place, fields = Place(path, number, utt_id), line.split()
+        place, fields = Place(path, number, utt_id), kaldi_fields(line)
         if form == 3:
             hyps.append(_plain(fields, unit, rank, place))
         else:
@@ -89,7 +91,7 @@ def _timed(fields: list[str], rank: int, place: Place) -> Hypothesis:
         begin, ends, lm, am = (
             text_score(text, name, rank, place) for text, name in zip(unit[3:10:2], _NAMES, strict=True)
         )
-        if begin > end:
+        if begin > end and not _STATE.search(unit[0]):
             words.append(unit[0])
             sums["am"], sums["lm"], end = sums["am"] + am * BYTELOG, sums["lm"] + lm * BYTELOG, ends
     return Hypothesis(tuple(words), {SCORE: total, **sums})

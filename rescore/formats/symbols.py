@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from lm_zoo.files import write_text
+from lm_zoo.reading import kaldi_fields
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
-from rescore.files import kaldi_fields, read_lines, whole_number
+from rescore.files import read_lines, whole_number
 
 EPSILON_ID = 0  # in all three
 IDS = "ids"  # in place of a file: numbers are words
 MAX_ID = 2**31 - 1
+NUMBERS_WRITTEN = f"words are numbers, written as they are; read it with ?words={IDS}, or with the table of these ids"
 
 
 @dataclass
@@ -60,14 +63,14 @@ class SymbolTable:
                 found = "has the id 0 of no word in" if word in self.ids else "is not in"
                 raise KeyError(f"word '{word}' {found} {self.path}; add it there, with an id of its own")
             return self.ids[word]
-        if not (is_id(word) and EPSILON_ID < int(word) <= MAX_ID and str(int(word)) == word):
+        if not _is_of_a_word(word):
             raise KeyError(f"word '{word}' needs a number; say which table has it: PATH?words=words.txt")
         return int(word)
 
 
 @dataclass
 class NewTable(SymbolTable):
-    """Numbers words as they come, unless the first one is a number: then all are ids as text.
+    """Numbers words as they come, unless all words of the first lattice are numbers: then all are ids as text.
 
     Attributes:
       all_ids: which of the two; None as long as there was no word.
@@ -75,10 +78,18 @@ class NewTable(SymbolTable):
 
     all_ids: bool | None = None
 
+    def to_ids(self, labels: np.ndarray, symbols: list[str]) -> np.ndarray:
+        if self.all_ids is None and labels.any():
+            used = (symbols[label] for label in np.unique(labels).tolist() if label != EPSILON_ID)
+            self.all_ids = all(map(_is_of_a_word, used))
+        return super().to_ids(labels, symbols)
+
     def _id(self, word: str) -> int:
-        if self.all_ids is None:
-            self.all_ids = is_id(word)
-        return super()._id(word) if self.all_ids else self.ids.setdefault(word, len(self.ids) + 1)
+        if self.all_ids:
+            return super()._id(word)
+        if kaldi_fields(word) != [word]:
+            raise KeyError(f"word {word!r} is empty or has white space in it, so that no table can hold it")
+        return self.ids.setdefault(word, len(self.ids) + 1)
 
     def write(self, path: Path, lattices: Path) -> None:
         """Writes the words of `lattices` that were numbered, if any."""
@@ -87,11 +98,23 @@ class NewTable(SymbolTable):
             write_text(path, "".join(f"{word} {word_id}\n" for word, word_id in numbered.items()))
             numbered_in = f"{lattices}: {len(self.ids)} words in {own_table(lattices)}, numbered as they came"
             remark(f"{numbered_in} (else: PATH?words=words.txt)")
+        elif self.all_ids:
+            remark(f"{lattices}: {NUMBERS_WRITTEN}")
 
 
 def is_id(text: str) -> bool:
     """Whether `text` is a number of at most ten ASCII digits."""
     return whole_number(text, 10) is not None
+
+
+def _is_of_a_word(text: str) -> bool:
+    """Whether `text` is an id as it is written, and not that of the epsilon."""
+    return is_id(text) and EPSILON_ID < int(text) <= MAX_ID and str(int(text)) == text
+
+
+def are_ids(words: Iterable[str]) -> bool:
+    """Whether all words are numbers, so that they are read as ids where a table is found."""
+    return all(map(is_id, words))
 
 
 def read_symbols(path: str | Path) -> SymbolTable:

@@ -43,7 +43,7 @@ _COUNTS = {
     "fewer": "utterances with fewer hypotheses than asked for: the lattice has no more word sequences",
     "duplicates": "hypotheses left out because normalisation made them equal to a better one",
     "cut": "hypotheses left out beyond the first {n}",
-    "unread_fields": "links of HTK lattices with fields that are not read",
+    "unread_fields": "links or nodes of HTK lattices with fields that are not read",
     "removed_arcs": "arcs of lattices left out because they are on no path from start to end",
     "pruned_arcs": "arcs that the beam of the n-gram pass left out of the search",
     "widened": "times that the beam of the n-gram pass was widened: too few hypotheses were left",

@@ -27,11 +27,12 @@ from pathlib import Path
 import numpy as np
 
 from lm_zoo.base import LanguageModel, WordLM
+from lm_zoo.reading import kaldi_fields
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
 from lm_zoo.text.view import View
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, UsageError
-from rescore.files import atomic_text, kaldi_fields, read_lines
+from rescore.files import atomic_text, read_lines
 from rescore.formats.common import KeyedFile, Place, split_key, split_line, text_score
 from rescore.formats.kaldi_archive import read_all, write_records
 from rescore.formats.kaldi_fst import RawLattice

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from lm_zoo.reading import kaldi_fields
 from lm_zoo.text.normalise import NORMALISERS, normalise
 from rescore.console import remark
 from rescore.errors import UsageError, WeightsError
@@ -29,7 +30,7 @@ class Normaliser:
 
     def words(self, words: Words) -> Words:
         """The words of a text after normalising."""
-        return words if self.name == "none" else tuple(self._normalise(" ".join(words)).split())
+        return words if self.name == "none" else tuple(kaldi_fields(self._normalise(" ".join(words))))
 
     def texts(self, texts: Mapping[str, Words]) -> dict[str, Words]:
         """The same of every utterance."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.reading import parse_json
+from lm_zoo.reading import kaldi_fields, parse_json
 from rescore.console import some_names
 from rescore.errors import FormatError, UsageError
 from rescore.file_names import by_numbers
-from rescore.files import kaldi_fields, read_lines
+from rescore.files import read_lines
 from rescore.types import NbestList
 
 ADVICE = "say which recording an utterance is of: --recording-of REGEX, or --recordings FILE"

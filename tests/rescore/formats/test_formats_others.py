@@ -96,6 +96,15 @@ TWO = "NBestList2.0\n(-100) " + " ".join(
 )
 
 
+def test_states_of_hmms_are_no_words(tmp_path: Path) -> None:
+    """As in SRILM, whatever their times: `-` and a digit at the end tell them."""
+    state = WORD.format("iy-1", 0.305, 0.307, -1, -2)
+    (tmp_path / "u").write_text(TWO.replace(" SAID", f" {state} SAID") + "\n")
+    hyp = read(f"srilm:{tmp_path / 'u'}")[0].hyps[0]
+    assert hyp.words == ("HE", "SAID")
+    assert hyp.scores == pytest.approx({"score": -100 * BYTELOG, "am": -60 * BYTELOG, "lm": -40 * BYTELOG})
+
+
 def test_folder_of_srilm(tmp_path: Path) -> None:
     files = {"b.gz": ONE, "a.score.gz": "-100 -2.5 2 HE SAID\n-99.5 -3 0\n", "c": TWO + "\n"}
     folder = write_tree(tmp_path / "lists", files)

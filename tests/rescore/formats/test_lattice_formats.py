@@ -206,3 +206,39 @@ def test_unequal_scores_are_refused_by_k2(tmp_path: Path) -> None:
         from rescore.formats.k2 import to_dict, to_lattices
 
         list(to_lattices(to_dict([one], SymbolTable()), ["a", "b"]))
+
+
+def words_and_am(lattice: Lattice) -> set[tuple[object, ...]]:
+    """Of every path; Kaldi's format adds graph costs of 0."""
+    return {sums[:2] for sums in score_sums(lattice)}
+
+
+@pytest.mark.parametrize("spec", ["kaldi-lat:{}/out", "k2:{}/out.pt"])
+def test_words_that_no_table_can_hold_are_refused(tmp_path: Path, spec: str) -> None:
+    """They were written into a words.txt that could not be read."""
+    lattice = lattice_of({"am": [0.0] * 4})
+    lattice.symbols = ["", "A", "B C", "D"]
+    with pytest.raises(FormatError, match="word 'B C' is empty or has white space in it, so that no table can hold it"):
+        write_lattices(spec.format(tmp_path), [lattice])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("spec", ["kaldi-lat:{}/out", "k2:{}/out.pt"])
+@pytest.mark.parametrize("words", [["5", "apples", "10"], ["0", "1", "2"], ["01", "1", "2"]])
+def test_numbers_among_words(tmp_path: Path, spec: str, words: list[str]) -> None:
+    """Words are ids only where all words of the first lattice are, not just the first."""
+    lattice = lattice_of({"am": [-1.5, -2, 0, -3.25]})
+    lattice.symbols = ["", *words]
+    write_lattices(spec.format(tmp_path), [lattice])
+    assert words_and_am(next(read_lattices(spec.format(tmp_path)))) == words_and_am(lattice)
+
+
+@pytest.mark.parametrize("spec", ["kaldi-lat:{}/out", "k2:{}/out.pt", "openfst:{}/out"])
+def test_words_that_are_all_numbers_are_remarked_on(
+    tmp_path: Path, spec: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lattice = lattice_of({"am": [-1.5, -2, 0, -3.25]})
+    lattice.symbols = ["", "3", "4", "5"]
+    write_lattices(spec.format(tmp_path), [lattice])
+    assert "words are numbers, written as they are; read it with ?words=ids" in capsys.readouterr().err
+    assert words_and_am(next(read_lattices(spec.format(tmp_path) + "?words=ids"))) == words_and_am(lattice)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -141,7 +142,8 @@ def test_an_htk_lattice_that_starts_on_a_word(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "factor"), [("10", math.log(10)), ("1.0003", math.log(1.0003)), ("2.718281828459045", 1)]
+    ("base", "factor"),
+    [("10", math.log(10)), ("1.0003", math.log(1.0003)), ("2.718281828459045", 1), ("1.000000", 1), ("1", 1)],
 )
 def test_base(tmp_path: Path, base: str, factor: float) -> None:
     lattice = read_lattice(write(tmp_path, f"base={base}\n" + HTK_NODES))
@@ -167,7 +169,7 @@ J=1 S=0 E=1 W=\\'em\\304\\200 a=-1 r=-0.25 n=-3 x1=8
 """
     lattice = read_lattice(write(tmp_path, text))
     assert set(lattice.scores) == {"am", "pron", "n", "x1"}
-    assert lattice.symbols == ["", "don't", "'em\u00c4\u0080"]
+    assert lattice.symbols == ["", "don't", "'em\u0100"]
 
 
 @pytest.mark.parametrize("name", ["u1.slf.gz", "u1.lat.gz", "u1.lat"])
@@ -193,7 +195,7 @@ BAD = {
     "cut": (HTK_NODES[: HTK_NODES.index("J=3")], "the header says L=5, found 3 links"),
     "cut in a line": (HTK_NODES[: HTK_NODES.index("a=-1.0")], ":15: the line does not end: cut off"),
     "cut in its last number": (HTK_NODES[:-2], ":15: the line does not end: cut off"),
-    "a field less": (HTK_NODES[: HTK_NODES.index("a=-1.0")] + "\n", "link J=4 has no a=, which other links have"),
+    "a field less": (HTK_NODES.replace("a=-20.5 ", ""), "link J=3 has no a=, which other links have"),
     "no field among quotes": (HTK_NODES.replace("W=the", 'W="the" junk'), ":7: expected fields 'name=value'"),
     "nodes missing": (HTK_NODES.replace("I=1 t=0.30 W=the v=1\n", ""), "the header says N=5, found 4 nodes"),
     "no such node": (HTK_NODES.replace("S=3 E=4", "S=3 E=44"), "link J=4 has E=44, but there is no node I=44"),
@@ -209,6 +211,14 @@ BAD = {
     "no number": (HTK_NODES.replace("a=-20.0", "a=x"), "a= that is not a number"),
     "no time": (HTK_NODES.replace("t=0.80", "t=x"), "t= that is not a number"),
     "base": ("base=-2\n" + HTK_NODES, "header says base=-2, expected the base of the logs"),
+    "no base": ("base=e\n" + HTK_NODES, "header says base=e, expected the base of the logs"),
+    "infinite base": ("base=inf\n" + HTK_NODES, "header says base=inf, expected the base of the logs"),
+    "tscale": ("tscale=0\n" + HTK_NODES, "header says tscale=0, expected a number above 0"),
+    "no tscale": ("tscale=ms\n" + HTK_NODES, "header says tscale=ms, expected a number above 0"),
+    "dir": ("dir=x\n" + HTK_NODES, "header says dir=x, expected f or b"),
+    "bytes of Latin-1": (HTK_NODES.replace("W=cat", "W=caf\\351"), r":9: the bytes of the word in 'I=3 .* not UTF-8"),
+    "half a character": (HTK_NODES.replace("W=cat", "W=\\303"), r":9: the bytes of the word in 'I=3 .* are not UTF-8"),
+    "a surrogate": (HTK_NODES.replace("W=cat", "W=\\355\\240\\200"), r":9: the bytes of the word .* are not UTF-8"),
     "sub-lattice": (HTK_NODES.replace("W=a v=1", "L=sub"), "has sub-lattices"),
     "posterior": (SPHINX.replace("p=0.75", "p=-0.75"), "posterior .p=. outside 0"),
 }
@@ -287,11 +297,11 @@ def test_several_scores_in_one_field(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("i=-2.5,-3 ", "i=-2.5 ", r"link J=1 has i=-2.5, expected 2 scores with commas, as on the first link"),
-        ("i=-2.5,-3 ", "", r"link J=1 has no i=, expected 2 scores"),
+        ("i=-2.5,-3 ", "i=-2.5 ", r"link J=1 has i=-2.5, expected as many scores as on the first link, 2"),
+        ("i=-2.5,-3 ", "", r"link J=1 has no i=, which other links have"),
         ("i=-2.5,-3 ", "i=-2.5,x ", r"a link has i= with something that is not a number"),
         ("i=-2.5,-3 ", "i=-2.5,nan ", r"link J=1 has i=-2.5,nan, expected a finite log score"),
-        ("i=-1.5,-2 ", "i=-1.5 ", r"a link has i= that is not a number"),
+        ("i=-1.5,-2 ", "i=-1.5 ", r"link J=1 has i=-2.5,-3, expected as many scores as on the first link, 1"),
     ],
 )
 def test_damage_in_fields_of_several_scores(tmp_path: Path, old: str, new: str, expected: str) -> None:
@@ -319,3 +329,109 @@ def test_ids_in_the_headers(tmp_path: Path) -> None:
         list(lattices_of(f"slf:{tmp_path}?utterance=yes"))
     with pytest.raises(UsageError, match="utterance is 'no', expected yes"):
         list(lattices_of(f"slf:{tmp_path}?utterance=no"))
+
+
+LINK = "N=2 L=1\nI=0\nI=1\nJ=0 S=0 E=1 W={} a=-1\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "word"),
+    [
+        (r"caf\303\251", "café"),  # HTK's WriteString: every byte that is not printable
+        (r"\344\275\240\345\245\275", "你好"),
+        (r'"\360\237\230\200\042"', '😀"'),
+        (r"a\134b\"", 'a\\b"'),
+        (r"'it\'s'", "it's"),
+        ("你\\345\\245\\275", "你好"),
+        (r"\é", "é"),
+    ],
+)
+def test_octal_escapes_are_bytes_of_utf8(tmp_path: Path, written: str, word: str) -> None:
+    assert read_lattice(write(tmp_path, LINK.format(written))).symbols == ["", word]
+
+
+def test_octal_escapes_of_srilm(tmp_path: Path) -> None:
+    """`lattice-tool -htk-quotes`: \\0 and an octal number, of a signed char; a digit behind it has a backslash."""
+    text = "# Header (generated by SRILM)\n" + LINK
+    assert read_lattice(write(tmp_path, text.format(r"caf\037777777703\037777777651"))).symbols == ["", "café"]
+    assert read_lattice(write(tmp_path, text.format(r"caf\0303\0251"))).symbols == ["", "café"]
+    assert read_lattice(write(tmp_path, text.format(r"a\07\123"))).symbols == ["", "a\x07123"]
+
+
+@pytest.mark.slow
+def test_every_character_is_read_as_it_was_written(tmp_path: Path) -> None:
+    characters = [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
+    words = ["".join(characters[at : at + 61]) for at in range(0, len(characters), 61)]
+    words = [word for word in words if not set(" \t\n\r\v\f") & set(word)]
+    words += ["\\", "\\\\", "\\101", "'", '"', "''", '"a"', "a\"b", 'W="x"', "a='b", "=", "#", "#0", "\\303", "J=1"]
+    lattice = read_lattice(write(tmp_path, LINK.format("x")))
+    lattice.utt_id, lattice.num_states, lattice.symbols = "odd", len(words) + 1, ["", *words]
+    lattice.src, lattice.dst = np.arange(len(words)), np.arange(1, len(words) + 1)
+    lattice.labels, lattice.scores = np.arange(1, len(words) + 1), {"am": np.zeros(len(words))}
+    write_lattices(f"slf:{tmp_path / 'out'}", [lattice])
+    (again,) = lattices_of(f"slf:{tmp_path / 'out'}")
+    assert [again.symbols[label] for label in again.labels] == words
+
+
+def test_times_are_scaled(tmp_path: Path) -> None:
+    lattice = read_lattice(write(tmp_path, "tscale=0.01\n" + HTK_NODES.replace("t=0.", "t=").replace("t=1.", "t=1")))
+    assert lattice.times is not None
+    np.testing.assert_allclose(lattice.times, [0.0, 0.3, 0.3, 0.8, 1.0])
+
+
+ON_NODES = HTK_NODES
+for _arc, _node in (("a=-10.5 ", "W=the v=1"), ("a=-11.5 ", "W=a v=1"), ("a=-1.0 ", "t=1.00 W=!NULL")):
+    ON_NODES = ON_NODES.replace(_arc, "").replace(_node, f"{_node} {_arc.strip()}")
+
+
+def test_scores_on_nodes_are_those_of_links_without_their_own(tmp_path: Path) -> None:
+    """As SRILM reads them, and writes them (`lattice-tool -htk-scores-on-nodes`)."""
+    assert score_sums(read_lattice(write(tmp_path, ON_NODES))) == HTK_PATHS
+    assert score_sums(read_lattice(write(tmp_path, ON_NODES.replace("W=cat", "W=cat a=-99")))) == HTK_PATHS
+    with pytest.raises(FormatError, match="link J=1 has no a=, which other links have"):
+        read_lattice(write(tmp_path, ON_NODES.replace(" a=-11.5", "")))
+    with pytest.raises(FormatError, match="a link has a= that is not a number"):
+        read_lattice(write(tmp_path, ON_NODES.replace("a=-11.5", "a=x")))
+
+
+def test_a_first_word_with_scores(tmp_path: Path) -> None:
+    lattice = read_lattice(write(tmp_path, HTK_NODES.replace("I=0 t=0.00 W=!NULL", "I=0 t=0.00 W=so a=-5")))
+    assert score_sums(lattice) == {(("so", "the", "cat"), -36.5, -4.25), (("so", "a", "cat"), -38.0, -2.75)}
+    with pytest.raises(FormatError, match="the first or last node has a=nan, expected a finite"):
+        read_lattice(write(tmp_path, HTK_NODES.replace("I=0 t=0.00 W=!NULL", "I=0 t=0.00 W=so a=nan")))
+
+
+def test_words_on_nodes_of_a_lattice_with_dir_b(tmp_path: Path) -> None:
+    """SRILM: with dir=b, what a node says is of the links that start there."""
+    text = HTK_NODES.replace("I=4 t=1.00 W=!NULL", "I=4 t=1.00 W=sat").replace("N=5", "dir=b\nN=5")
+    lattice = read_lattice(write(tmp_path, text.replace("W=a v=1", "W=a(2) a=-7")))
+    assert score_sums(lattice) == {(("the", "cat", "sat"), -31.5, -4.25), (("a(2)", "cat", "sat"), -33.0, -2.75)}
+
+
+def test_a_lattice_with_dir_f_may_be_numbered_in_any_order(tmp_path: Path) -> None:
+    text = HTK_NODES
+    for old, new in zip("01234", "43210", strict=True):
+        text = re.sub(rf"\b([ISE])={old}\b", rf"\1=new{new}", text)
+    text = text.replace("new", "").replace("N=5", "dir=f\nN=5")
+    assert score_sums(read_lattice(write(tmp_path, text))) == HTK_PATHS
+
+
+def test_words_on_links_and_on_nodes(tmp_path: Path) -> None:
+    text = HTK_NODES.replace("E=1 a", "E=1 W=the a").replace("E=2 a", "E=2 W=!NULL a").replace("E=4 a", "E=4 W=!NULL a")
+    assert score_sums(read_lattice(write(tmp_path, text))) == HTK_PATHS
+    text = text.replace("I=0 t=0.00 W=!NULL", "I=0 t=0.00 W=so")  # SRILM takes none from there
+    assert score_sums(read_lattice(write(tmp_path, text))) == HTK_PATHS
+
+
+def test_links_without_word_may_lack_scores(tmp_path: Path) -> None:
+    """SRILM leaves scores out where a node has no word."""
+    lattice = read_lattice(write(tmp_path, HTK_NODES.replace("a=-1.0 l=-0.25", "")))
+    assert score_sums(lattice) == {(("the", "cat"), -30.5, -4.0), (("a", "cat"), -32.0, -2.5)}
+    text = "base=0\n" + HTK_NODES.replace("=-", "=").replace("a=1.0 l=0.25", "")
+    best = best_path(read_lattice(write(tmp_path, text)), {"am": 1})
+    assert best.scores["am"] == pytest.approx(math.log(11.5 * 20.5))
+
+
+def test_fields_of_nodes_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    assert "unread_fields" not in read_lattice(write(tmp_path, HTK_NODES.replace("v=1", "v=1 s=tag"))).counts
+    assert read_lattice(write(tmp_path, HTK_NODES.replace("W=the", "W=the y=3"))).counts["unread_fields"] == 1
