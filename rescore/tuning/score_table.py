@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -69,6 +69,16 @@ class ScoreTable:
             self.errors[picked],
             self.ref_words[utterances],
             None if self.distances is None else [self.distances[u] for u in utterances],
+        )
+
+    def first(self, n: int) -> ScoreTable:
+        """The table of the first `n` hypotheses of each list."""
+        lengths = np.minimum(np.diff(self.offsets), n)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        picked = np.repeat(self.offsets[:-1] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        distances = None if self.distances is None else [each[:n, :n] for each in self.distances]
+        return replace(
+            self, offsets=offsets, matrix=self.matrix[picked], errors=self.errors[picked], distances=distances
         )
 
 

@@ -185,7 +185,7 @@
       body.append(line);
     }
     table.append(body);
-    const note = `${found.h.length} of ${found.n} hypotheses, best first under ${data.chosen}; # is the place in the list as it came`;
+    const note = `${found.h.length} of ${found.n} hypotheses, ${data.order} under ${data.chosen}; # is the place in the list as it came`;
     scroll.append(table, element("p", note, "soft"));
     return scroll;
   }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,9 +16,11 @@ from click.testing import CliRunner
 from rescore.cli.main import cli
 from rescore.errors import RescoreError
 from rescore.evaluation.wer import corpus_errors, oracle_errors
-from rescore.types import Words
+from rescore.formats import read_nbest
+from rescore.types import Weights, Words
+from rescore.weights import load_weights, save_weights
 from rescore.workflows.report import analyses, charts
-from rescore.workflows.report.gather import gather
+from rescore.workflows.report.gather import Gathered, gather, shown_lists
 from rescore.workflows.report.write import write_report
 from tests.rescore.runs import LM, write_inputs
 
@@ -72,18 +76,39 @@ def test_verdicts(errors: int, p_value: float, said: str) -> None:
     assert analyses.verdict(row("base", 100), row("base", 100)) == "what the LMs are compared with"
 
 
-def test_curves_pass_through_the_figures_of_the_table(folder: Path) -> None:
-    run = gather(folder)
-    scales, rates = run.weights["toy"].scales, {row["name"]: row["wer"] for row in run.table["rows"]}
-    for name, at in scales.items():
-        curve = dict(analyses.over_scale(run.test_table, scales, name))
+def decided(folder: Path, made: Path, decision: str) -> Gathered:
+    """The run with weights of the LM that ask for a decision, and what `rescore combine` and `compare` make of them."""
+    shutil.copytree(folder, made)
+    weights = load_weights(made / "weights" / "toy.json")
+    scales = {"am": 1.0, "toy": 0.0, "words": -9.0}  # the shortest has the highest total
+    info = {**weights.info, "decision": decision, "inverse_temperature": 0.02}
+    save_weights(made / "weights" / "toy.json", Weights(scales, info))
+    commands = json.loads((made / "run.json").read_text())["steps"]
+    for step in ("decisions of toy", "comparison"):
+        words = [word.replace(str(folder), str(made)) for word in shlex.split(commands[step]["command"])]
+        result = CliRunner().invoke(cli, words[1:])
+        assert result.exit_code == 0, result.output
+    return gather(made)
+
+
+@pytest.mark.parametrize("decision", ["map", "mbr", "first"])
+def test_all_figures_are_those_of_what_combine_writes(folder: Path, tmp_path: Path, decision: str) -> None:
+    run = decided(folder, tmp_path / "run", decision)
+    weights, rates = run.weights["toy"], {row["name"]: row["wer"] for row in run.table["rows"]}
+    for name, at in weights.scales.items():
+        curve = dict(analyses.over_scale(run.test_table, weights, name))
         assert curve[at] == pytest.approx(rates["toy"], abs=1e-3)
-    rows = analyses.by_n(run.test_table, scales)
+    rows = analyses.by_n(run.test_table, weights)
     assert rows[0][0] == 1 and rows[0][1] == rows[0][2] == pytest.approx(rates["first-pass"], abs=1e-3)
     assert rows[-1][1] == pytest.approx(rates["toy"], abs=1e-3)
     assert rows[-1][2] == pytest.approx(oracle_errors(run.test, run.refs["test"]).wer)
     hyps = {each.utt_id: each.texts[each.which[2]] for each in run.found}
     assert corpus_errors(run.refs["test"], hyps).wer == pytest.approx(rates["toy"], abs=1e-3)
+    combined = read_nbest(f"jsonl:{tmp_path / 'run' / 'test' / 'toy' / 'nbest.jsonl.gz'}")
+    assert [[hyp["w"].split() for hyp in shown["h"]] for shown in shown_lists(run, 2)] == [
+        [list(hyp.words) for hyp in nbest.hyps[:2]] for nbest in combined
+    ]
+    assert rates["toy"] == pytest.approx({"map": 23.077, "mbr": 7.692, "first": 25.0}[decision], abs=1e-3)
 
 
 def test_ticks_are_round_and_cover() -> None:
