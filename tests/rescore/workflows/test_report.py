@@ -13,16 +13,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from lm_zoo.registry import build, save_folder
+from lm_zoo.text.vocabulary import WordVocabulary
 from rescore.cli.main import cli
 from rescore.errors import RescoreError
 from rescore.evaluation.wer import corpus_errors, oracle_errors
 from rescore.formats import read_nbest
-from rescore.types import Weights, Words
+from rescore.types import Hypothesis, NbestList, Weights, Words
 from rescore.weights import load_weights, save_weights
+from rescore.workflows.columns import LMColumn
 from rescore.workflows.report import analyses, charts
 from rescore.workflows.report.gather import Gathered, gather, shown_lists
-from rescore.workflows.report.write import write_report
-from tests.rescore.runs import LM, write_inputs
+from rescore.workflows.report.write import _with_word_scores, word_scores, write_report
+from tests.rescore.runs import LIKES, LM, write_inputs
 
 pytestmark = pytest.mark.slow
 
@@ -109,6 +112,29 @@ def test_all_figures_are_those_of_what_combine_writes(folder: Path, tmp_path: Pa
         [list(hyp.words) for hyp in nbest.hyps[:2]] for nbest in combined
     ]
     assert rates["toy"] == pytest.approx({"map": 23.077, "mbr": 7.692, "first": 25.0}[decision], abs=1e-3)
+
+
+def test_word_scores_are_of_what_the_lm_sees(folder: Path, tmp_path: Path) -> None:
+    """Lists in capitals, and an LM of text in small letters."""
+    words = sorted({word.lower() for word in LIKES.split(",") if word.isalpha()} | {"five", "dollars"})
+    lm = build("lstm", WordVocabulary(["<sos/eos>", "<unk>", *words], "lower"), {"dim": 8}).eval()
+    save_folder(tmp_path / "small", lm, "lstm", {})
+    shutil.copytree(folder, tmp_path / "run")
+    made = json.loads((folder / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**made, "lms": {"small": str(tmp_path / "small")}}))
+    run = gather(tmp_path / "run")
+    write_report(tmp_path / "run", tmp_path / "page.html", 3, True, None)
+    shown = list(_with_word_scores(run, shown_lists(run, 1)))
+    for each, found in zip(run.found, shown, strict=True):
+        for text, row in zip(each.texts, found["p"]["small"], strict=True):
+            assert len(row) == len(text) + 1 and row[-1][0] == "</s>"
+            seen = [part for word, _ in row[:-1] for part in word.split()]
+            (expected,) = lm.score_sentences([seen], None)
+            assert sum(score for _, score in row) == pytest.approx(expected, abs=0.01 * len(row))
+            if all(word.isalpha() for word in text):
+                assert [word for word, _ in row[:-1]] == [word.lower() for word in text]
+    rows = word_scores(LMColumn("small", lm), [NbestList("u", [Hypothesis(("HE", "$5", "--", "SAID"))])])
+    assert [word for word, _ in rows[0]] == ["he", "five dollars", "", "said", "</s>"] and rows[0][2][1] == 0.0
 
 
 def test_ticks_are_round_and_cover() -> None:
