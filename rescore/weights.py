@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.reading import read_json
+from rescore.console import remark
 from rescore.errors import FormatError, UsageError, WeightsError
 from rescore.files import atomic_text
 from rescore.text import short
@@ -92,6 +93,23 @@ def decision_of(weights: Weights, where: object = "weights") -> tuple[str, float
     if not number or not 0.0 < inverse <= sys.float_info.max:
         raise WeightsError(f"{where}: inverse_temperature is {short(inverse)}, expected a number above 0; tune again")
     return str(decision), float(inverse)
+
+
+def for_mbr(weights: Weights, inverse: float | None, where: object = "weights") -> Weights:
+    """The weights for minimum Bayes risk at another inverse temperature; None: for the decision they name.
+
+    Raises:
+      UsageError: it is no number above 0.  WeightsError: as `decision_of`.
+    """
+    tuned = decision_of(weights, where)
+    if inverse is None:
+        return weights
+    if not 0.0 < inverse <= sys.float_info.max:
+        raise UsageError(f"minimum Bayes risk at {inverse} times the totals; expected a finite number above 0")
+    if "decision" in weights.info and tuned != (MBR, inverse):
+        decision = f"{MBR} at {tuned[1]:g}" if tuned[0] == MBR else tuned[0]
+        remark(f"{where}: tuned for the decision {decision}, but combined for {MBR} at {inverse:g}")
+    return Weights(weights.scales, {**weights.info, "decision": MBR, "inverse_temperature": inverse})
 
 
 def parse_scales(options: Iterable[str]) -> dict[str, float]:
