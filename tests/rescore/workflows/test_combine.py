@@ -145,8 +145,8 @@ def test_nothing_is_written_on_an_error(tmp_path: Path) -> None:
     good, bad = make_list("a", am=[-1.0]), make_list("b", lm=[-1.0])
     for lists in ([good, bad], [good, good], []):
         with pytest.raises(RescoreError):
-            write_combined(iter(lists), Weights({"am": 1.0}), tmp_path / "out")
-        assert not list((tmp_path / "out").iterdir())
+            write_combined(iter(lists), Weights({"am": 1.0}), tmp_path / "new" / "out")
+        assert not list(tmp_path.iterdir())
 
 
 def test_combination_is_a_stream(tmp_path: Path) -> None:
