@@ -11,12 +11,13 @@ from typing import Any
 
 from lm_zoo.reading import read_json
 from rescore.console import remark
-from rescore.errors import FormatError, UsageError, WeightsError
+from rescore.errors import FormatError, ScoreError, UsageError, WeightsError
 from rescore.files import atomic_text
 from rescore.text import short
 from rescore.types import Hypothesis, Weights
 
 WORDS_COLUMN = "words"
+NGRAM = "ngram"  # the column of --ngram
 INTERNAL_LM = "ilm"  # a recogniser's own LM, which is taken out of its score by a negative scale
 SIGNED = (WORDS_COLUMN, INTERNAL_LM)  # columns whose scales may be negative
 MAP, MBR, FIRST = DECISIONS = ("map", "mbr", "first")  # highest total; fewest expected errors; no rescoring
@@ -169,6 +170,39 @@ def equal_weights(names: Iterable[str]) -> Weights:
 def total(scores: Mapping[str, float], scales: Mapping[str, float]) -> float:
     """`sum_k scales[k] * scores[k]` in the order of `scales`; every scale but 0 needs its score (KeyError)."""
     return sum((scale * scores[name] for name, scale in scales.items() if scale != 0.0), 0.0)
+
+
+def no_score(what: str, name: str, found: Iterable[str], wanted: str, lattices: bool = False) -> str:
+    """What every command says of a score that is missing.
+
+    Args:
+      what: the utterance that has none, or a hypothesis of it.
+      found: the scores that it has.
+      wanted: what needs it, "which ...".
+      lattices: they are lattices' scores.
+    """
+    inputs, command = ("lattices", "rescore lattice rescore") if lattices else ("lists", "rescore nbest")
+    if name in ("am", "score", INTERNAL_LM):
+        advice = f"it is a recogniser's own: take the {inputs} as the recogniser wrote them, with all scores"
+    else:
+        advice = f"{command} {'--ngram FILE' if name == NGRAM else f'--lm {name}=NAME|DIR'} adds it"
+    return f"{what} has no score '{name}', {wanted}; found: {', '.join(found) or 'none'}; {advice}"
+
+
+def check_same_scores(
+    what: str, found: Collection[str], first: str, names: Collection[str], lattices: bool = False
+) -> None:
+    """Refuses scores that are not those of the first utterance, whichever of the two lacks one.
+
+    Args:
+      what, first: what has the scores `found`, and what has `names`.
+    Raises:
+      ScoreError: as `no_score`.
+    """
+    for one, has, other, others in ((what, found, first, names), (first, names, what, found)):
+        missing = [name for name in others if name not in has]
+        if missing:
+            raise ScoreError(no_score(one, missing[0], has, f"which {other} has", lattices))
 
 
 def with_words(hyp: Hypothesis) -> dict[str, float]:

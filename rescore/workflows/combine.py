@@ -14,7 +14,17 @@ from rescore.files import atomic_text, require_folder
 from rescore.formats import read_nbest, write_nbest
 from rescore.formats.counting import nbest_with_progress
 from rescore.types import NbestList, Weights
-from rescore.weights import FIRST, MBR, WORDS_COLUMN, checked_scales, decision_of, total, weights_json, with_words
+from rescore.weights import (
+    FIRST,
+    MBR,
+    WORDS_COLUMN,
+    checked_scales,
+    decision_of,
+    no_score,
+    total,
+    weights_json,
+    with_words,
+)
 from rescore.workflows.normalising import Normaliser, normaliser_of
 
 SCORES_FILE = "scores.jsonl.gz"
@@ -77,15 +87,13 @@ def _check_scores(
 ) -> None:
     for name in scales:
         if name not in scores:
-            found = ", ".join(scores)
             if not any(name in other for other in all_scores):
                 if scales[name] == 0.0:
                     continue
-                raise WeightsError(
-                    f"utterance {utt_id}: the weights have a scale for '{name}', but the scores are: {found}; "
-                    "score with that LM first or leave the scale out"
-                )
-            raise ScoreError(f"utterance {utt_id}: hypothesis {rank} has no score '{name}'; found: {found}")
+                said = no_score(f"utterance {utt_id}", name, scores, "which the weights have a scale for")
+                raise WeightsError(f"{said}, or leave the scale out")
+            what = f"utterance {utt_id}: hypothesis {rank}"
+            raise ScoreError(no_score(what, name, scores, "which other hypotheses have"))
         if not math.isfinite(scores[name]):
             raise ScoreError(
                 f"utterance {utt_id}: hypothesis {rank} has the score {name} = {scores[name]}; "

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from rescore.errors import WeightsError
 from rescore.evaluation.wer import GAP, ErrorCounts, align, count_errors
 from rescore.tuning.decisions import Decider, decider_of
 from rescore.tuning.score_table import ScoreTable
 from rescore.types import Weights, Words
+from rescore.weights import no_score
 from rescore.workflows.compare import p_text
 
 SIGNIFICANT = 0.05
@@ -185,7 +187,15 @@ def _wrong_pairs(each: Outcome, which: int) -> list[tuple[str, str]]:
 
 
 def decider_in(table: ScoreTable, weights: Weights) -> Decider:
-    """The decision of weights, as `rescore combine` makes it, over a table (with distances if it is `mbr`)."""
+    """The decision of weights, as `rescore combine` makes it, over a table (with distances if it is `mbr`).
+
+    Raises:
+      WeightsError: a scale other than 0 whose score the table does not have.
+    """
+    for name, scale in weights.scales.items():
+        if scale != 0.0 and name not in table.names:
+            what = f"utterance {table.utt_ids[0]}"
+            raise WeightsError(no_score(what, name, table.names, "which the weights have a scale for"))
     return decider_of(Weights({name: weights.scales.get(name, 0.0) for name in table.names}, weights.info))
 
 

@@ -96,7 +96,7 @@ def test_options_that_contradict(scores: Path, tmp_path: Path) -> None:
         run("combine", "--scores", scores, "--out", tmp_path / "out")
     with pytest.raises(UsageError, match="either --weights FILE or --scale"):
         run("combine", "--scores", scores, "--out", tmp_path, "--scale", "am=1", "--weights", tmp_path / "w.json")
-    with pytest.raises(WeightsError, match="utterance u: the weights have a scale for 'nn'"):
+    with pytest.raises(WeightsError, match="utterance u has no score 'nn', which the weights have a scale for"):
         run("combine", "--scores", scores, "--out", tmp_path / "out", "--scale", "nn=0.1")
     assert not (tmp_path / "out").exists()
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from lm_zoo.registry import build, save_folder
 from lm_zoo.text.vocabulary import WordVocabulary
 from rescore.cli.main import cli
-from rescore.errors import RescoreError
+from rescore.errors import RescoreError, WeightsError
 from rescore.evaluation.wer import corpus_errors, oracle_errors
 from rescore.formats import read_nbest
 from rescore.types import Hypothesis, NbestList, Weights, Words
@@ -135,6 +135,12 @@ def test_word_scores_are_of_what_the_lm_sees(folder: Path, tmp_path: Path) -> No
                 assert [word for word, _ in row[:-1]] == [word.lower() for word in text]
     rows = word_scores(LMColumn("small", lm), [NbestList("u", [Hypothesis(("HE", "$5", "--", "SAID"))])])
     assert [word for word, _ in rows[0]] == ["he", "five dollars", "", "said", "</s>"] and rows[0][2][1] == 0.0
+
+
+def test_a_score_that_the_weights_want(folder: Path) -> None:
+    run = gather(folder)
+    with pytest.raises(WeightsError, match="utterance test-000 has no score 'nn', which the weights have a scale for"):
+        analyses.by_n(run.test_table, Weights({"am": 1.0, "nn": 0.5}))
 
 
 def test_ticks_are_round_and_cover() -> None:
