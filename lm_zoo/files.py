@@ -203,9 +203,7 @@ def locked(path: str | Path, shared: bool = False) -> Iterator[None]:
                 lock.unlink(missing_ok=True)  # before it is let go, so that no other process holds what is removed
             os.close(descriptor)
     finally:
-        for folder in made:  # made for the lock alone, if the run has written nothing
-            with suppress(OSError):
-                folder.rmdir()
+        _remove_empty(made)  # made for the lock alone, if the run has written nothing
 
 
 def _take_lock(target: Path, path: str | Path, shared: bool) -> tuple[Path, int]:
@@ -261,18 +259,21 @@ def _is_there(path: Path, descriptor: int) -> bool:
 def _temporary(path: str | Path, is_folder: bool) -> Iterator[Path]:
     """A new file or folder beside `path` (its target, if it is a link), which gets its name at the end."""
     target = Path(os.path.realpath(path))
-    _make_folders(target.parent, path)
-    _sweep(target.parent)
-    with _told(path, all_errors=True):
-        temporary, descriptor = _claim(target, is_folder)
+    made = _make_folders(target.parent, path)
     try:
-        with _told(path):
-            yield temporary
+        _sweep(target.parent)
         with _told(path, all_errors=True):
-            os.replace(temporary, target)
+            temporary, descriptor = _claim(target, is_folder)
+        try:
+            with _told(path):
+                yield temporary
+            with _told(path, all_errors=True):
+                os.replace(temporary, target)
+        finally:
+            _remove(temporary)
+            os.close(descriptor)
     finally:
-        _remove(temporary)
-        os.close(descriptor)
+        _remove_empty(made)
 
 
 def _claim(target: Path, is_folder: bool) -> tuple[Path, int]:
@@ -280,7 +281,8 @@ def _claim(target: Path, is_folder: bool) -> tuple[Path, int]:
     for _ in range(ATTEMPTS):
         temporary = target.with_name(f".{_short(target.name)}.{secrets.token_hex(8)}.tmp")
         flags = os.O_RDONLY | os.O_DIRECTORY if is_folder else os.O_RDWR | os.O_CREAT | os.O_EXCL
-        with suppress(FileExistsError):
+        target.parent.mkdir(parents=True, exist_ok=True)  # another process may have removed the folder it had made
+        with suppress(FileExistsError, FileNotFoundError):
             if is_folder:
                 temporary.mkdir()
             descriptor = os.open(temporary, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
@@ -312,6 +314,13 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Removes folders that nothing was written into, the innermost first."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def _short(name: str) -> str:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.reading import read_json
-from rescore.errors import FormatError, UsageError, WeightsError
+from rescore.console import remark
+from rescore.errors import FormatError, ScoreError, UsageError, WeightsError
 from rescore.files import atomic_text
 from rescore.text import short
 from rescore.types import Hypothesis, Weights
 
 WORDS_COLUMN = "words"
+NGRAM = "ngram"  # the column of --ngram
 INTERNAL_LM = "ilm"  # a recogniser's own LM, which is taken out of its score by a negative scale
 SIGNED = (WORDS_COLUMN, INTERNAL_LM)  # columns whose scales may be negative
 MAP, MBR, FIRST = DECISIONS = ("map", "mbr", "first")  # highest total; fewest expected errors; no rescoring
@@ -94,6 +96,23 @@ def decision_of(weights: Weights, where: object = "weights") -> tuple[str, float
     return str(decision), float(inverse)
 
 
+def for_mbr(weights: Weights, inverse: float | None, where: object = "weights") -> Weights:
+    """The weights for minimum Bayes risk at another inverse temperature; None: for the decision they name.
+
+    Raises:
+      UsageError: it is no number above 0.  WeightsError: as `decision_of`.
+    """
+    tuned = decision_of(weights, where)
+    if inverse is None:
+        return weights
+    if not 0.0 < inverse <= sys.float_info.max:
+        raise UsageError(f"minimum Bayes risk at {inverse} times the totals; expected a finite number above 0")
+    if "decision" in weights.info and tuned != (MBR, inverse):
+        decision = f"{MBR} at {tuned[1]:g}" if tuned[0] == MBR else tuned[0]
+        remark(f"{where}: tuned for the decision {decision}, but combined for {MBR} at {inverse:g}")
+    return Weights(weights.scales, {**weights.info, "decision": MBR, "inverse_temperature": inverse})
+
+
 def parse_scales(options: Iterable[str]) -> dict[str, float]:
     """Parses `("lm=0.5", "words=2")`; 0.0 is a scale.
 
@@ -151,6 +170,39 @@ def equal_weights(names: Iterable[str]) -> Weights:
 def total(scores: Mapping[str, float], scales: Mapping[str, float]) -> float:
     """`sum_k scales[k] * scores[k]` in the order of `scales`; every scale but 0 needs its score (KeyError)."""
     return sum((scale * scores[name] for name, scale in scales.items() if scale != 0.0), 0.0)
+
+
+def no_score(what: str, name: str, found: Iterable[str], wanted: str, lattices: bool = False) -> str:
+    """What every command says of a score that is missing.
+
+    Args:
+      what: the utterance that has none, or a hypothesis of it.
+      found: the scores that it has.
+      wanted: what needs it, "which ...".
+      lattices: they are lattices' scores.
+    """
+    inputs, command = ("lattices", "rescore lattice rescore") if lattices else ("lists", "rescore nbest")
+    if name in ("am", "score", INTERNAL_LM):
+        advice = f"it is a recogniser's own: take the {inputs} as the recogniser wrote them, with all scores"
+    else:
+        advice = f"{command} {'--ngram FILE' if name == NGRAM else f'--lm {name}=NAME|DIR'} adds it"
+    return f"{what} has no score '{name}', {wanted}; found: {', '.join(found) or 'none'}; {advice}"
+
+
+def check_same_scores(
+    what: str, found: Collection[str], first: str, names: Collection[str], lattices: bool = False
+) -> None:
+    """Refuses scores that are not those of the first utterance, whichever of the two lacks one.
+
+    Args:
+      what, first: what has the scores `found`, and what has `names`.
+    Raises:
+      ScoreError: as `no_score`.
+    """
+    for one, has, other, others in ((what, found, first, names), (first, names, what, found)):
+        missing = [name for name in others if name not in has]
+        if missing:
+            raise ScoreError(no_score(one, missing[0], has, f"which {other} has", lattices))
 
 
 def with_words(hyp: Hypothesis) -> dict[str, float]:

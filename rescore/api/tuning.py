@@ -80,16 +80,17 @@ def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None, normali
 
     Args:
       weights: of `tune`, scales by column, or a file of `rescore tune`.
-      mbr: order by expected errors instead; posteriors are the softmax of `mbr` times the totals.
+      mbr: order by expected errors, whatever the weights say; posteriors are the softmax of `mbr` times the totals.
       normalise: name of a normaliser, by which hypotheses that become equal are one; None: that of the weights.
     Raises:
       RescoreError: a scale whose score is not there, a score that is missing or not finite, an empty list.
     """
+    from rescore.weights import for_mbr
     from rescore.workflows.combine import decide
     from rescore.workflows.normalising import Normaliser, normaliser_of, under_weights
 
-    used = under_weights(weights_of(weights), normalise, "weights")
+    used = for_mbr(under_weights(weights_of(weights), normalise, "weights"), mbr)
     normaliser = Normaliser(normaliser_of(used, "weights"))
-    combined = Lists([decide(each, used, normaliser, mbr)[0] for each in nbest])
+    combined = Lists([decide(each, used, normaliser)[0] for each in nbest])
     normaliser.say()
     return combined

@@ -40,6 +40,9 @@ def command(
     Weights that were tuned with --normalise are applied with it: hypotheses that become equal are one, the
     probabilities (am) summed.  What is written keeps the form it came in.
 
+    The weights name the decision that they were tuned for; --mbr goes before it.  OUT/weights.json has what was used,
+    --normalise and --mbr too: combined with it, the same scores give the same again.
+
     \b
     Example: rescore combine --scores exp/test --weights exp/weights.json --out exp/test/best
     Example: rescore combine --scores exp/test --scale am=1 --scale lm=8 --scale words=10 --out exp/test/best
@@ -49,15 +52,15 @@ def command(
     from rescore.console import remark
     from rescore.errors import UsageError
     from rescore.types import Weights
-    from rescore.weights import load_weights, parse_scales
+    from rescore.weights import for_mbr, load_weights, parse_scales
     from rescore.workflows.combine import read_scores, say_columns, write_combined
     from rescore.workflows.normalising import under_weights
 
     if bool(weights_file) == bool(scales):
         raise UsageError("give either --weights FILE or --scale NAME=VALUE (one or more), not both and not neither")
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
-    weights = under_weights(weights, normalise, weights_file)
-    counts = write_combined(read_scores(scores, "combining"), weights, out, mbr)
+    weights = for_mbr(under_weights(weights, normalise, weights_file), mbr, weights_file)
+    counts = write_combined(read_scores(scores, "combining"), weights, out)
     say_columns(counts)
     remark(
         f"{counts.utterances} utterances, {counts.hypotheses} hypotheses; {counts.changed} first hypotheses changed; "

@@ -23,7 +23,7 @@ from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import oracle
 from rescore.tuning.line_search import PaddedLists, Steps, merge_steps
 from rescore.types import Lattice, Words
-from rescore.weights import SIGNED, WORDS_COLUMN
+from rescore.weights import SIGNED, WORDS_COLUMN, check_same_scores
 
 ROUNDING = 1e-11  # relative; a path that is better by less is not
 PATHS = 20  # of each lattice, best at random scales; they tell the units of the columns
@@ -171,7 +171,7 @@ def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words]) -> Lat
         names = names or [*lattice.scores, WORDS_COLUMN]
         if lattice.utt_id in utterances:
             raise ScoreError(f"utterance {lattice.utt_id} occurs a second time among the lattices")
-        columns = _columns(lattice, names)
+        columns = _columns(lattice, names, next(iter(utterances), lattice.utt_id))
         utterances[lattice.utt_id] = LatticeUtterance(lattice, columns, refs.get(lattice.utt_id, ()))
     check_same_utterances(refs, list(utterances), "lattices")
     check_same_case(refs.values(), [_words_of(utterance.lattice) for utterance in utterances.values()])
@@ -180,12 +180,9 @@ def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words]) -> Lat
     return table
 
 
-def _columns(lattice: Lattice, names: list[str]) -> np.ndarray:
-    if {*lattice.scores, WORDS_COLUMN} != set(names):
-        raise ScoreError(
-            f"lattice '{lattice.utt_id}' has the scores {', '.join(lattice.scores)}, where the first lattice has "
-            f"{', '.join(names[:-1])}; all lattices need the same scores"
-        )
+def _columns(lattice: Lattice, names: list[str], first: str) -> np.ndarray:
+    """The scores of the arcs, in the order of `names`, those of the lattice `first`; `words` the last."""
+    check_same_scores(f"lattice '{lattice.utt_id}'", [*lattice.scores], f"lattice '{first}'", names[:-1], True)
     columns = [lattice.scores[name] for name in names[:-1]] + [(lattice.labels != EPSILON).astype(np.float64)]
     for name, column in zip(names, columns, strict=True):
         if not np.isfinite(column).all():

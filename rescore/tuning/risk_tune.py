@@ -103,9 +103,9 @@ def tune_risk(
         everything, none = tuple(range(len(problem.columns))), np.zeros(0)
         tuned = _fitted(problem, table, fixed, Candidate(everything, STRENGTHS[USUAL], [], none, none), decision, rng)
         return _sharpened(tuned, table, MIDDLE)
-    sample = _sample(table, rng)
+    sample, seen = _sample(table, problem, rng)
     parts = make_folds(sample.utt_ids, sample.ref_words, INNER, seed)
-    candidate = Selection(RiskProblem.of(sample, fixed), sample, parts, seed).run(select)
+    candidate = Selection(seen, sample, parts, seed).run(select)
     tuned = _fitted(problem, table, fixed, candidate, decision, rng)
     return _checked(tuned, problem, sample, fixed, candidate)
 
@@ -118,11 +118,13 @@ def _sharpened(tuned: RiskTuned, table: ScoreTable, sharpness: int) -> RiskTuned
     return replace(tuned, inverse=float(f"{inverse:.4g}"))
 
 
-def _sample(table: ScoreTable, rng: np.random.Generator) -> ScoreTable:
-    count = max(1, LARGE * len(table.utt_ids) // len(table.matrix))
+def _sample(table: ScoreTable, problem: RiskProblem, rng: np.random.Generator) -> tuple[ScoreTable, RiskProblem]:
+    """As many random utterances as hold `LARGE` hypotheses (two at least), and their problem, in the same columns."""
+    count = max(2, LARGE * len(table.utt_ids) // len(table.matrix))
     if count >= len(table.utt_ids):
-        return table
-    return table.select(np.sort(rng.choice(len(table.utt_ids), size=count, replace=False)))
+        return table, problem
+    picked = np.sort(rng.choice(len(table.utt_ids), size=count, replace=False))
+    return table.select(picked), problem.part(picked, table)
 
 
 def _fitted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from rescore.errors import ScoreError
 from rescore.evaluation.distances import pairwise_distances
 from rescore.evaluation.wer import check_same_case, check_same_utterances, edit_distance
 from rescore.types import NbestList, Words
-from rescore.weights import with_words
+from rescore.weights import check_same_scores, with_words
 
 
 @dataclass
@@ -71,6 +71,16 @@ class ScoreTable:
             None if self.distances is None else [self.distances[u] for u in utterances],
         )
 
+    def first(self, n: int) -> ScoreTable:
+        """The table of the first `n` hypotheses of each list."""
+        lengths = np.minimum(np.diff(self.offsets), n)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        picked = np.repeat(self.offsets[:-1] - offsets[:-1], lengths) + np.arange(offsets[-1])
+        distances = None if self.distances is None else [each[:n, :n] for each in self.distances]
+        return replace(
+            self, offsets=offsets, matrix=self.matrix[picked], errors=self.errors[picked], distances=distances
+        )
+
 
 def build_table(lists: Iterable[NbestList], refs: Mapping[str, Words], distances: bool = False) -> ScoreTable:
     """Collects the scores (with the column `words`) and counts the errors of every hypothesis.
@@ -93,7 +103,7 @@ def build_table(lists: Iterable[NbestList], refs: Mapping[str, Words], distances
         if not nbest.hyps:
             raise ScoreError(f"utterance {nbest.utt_id}: no hypothesis; every list needs at least one")
         names = names or list(with_words(nbest.hyps[0]))
-        rows.extend(_score_rows(nbest, names))
+        rows.extend(_score_rows(nbest, names, next(iter(lengths), nbest.utt_id)))
         errors.extend(_list_errors(nbest, refs.get(nbest.utt_id, ())))
         lengths[nbest.utt_id] = len(nbest.hyps)
         firsts.append(nbest.hyps[0].words)
@@ -112,21 +122,18 @@ def build_table(lists: Iterable[NbestList], refs: Mapping[str, Words], distances
     )
 
 
-def _score_rows(nbest: NbestList, names: list[str]) -> list[list[float]]:
+def _score_rows(nbest: NbestList, names: list[str], first: str) -> list[list[float]]:
+    """The scores of all hypotheses, in the order of `names`, those of the utterance `first`."""
     rows = []
     for rank, hyp in enumerate(nbest.hyps, start=1):
         scores = with_words(hyp)
-        if scores.keys() != set(names):
-            raise ScoreError(
-                f"utterance {nbest.utt_id}: hypothesis {rank} has the scores {', '.join(scores)}, where the first "
-                f"hypothesis of all has {', '.join(names)}; every hypothesis needs the same scores"
-            )
+        what = f"utterance {nbest.utt_id}: hypothesis {rank}"
+        check_same_scores(what, scores, f"utterance {first}", names)
         row = [float(scores[name]) for name in names]
         if not all(map(math.isfinite, row)):
             bad = next(name for name in names if not math.isfinite(scores[name]))
             raise ScoreError(
-                f"utterance {nbest.utt_id}: hypothesis {rank} has the score {bad} = {scores[bad]}; "
-                "scores must be finite numbers"
+                f"{what} has the score {bad} = {scores[bad]}; scores must be finite numbers"
             )
         rows.append(row)
     return rows

@@ -17,7 +17,7 @@ from rescore.tuning.line_search import PaddedLists
 from rescore.tuning.score_table import ScoreTable
 from rescore.tuning.selection import best_sharpness
 from rescore.types import Weights
-from rescore.weights import MAP, SIGNED
+from rescore.weights import MAP, SIGNED, no_score
 
 if TYPE_CHECKING:
     from rescore.tuning.lattice_line_search import LatticeTable
@@ -64,7 +64,7 @@ def tune_errors(
         raise UsageError(f"restarts must be at least 1 and folds at least 0, found {restarts} and {folds}")
     if not table.total_words:
         raise ReferencesError("all references are empty: there is no word to count errors by; check --ref")
-    scales = choose_fixed(table.names, fixed or {})
+    scales = choose_fixed(table, fixed or {})
     problem = make_problem(table, scales)
     found = search(problem, np.random.default_rng(seed), with_more(problem, restarts), show=True)
     found = point_at(problem, rounded(problem.lists, found))
@@ -93,11 +93,13 @@ def percent(errors: int, words: int) -> float:
     return round(100.0 * errors / words, 3) if words else math.nan
 
 
-def choose_fixed(names: list[str], fixed: Mapping[str, float]) -> dict[str, float]:
+def choose_fixed(table: Table, fixed: Mapping[str, float]) -> dict[str, float]:
     """The scales that stay: those given, and a reference column at 1 if none of them is other than 0."""
+    names = table.names
     unknown = [name for name in fixed if name not in names]
     if unknown:
-        raise WeightsError(f"--fix names '{unknown[0]}', but the scores are: {', '.join(names)}")
+        what, lattices = f"utterance {table.utt_ids[0]}", not isinstance(table, ScoreTable)
+        raise WeightsError(no_score(what, unknown[0], names, "which --fix names", lattices))
     if any(fixed.values()):
         return dict(fixed)
     free = [name for name in names if name not in fixed]

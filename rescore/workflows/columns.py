@@ -20,9 +20,8 @@ from rescore.console import remark
 from rescore.errors import UsageError
 from rescore.file_names import base_name, split_name
 from rescore.types import NbestList, Words
+from rescore.weights import NGRAM
 from rescore.workers import kept
-
-NGRAM = "ngram"  # the column of --ngram
 
 
 @dataclass

@@ -14,7 +14,17 @@ from rescore.files import atomic_text, require_folder
 from rescore.formats import read_nbest, write_nbest
 from rescore.formats.counting import nbest_with_progress
 from rescore.types import NbestList, Weights
-from rescore.weights import FIRST, MBR, WORDS_COLUMN, checked_scales, decision_of, total, weights_json, with_words
+from rescore.weights import (
+    FIRST,
+    MBR,
+    WORDS_COLUMN,
+    checked_scales,
+    decision_of,
+    no_score,
+    total,
+    weights_json,
+    with_words,
+)
 from rescore.workflows.normalising import Normaliser, normaliser_of
 
 SCORES_FILE = "scores.jsonl.gz"
@@ -34,34 +44,31 @@ class CombineCounts:
     absent: list[str] = field(default_factory=list)
 
 
-def combine_list(nbest: NbestList, weights: Weights, mbr: float | None = None) -> NbestList:
+def combine_list(nbest: NbestList, weights: Weights) -> NbestList:
     """Sorts the hypotheses by total score, best first; ties keep the order of the source.
 
     All scores are kept as they are; the total is stored nowhere.  `words` is counted where it is missing.
 
-    Weights that were tuned for another decision are used for that: their info names it (see `decision_of`).
+    Weights for another decision are used for that: their info names it (see `decision_of`).  `mbr` sorts by the
+    expected number of errors, fewest first, where the posteriors of the hypotheses are the softmax of the inverse
+    temperature times their totals; ties by total.
 
-    Args:
-      mbr: sort by the expected number of errors instead, fewest first, where the posteriors of the hypotheses are
-        the softmax of `mbr` times their totals; ties by total.
     Raises:
       ScoreError: no hypothesis at all, a score missing in one of them, or a score that is not finite.
       WeightsError: a scale other than 0 whose score no hypothesis has.
     """
-    return replace(nbest, hyps=[nbest.hyps[i] for i in ranking(nbest, weights, mbr)])
+    return replace(nbest, hyps=[nbest.hyps[i] for i in ranking(nbest, weights)])
 
 
-def ranking(nbest: NbestList, weights: Weights, mbr: float | None = None) -> list[int]:
+def ranking(nbest: NbestList, weights: Weights) -> list[int]:
     """The places of the hypotheses in the order of `combine_list`, which says the rest."""
     decision, inverse = decision_of(weights)
-    if mbr is None and decision == FIRST and nbest.hyps:
+    if decision == FIRST and nbest.hyps:
         return list(range(len(nbest.hyps)))
-    if mbr is None and decision == MBR:
-        mbr = inverse
     totals = totals_of(nbest, weights)
     risks = [0.0] * len(totals)
-    if mbr is not None:  # rounded, as equal sums may differ in their last digits
-        risks = nbest_expected_errors([hyp.words for hyp in nbest.hyps], totals, mbr).round(9).tolist()
+    if decision == MBR:  # rounded, as equal sums may differ in their last digits
+        risks = nbest_expected_errors([hyp.words for hyp in nbest.hyps], totals, inverse).round(9).tolist()
     return sorted(range(len(totals)), key=lambda i: (risks[i], -totals[i]))
 
 
@@ -80,15 +87,13 @@ def _check_scores(
 ) -> None:
     for name in scales:
         if name not in scores:
-            found = ", ".join(scores)
             if not any(name in other for other in all_scores):
                 if scales[name] == 0.0:
                     continue
-                raise WeightsError(
-                    f"utterance {utt_id}: the weights have a scale for '{name}', but the scores are: {found}; "
-                    "score with that LM first or leave the scale out"
-                )
-            raise ScoreError(f"utterance {utt_id}: hypothesis {rank} has no score '{name}'; found: {found}")
+                said = no_score(f"utterance {utt_id}", name, scores, "which the weights have a scale for")
+                raise WeightsError(f"{said}, or leave the scale out")
+            what = f"utterance {utt_id}: hypothesis {rank}"
+            raise ScoreError(no_score(what, name, scores, "which other hypotheses have"))
         if not math.isfinite(scores[name]):
             raise ScoreError(
                 f"utterance {utt_id}: hypothesis {rank} has the score {name} = {scores[name]}; "
@@ -114,7 +119,6 @@ def write_combined(
     lists: Iterable[NbestList],
     weights: Weights,
     out: str | Path,
-    mbr: float | None = None,
     own: Mapping[str, Weights] | None = None,
 ) -> CombineCounts:
     """Combines a stream of lists and writes the results, all of them or, on an error, none.
@@ -124,7 +128,6 @@ def write_combined(
     makes equal are one, their probabilities summed (see `rescore.workflows.normalising`); what stays keeps its writing.
 
     Args:
-      mbr: as for `combine_list`; kept in the info of the weights.
       own: utterance -> other weights for it.
     Raises:
       ScoreError, WeightsError: as `combine_list`; also an utterance that comes twice, or no utterance at all.
@@ -134,8 +137,6 @@ def write_combined(
     checked_scales(weights.scales, "weights")
     normaliser = Normaliser(normaliser_of(weights, "weights"))
     decision_of(weights)
-    if mbr is not None:
-        weights = Weights(weights.scales, {**weights.info, "mbr_scale": mbr})
     unused: dict[str, None] = {}
 
     def combined() -> Iterator[NbestList]:
@@ -144,7 +145,7 @@ def write_combined(
             if nbest.utt_id in seen:
                 raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the scores")
             seen.add(nbest.utt_id)
-            result, changed = decide(nbest, (own or {}).get(nbest.utt_id, weights), normaliser, mbr)
+            result, changed = decide(nbest, (own or {}).get(nbest.utt_id, weights), normaliser)
             best.write(" ".join((nbest.utt_id, *result.hyps[0].words)) + "\n")
             counts.utterances += 1
             counts.hypotheses += len(result.hyps)
@@ -163,12 +164,10 @@ def write_combined(
     return counts
 
 
-def decide(
-    nbest: NbestList, weights: Weights, normaliser: Normaliser, mbr: float | None = None
-) -> tuple[NbestList, bool]:
+def decide(nbest: NbestList, weights: Weights, normaliser: Normaliser) -> tuple[NbestList, bool]:
     """A list as `write_combined` writes it, best first, and whether its first hypothesis is another one than before."""
     plain, written = normaliser.merge(nbest)
-    order = ranking(plain, weights, mbr)
+    order = ranking(plain, weights)
     hyps = [replace(plain.hyps[i], words=written[i]) for i in order]
     return replace(nbest, hyps=hyps), plain.hyps[order[0]].words != plain.hyps[0].words
 

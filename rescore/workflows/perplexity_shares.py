@@ -22,7 +22,8 @@ from rescore.formats.part_files import TEXTS, ScoredText
 from rescore.sharing.parts import finished_splits, part_files, read_plan
 from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError
-from rescore.workflows.columns import NGRAM, LMColumn, column_of, identities, open_scorers
+from rescore.weights import NGRAM
+from rescore.workflows.columns import LMColumn, column_of, identities, open_scorers
 from rescore.workflows.perplexity import Row, read_mix, rows_of, seen_sentences
 from rescore.workflows.seen import TextCounts
 from rescore.workflows.streams import Job, run_shared

@@ -26,8 +26,8 @@ from rescore.console import remark
 from rescore.errors import UsageError
 from rescore.files import atomic_text, write_kaldi_text
 from rescore.formats import is_lattice, source_identity
-from rescore.weights import load_weights
-from rescore.workflows.columns import NGRAM, column_of
+from rescore.weights import NGRAM, load_weights
+from rescore.workflows.columns import column_of
 from rescore.workflows.combine import SCORES_FILE
 from rescore.workflows.normalising import Normaliser
 from rescore.workflows.run_checks import PartOfRun, check_lms, check_part, read_references, say_unused

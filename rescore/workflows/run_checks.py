@@ -15,8 +15,8 @@ from rescore.formats import is_lattice, is_pipe
 from rescore.formats.counting import lattices_with_progress, nbest_with_progress
 from rescore.lattices.paths import best_path
 from rescore.types import Words
-from rescore.weights import default_scales
-from rescore.workflows.columns import NGRAM, open_scorers
+from rescore.weights import NGRAM, default_scales
+from rescore.workflows.columns import open_scorers
 from rescore.workflows.normalising import Normaliser
 
 

@@ -13,6 +13,7 @@ from rescore.evaluation.distances import nbest_expected_errors
 from rescore.formats import read_nbest
 from rescore.lattices.paths import best_path
 from rescore.types import Hypothesis, Lattice, NbestList, Weights
+from rescore.weights import for_mbr
 from rescore.workflows.combine import combine_list
 from rescore.workflows.normalising import Normaliser
 from tests.lm_zoo import zoo
@@ -32,7 +33,7 @@ def test_of_equal_totals_the_earlier_hypothesis_stays_before() -> None:
     nbest = listed(("A", -1.0), ("B", -1.0), ("C", -2.0), ("D", -1.0))
     assert texts(combine_list(nbest, AM)) == ["A", "B", "D", "C"]
     assert texts(combine_list(nbest, Weights({"am": 0.0}))) == ["A", "B", "C", "D"]
-    assert texts(combine_list(nbest, AM, mbr=1.0)) == ["A", "B", "D", "C"]
+    assert texts(combine_list(nbest, for_mbr(AM, 1.0))) == ["A", "B", "D", "C"]
 
 
 def test_of_equal_paths_the_first_arc_is_taken() -> None:
@@ -52,7 +53,7 @@ def test_scores_that_are_not_finite_are_refused(score: float, tmp_path: Path) ->
 
 def test_lists_of_one_and_of_none(tmp_path: Path) -> None:
     for mbr in (None, 1.0):
-        assert texts(combine_list(listed(("A", -1e300)), AM, mbr)) == ["A"]
+        assert texts(combine_list(listed(("A", -1e300)), for_mbr(AM, mbr))) == ["A"]
     with pytest.raises(ScoreError, match="utterance u: no hypothesis; every list needs at least one"):
         combine_list(NbestList("u", []), AM)
     (tmp_path / "a.jsonl").write_text('{"utt_id": "u", "hyps": []}\n')
@@ -72,7 +73,7 @@ def test_an_empty_hypothesis_is_one_like_others() -> None:
 def test_equal_hypotheses_stay_and_add_up_in_posteriors() -> None:
     nbest = listed(("A B", -1.0), ("C D", -1.2), ("C D", -1.2))
     assert texts(combine_list(nbest, AM)) == ["A B", "C D", "C D"]
-    assert texts(combine_list(nbest, AM, mbr=1.0)) == ["C D", "C D", "A B"]
+    assert texts(combine_list(nbest, for_mbr(AM, 1.0))) == ["C D", "C D", "A B"]
     errors = nbest_expected_errors([hyp.words for hyp in nbest.hyps], [-1.0, -1.2, -1.2], 1.0)
     assert errors[1] == errors[2] < errors[0]
     merged, _ = Normaliser("basic").merge(nbest)

@@ -6,9 +6,17 @@ from typing import Any
 
 import pytest
 
-from rescore.errors import UsageError, WeightsError
+from rescore.errors import ScoreError, UsageError, WeightsError
 from rescore.types import Weights
-from rescore.weights import LM_WEIGHT, decision_of, default_scales, equal_weights, given_weights
+from rescore.weights import (
+    LM_WEIGHT,
+    check_same_scores,
+    decision_of,
+    default_scales,
+    equal_weights,
+    given_weights,
+    no_score,
+)
 
 
 def test_default_scales() -> None:
@@ -37,6 +45,28 @@ def test_decisions() -> None:
     assert decision_of(Weights({"am": 1.0})) == ("map", 1.0)
     assert decision_of(Weights({"am": 1.0}, {"decision": "mbr", "inverse_temperature": 0.3})) == ("mbr", 0.3)
     assert decision_of(Weights({"am": 1.0}, {"decision": "first"})) == ("first", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "lattices", "advice"),
+    [
+        ("nn", False, "rescore nbest --lm nn=NAME|DIR adds it"),
+        ("nn", True, "rescore lattice rescore --lm nn=NAME|DIR adds it"),
+        ("ngram", False, "rescore nbest --ngram FILE adds it"),
+        ("am", False, "it is a recogniser's own: take the lists as the recogniser wrote them, with all scores"),
+    ],
+)
+def test_a_score_that_is_missing(name: str, lattices: bool, advice: str) -> None:
+    said = no_score("utterance u", name, ["lm", "words"], "which --fix names", lattices)
+    assert said == f"utterance u has no score '{name}', which --fix names; found: lm, words; {advice}"
+
+
+def test_whichever_of_two_utterances_lacks_a_score_is_named() -> None:
+    check_same_scores("utterance v", {"am": 1.0, "lm": 1.0}, "utterance u", ["lm", "am"])
+    with pytest.raises(ScoreError, match="utterance v has no score 'lm', which utterance u has; found: am;"):
+        check_same_scores("utterance v", ["am"], "utterance u", ["am", "lm"])
+    with pytest.raises(ScoreError, match="utterance u has no score 'lm', which utterance v has; found: am;"):
+        check_same_scores("utterance v", ["am", "lm"], "utterance u", ["am"])
 
 
 @pytest.mark.parametrize(

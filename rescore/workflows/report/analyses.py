@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from rescore.errors import WeightsError
 from rescore.evaluation.wer import GAP, ErrorCounts, align, count_errors
-from rescore.tuning.line_search import PaddedLists
+from rescore.tuning.decisions import Decider, decider_of
 from rescore.tuning.score_table import ScoreTable
-from rescore.types import Words
+from rescore.types import Weights, Words
+from rescore.weights import no_score
 from rescore.workflows.compare import p_text
 
 SIGNIFICANT = 0.05
@@ -184,27 +186,41 @@ def _wrong_pairs(each: Outcome, which: int) -> list[tuple[str, str]]:
     return pairs
 
 
-def by_n(table: ScoreTable, scales: Mapping[str, float]) -> list[tuple[int, float, float]]:
+def decider_in(table: ScoreTable, weights: Weights) -> Decider:
+    """The decision of weights, as `rescore combine` makes it, over a table (with distances if it is `mbr`).
+
+    Raises:
+      WeightsError: a scale other than 0 whose score the table does not have.
+    """
+    for name, scale in weights.scales.items():
+        if scale != 0.0 and name not in table.names:
+            what = f"utterance {table.utt_ids[0]}"
+            raise WeightsError(no_score(what, name, table.names, "which the weights have a scale for"))
+    return decider_of(Weights({name: weights.scales.get(name, 0.0) for name in table.names}, weights.info))
+
+
+def by_n(table: ScoreTable, weights: Weights) -> list[tuple[int, float, float]]:
     """N, the WER if only the first N of each list are there, and the oracle's."""
-    padded, words = PaddedLists.from_table(table), max(1, table.total_words)
-    totals = padded.totals(np.array([scales.get(name, 0.0) for name in table.names]))
-    longest, rows, n = padded.errors.shape[1], [], 1
+    decider, words = decider_in(table, weights), max(1, table.total_words)
+    longest, rows, n = int(np.diff(table.offsets).max()), [], 1
     while True:
         n = min(n, longest)
-        part = PaddedLists(padded.scores[:, :, :n], padded.errors[:, :n])
-        chosen, best = part.chosen_errors(totals[:, :n]).sum(), part.errors.min(axis=1).sum()
+        part = table.first(n)
+        chosen, best = decider.errors(part).sum(), part.oracle_errors()
         rows.append((n, 100 * float(chosen) / words, 100 * float(best) / words))
         if n == longest:
             return rows
         n *= 2
 
 
-def over_scale(table: ScoreTable, scales: Mapping[str, float], name: str) -> list[tuple[float, float]]:
+def over_scale(table: ScoreTable, weights: Weights, name: str) -> list[tuple[float, float]]:
     """`(scale, WER)` for scales of `name` around the tuned one, the others held."""
-    at = scales[name]
+    at = weights.scales[name]
     low, high = (at - abs(at) - 1.0, at + abs(at) + 1.0) if name == "words" else (0.0, 3.0 * at if at else 1.0)
-    padded = PaddedLists.from_table(table)
-    base = padded.totals(np.array([0.0 if each == name else scales.get(each, 0.0) for each in table.names]))
-    column, words = padded.scores[table.names.index(name)], max(1, table.total_words)
-    values = sorted({*np.linspace(low, high, STEPS).tolist(), at})
-    return [(value, 100 * float(padded.chosen_errors(base + value * column).sum()) / words) for value in values]
+    decider, words = decider_in(table, weights), max(1, table.total_words)
+    place, found = table.names.index(name), []
+    for value in sorted({*np.linspace(low, high, STEPS).tolist(), at}):
+        scales = decider.scales.copy()
+        scales[place] = value
+        found.append((value, 100 * float(replace(decider, scales=scales).errors(table).sum()) / words))
+    return found

@@ -13,8 +13,8 @@ from rescore.errors import FormatError
 from rescore.files import file_identity, read_kaldi_text, require_folder
 from rescore.tuning.score_table import ScoreTable, build_table
 from rescore.types import NbestList, Weights, Words
-from rescore.weights import load_weights, total, with_words
-from rescore.workflows.combine import SCORES_FILE, read_scores
+from rescore.weights import MBR, decision_of, load_weights, total, with_words
+from rescore.workflows.combine import SCORES_FILE, ranking, read_scores
 from rescore.workflows.normalising import Normaliser
 from rescore.workflows.report.analyses import Outcome, outcomes
 from rescore.workflows.run import FIRST, RUN_FILE, TABLE_FILE
@@ -31,7 +31,7 @@ class Gathered:
       refs: of test and dev.
       test: the lists of test, normalised as they were for tuning.
       found: every utterance under all systems.
-      dev_table, test_table: scores and errors of all hypotheses.
+      dev_table, test_table: scores and errors of all hypotheses, with distances if a system decides by `mbr`.
     """
 
     folder: Path
@@ -71,6 +71,8 @@ def gather(folder: Path) -> Gathered:
         raise FormatError(folder / RUN_FILE, "the run has not ended; start the same rescore run again")
     normaliser = Normaliser(made["normalise"])
     refs = {part: normaliser.texts(read_kaldi_text(folder / "ref" / f"{part}.txt")) for part in ("test", "dev")}
+    weights = {name: load_weights(folder / "weights" / f"{name}.json") for name in made["systems"]}
+    distances = any(decision_of(each, name)[0] == MBR for name, each in weights.items())
     test = list(_lists(folder / "test", refs["test"], normaliser))
     names = [FIRST, *made["systems"]]
     hyps = [{nbest.utt_id: nbest.hyps[0].words for nbest in test}]
@@ -80,12 +82,12 @@ def gather(folder: Path) -> Gathered:
         made=made,
         table=table,
         systems=names,
-        weights={name: load_weights(folder / "weights" / f"{name}.json") for name in names[1:]},
+        weights=weights,
         refs=refs,
         test=test,
         found=outcomes(refs["test"], hyps),
-        dev_table=build_table(_lists(folder / "dev", refs["dev"], normaliser), refs["dev"]),
-        test_table=build_table(test, refs["test"]),
+        dev_table=build_table(_lists(folder / "dev", refs["dev"], normaliser), refs["dev"], distances),
+        test_table=build_table(test, refs["test"], distances),
     )
 
 
@@ -108,26 +110,26 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def shown_lists(run: Gathered, most: int) -> Iterator[dict[str, Any]]:
-    """The `most` best hypotheses of each list under the chosen system, with all scores; compact names for the page.
+    """The `most` best hypotheses of each list under the chosen system, in the order that `rescore combine` gives them,
+    with all scores; compact names for the page.
 
     `r` is the rank in the list as it came, `w` the words, `e` the errors, `t` the total, `s` the scores.
     """
-    scales = run.weights[run.chosen].scales
-    names = run.test_table.names
+    weights, names = run.weights[run.chosen], run.test_table.names
     for place, nbest in enumerate(run.test):
         errors = run.test_table.errors[run.test_table.offsets[place] :]
-        rows = [(with_words(hyp), hyp.words, rank) for rank, hyp in enumerate(nbest.hyps)]
-        rows.sort(key=lambda row: -total(row[0], scales))
-        hyps = [
-            {
-                "r": rank + 1,
-                "w": " ".join(words),
-                "e": int(errors[rank]),
-                "t": round(total(scores, scales), 2),
-                "s": [round(scores[name], 2) for name in names],
-            }
-            for scores, words, rank in rows[:most]
-        ]
+        hyps = []
+        for rank in ranking(nbest, weights)[:most]:
+            scores = with_words(nbest.hyps[rank])
+            hyps.append(
+                {
+                    "r": rank + 1,
+                    "w": " ".join(nbest.hyps[rank].words),
+                    "e": int(errors[rank]),
+                    "t": round(total(scores, weights.scales), 2),
+                    "s": [round(scores[name], 2) for name in names],
+                }
+            )
         yield {"n": len(nbest.hyps), "h": hyps}
 
 

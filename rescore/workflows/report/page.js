@@ -185,7 +185,7 @@
       body.append(line);
     }
     table.append(body);
-    const note = `${found.h.length} of ${found.n} hypotheses, best first under ${data.chosen}; # is the place in the list as it came`;
+    const note = `${found.h.length} of ${found.n} hypotheses, ${data.order} under ${data.chosen}; # is the place in the list as it came`;
     scroll.append(table, element("p", note, "soft"));
     return scroll;
   }
@@ -193,11 +193,11 @@
   function wordScores(found, utt) {
     return Object.entries(found.p || {}).map(([lm, texts]) => {
       const scroll = element("div", null, "scroll"), table = element("table", null, "hyps");
-      table.append(element("caption", `natural log-probability of each word under ${lm}`));
+      table.append(element("caption", `natural log-probability of each word, as ${lm} sees it`));
       for (const system of [before(), after()]) {
         const text = utt[3][system], tokens = element("tr"), values = element("tr");
-        tokens.append(element("th", data.systems[system]), ...[...words(utt[2][text][0]), "</s>"].map((word) => element("td", word)));
-        values.append(element("th", ""), ...texts[text].map((value) => element("td", value.toFixed(2), "n")));
+        tokens.append(element("th", data.systems[system]), ...texts[text].map(([word]) => element("td", word || NONE)));
+        values.append(element("th", ""), ...texts[text].map(([, value]) => element("td", value.toFixed(2), "n")));
         table.append(tokens, values);
       }
       scroll.append(table);

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rescore import __version__
+from rescore.weights import FIRST, MAP, MBR, decision_of
 from rescore.workflows.compare import p_text
 from rescore.workflows.report.analyses import (
     by_frequency,
@@ -30,6 +31,11 @@ from rescore.workflows.run import REPORT_STEP
 CHUNK = 100  # utterances whose lists are packed together
 CONFUSIONS = 15  # of each kind
 NO_WORD = "\u2013"
+DECIDED = {
+    MAP: "best total first",
+    MBR: "fewest expected errors first (minimum Bayes risk)",
+    FIRST: "as they came, which is what the weights keep,",
+}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; media-src 'self' file: data:"
 
 
@@ -110,14 +116,14 @@ def _contents(run: Gathered) -> dict[str, dict[str, Any]]:
 
 
 def _scales(run: Gathered) -> str:
-    scales = run.weights[run.chosen].scales
+    weights = run.weights[run.chosen]
     figures = []
-    for name, at in scales.items():
+    for name, at in weights.scales.items():
         if not at and name != "words":
             continue
         series = [
-            Series("dev (tuned on)", over_scale(run.dev_table, scales, name), 1),
-            Series("test (not looked at)", over_scale(run.test_table, scales, name), 2),
+            Series("dev (tuned on)", over_scale(run.dev_table, weights, name), 1),
+            Series("test (not looked at)", over_scale(run.test_table, weights, name), 2),
         ]
         chart = line_chart(series, f"scale of {name}", "WER %", mark=at)
         figures.append(_figure(f"{name} = {at:g}", chart, ["scale", "dev %", "test %"], _joined(series)))
@@ -148,7 +154,7 @@ def _groups(run: Gathered) -> str:
         x_name = "reference words" if unit == "utterances" else "occurrences in all references"
         cells = [[name, str(count), *(f"{rates[place]:.2f}" for place in places)] for name, count, rates in rows]
         figures.append(_figure(f"WER {title}", bar_chart(groups, shown, x_name, what), [x_name, unit, *shown], cells))
-    points = by_n(run.test_table, run.weights[run.chosen].scales)
+    points = by_n(run.test_table, run.weights[run.chosen])
     series = [
         Series(run.chosen, [(n, rate) for n, rate, _ in points], 2),
         Series("oracle", [(n, rate) for n, _, rate in points], 3),
@@ -263,7 +269,9 @@ def _data(run: Gathered, audio: Mapping[str, str]) -> dict[str, Any]:
         for each in run.found
     ]
     columns = run.test_table.names
-    return {"systems": run.systems, "chosen": run.chosen, "columns": columns, "chunk": CHUNK, "utts": utts}
+    order = DECIDED[decision_of(run.weights[run.chosen])[0]]
+    about = {"systems": run.systems, "chosen": run.chosen, "order": order, "columns": columns}
+    return {**about, "chunk": CHUNK, "utts": utts}
 
 
 def _json_script(name: str, value: Any) -> str:

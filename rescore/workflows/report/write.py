@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,8 @@ from lm_zoo.reading import parse_json
 from rescore.console import progress, remark
 from rescore.errors import FormatError, UsageError
 from rescore.files import atomic_text, read_lines
+from rescore.types import Hypothesis, NbestList
+from rescore.workflows.columns import LMColumn
 from rescore.workflows.report.gather import Gathered, gather, shown_lists
 from rescore.workflows.report.page import audio_links, page
 
@@ -68,14 +69,27 @@ def _with_networks(
 
 
 def _with_word_scores(run: Gathered, lists: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Adds to each list, for each LM, the log-probabilities of the words of the systems' hypotheses."""
+    """Adds to each list, for each LM, the words of the systems' hypotheses as the LM sees them, with their scores."""
     from lm_zoo.registry import load
 
     names = dict(run.made["lms"]) | ({} if run.made["ngram"] is None else {"ngram": run.made["ngram"]})
-    texts = list(chain.from_iterable(each.texts for each in run.found))
-    scores = {}
-    for column, name in progress(names.items(), "word scores", len(names)):
-        found = load(name).score_hypotheses(texts, max_unknown=None)
-        scores[column] = iter([[round(value, 2) for value in row] for row in found])
+    texts = [NbestList(each.utt_id, [Hypothesis(words) for words in each.texts]) for each in run.found]
+    scores = {
+        column: iter(word_scores(LMColumn(column, load(name)), texts))
+        for column, name in progress(names.items(), "word scores", len(names))
+    }
     for each, shown in zip(run.found, lists, strict=True):
         yield {**shown, "p": {column: [next(rows) for _ in each.texts] for column, rows in scores.items()}}
+
+
+def word_scores(lm: LMColumn, lists: list[NbestList]) -> list[list[tuple[str, float]]]:
+    """For each hypothesis of the lists, what the LM sees of each word ("" for nothing) and its score; at last the end.
+
+    A word that the LM sees as several has the sum of their scores.
+    """
+    rows = lm.word_columns(lists)[lm.column]
+    words = [[*map(" ".join, lm.view.parts(hyp.words)), "</s>"] for nbest in lists for hyp in nbest.hyps]
+    return [
+        [(word, round(value, 2)) for word, value in zip(*each, strict=True)]
+        for each in zip(words, rows, strict=True)
+    ]

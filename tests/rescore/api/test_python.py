@@ -180,7 +180,7 @@ def test_weights_are_kept_in_files(folder: Path) -> None:
     assert rs.read_weights("weights.json").scales == weights.scales
     by_file = rs.combine(lists(), "weights.json")
     assert [each.hyps[0] for each in by_file] == [each.hyps[0] for each in rs.combine(lists(), weights)]
-    with pytest.raises(rs.RescoreError, match="a scale for 'lm', but the scores are: am, words"):
+    with pytest.raises(rs.RescoreError, match="no score 'lm', which the weights have a scale for; found: am, words;"):
         rs.combine(lists(), {"lm": 1.0})
     with pytest.raises(rs.RescoreError, match="expected a finite number"):
         rs.combine(lists(), {"am": "much"})  # type: ignore[dict-item]

@@ -55,10 +55,40 @@ def test_minimum_bayes_risk(tmp_path: Path) -> None:
     assert (tmp_path / "mbr" / "1best.txt").read_text() == "u A B C\n"
     (combined,) = read_nbest(str(tmp_path / "mbr" / "nbest.jsonl.gz"))
     assert [hyp.words for hyp in combined.hyps] == [tuple("ABC"), tuple("ABD"), tuple("XY")]
-    assert load_weights(tmp_path / "mbr" / "weights.json").info == {"mbr_scale": 0.1}
+    assert load_weights(tmp_path / "mbr" / "weights.json").info == {
+        "decision": "mbr",
+        "inverse_temperature": 0.1,
+    }
+    written = tmp_path / "mbr" / "weights.json"
+    result = run("combine", "--scores", tmp_path, "--weights", written, "--out", tmp_path / "n")
+    assert "tuned for" not in result.stderr
+    for name in ("1best.txt", "nbest.jsonl.gz", "weights.json"):
+        assert (tmp_path / "n" / name).read_bytes() == (tmp_path / "mbr" / name).read_bytes()
     run(*args, tmp_path / "sharp", "--mbr", 5)
     assert (tmp_path / "sharp" / "1best.txt").read_text() == "u X Y\n"
     assert run(*args, tmp_path / "bad", "--mbr", 0).exit_code == 2
+    for bad in ("nan", "inf"):
+        with pytest.raises(UsageError, match=f"minimum Bayes risk at {bad} times the totals; expected a finite number"):
+            run(*args, tmp_path / "bad", "--mbr", bad)
+
+
+@pytest.mark.parametrize("decision", ["map", "mbr", "first"])
+def test_minimum_bayes_risk_goes_before_the_decision_of_the_weights(tmp_path: Path, decision: str) -> None:
+    hyps = [Hypothesis(tuple(words), {"am": am}) for words, am in (("XY", 0.0), ("ABC", -6.0), ("ABD", -8.0))]
+    write_nbest(f"jsonl:{tmp_path / 'scores.jsonl.gz'}", [NbestList("u", hyps)])
+    info = {"seed": 3, "decision": decision, "inverse_temperature": 5.0}
+    save_weights(tmp_path / "w.json", Weights({"am": 0.5}, info))
+    args = ("combine", "--scores", tmp_path, "--weights", tmp_path / "w.json", "--out")
+    run(*args, tmp_path / "as")
+    assert (tmp_path / "as" / "1best.txt").read_text() == "u X Y\n"
+    result = run(*args, tmp_path / "mbr", "--mbr", 0.1)
+    said = "mbr at 5" if decision == "mbr" else decision
+    assert f"w.json: tuned for the decision {said}, but combined for mbr at 0.1" in result.stderr
+    assert (tmp_path / "mbr" / "1best.txt").read_text() == "u A B C\n"
+    used = load_weights(tmp_path / "mbr" / "weights.json")
+    assert used.info == {"seed": 3, "decision": "mbr", "inverse_temperature": 0.1}
+    run("combine", "--scores", tmp_path, "--weights", tmp_path / "mbr" / "weights.json", "--out", tmp_path / "again")
+    assert (tmp_path / "again" / "1best.txt").read_text() == "u A B C\n"
 
 
 def test_options_that_contradict(scores: Path, tmp_path: Path) -> None:
@@ -66,9 +96,9 @@ def test_options_that_contradict(scores: Path, tmp_path: Path) -> None:
         run("combine", "--scores", scores, "--out", tmp_path / "out")
     with pytest.raises(UsageError, match="either --weights FILE or --scale"):
         run("combine", "--scores", scores, "--out", tmp_path, "--scale", "am=1", "--weights", tmp_path / "w.json")
-    with pytest.raises(WeightsError, match="utterance u: the weights have a scale for 'nn'"):
+    with pytest.raises(WeightsError, match="utterance u has no score 'nn', which the weights have a scale for"):
         run("combine", "--scores", scores, "--out", tmp_path / "out", "--scale", "nn=0.1")
-    assert not list((tmp_path / "out").iterdir())
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_lm_whose_scale_is_0_need_not_be_scored(scores: Path, tmp_path: Path) -> None:

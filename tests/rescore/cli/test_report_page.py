@@ -107,7 +107,7 @@ def test_an_utterance_opens(page: Page) -> None:
     assert heads == ["#", "errors", "total", "am", "toy", "words", "words"]
     assert page.ask("document.querySelectorAll('.hyps tbody')[0].rows.length") == 2
     caption = page.ask("document.querySelector('.hyps caption').textContent")
-    assert caption == "natural log-probability of each word under toy"
+    assert caption == "natural log-probability of each word, as toy sees it"
     network = page.ask("[...document.querySelectorAll('.network td')].map(each => each.textContent)")
     assert network == ["HE 0.75", "<b> 1.00", "\u2013 0.25", ""]
     assert page.ask("document.querySelector('audio').getAttribute('src')") == "audio/a%20b.wav"

@@ -108,5 +108,5 @@ def test_bad_lattices() -> None:
     with pytest.raises(ScoreError, match="lattice 'utt': the score lm of arc 0 is not finite; rescore lattice prune"):
         lattice_table([bad], {"utt": ("A",)})
     other = replace(good, utt_id="v", scores={"am": np.zeros(1)})
-    with pytest.raises(ScoreError, match="lattice 'v' has the scores am, where the first lattice has am, lm;"):
+    with pytest.raises(ScoreError, match="'v' has no score 'lm', which lattice 'utt' has; found: am; rescore lattice"):
         lattice_table([good, other], {"utt": ("A",), "v": ()})

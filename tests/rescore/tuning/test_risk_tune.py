@@ -11,7 +11,8 @@ import pytest
 from rescore.files import read_kaldi_text
 from rescore.formats import read_nbest
 from rescore.tuning.decisions import MIDDLE, SHARPNESS, Decider, decide_mbr, inverses, totals
-from rescore.tuning.risk_tune import HeldOut, cross_validated, tune_risk
+from rescore.tuning.minimum_risk import RiskProblem
+from rescore.tuning.risk_tune import HeldOut, _sample, cross_validated, tune_risk
 from rescore.tuning.score_table import ScoreTable, build_table
 from rescore.tuning.selection import (
     STRENGTHS,
@@ -214,3 +215,31 @@ def test_large_sets_choose_on_a_sample_and_tune_on_everything(monkeypatch: pytes
     tuned = tune_risk(table, AM, "mbr", folds=3, seed=0)
     assert tuned.held_out is not None and tuned.held_out.words < table.total_words
     assert tuned.errors(table).sum() < table.errors[table.offsets[:-1]].sum()
+
+
+@pytest.mark.parametrize("select", [False, True])
+def test_a_column_that_is_constant_in_the_sample_of_a_large_set_exchanges_no_scales(
+    select: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first score, which the sample does not see, the others' scales would have gone one place back."""
+    table = best_first(200, 9, noise=2.0)
+    limit = len(table.matrix) // 2
+    monkeypatch.setattr("rescore.tuning.risk_tune.LARGE", limit)
+    sampled = set(_sample(table, RiskProblem.of(table, AM), np.random.default_rng(0))[0].utt_ids)
+    rows = np.repeat([utt_id not in sampled for utt_id in table.utt_ids], np.diff(table.offsets))
+    rare = np.where(rows, 1e-3 * np.random.default_rng(1).standard_normal(len(rows)), 0.0)
+    more = replace(table, names=["rare", *table.names], matrix=np.column_stack([rare, table.matrix]))
+    without_it = tune_risk(table, AM, "map", folds=3, seed=0, select=select)
+    tuned = tune_risk(more, AM, "map", folds=3, seed=0, select=select)
+    assert tuned.strength == without_it.strength
+    assert tuned.in_folds is not None and without_it.in_folds is not None and not tuned.in_folds[:, 0].any()
+    assert tuned.in_folds[:, 1:] == pytest.approx(without_it.in_folds, rel=0.01)
+    assert tuned.scales[1:] == pytest.approx(without_it.scales, rel=0.3)
+    if select:
+        assert tuned.scales.tolist() == [0.0, *without_it.scales]
+
+
+def test_a_sample_of_a_large_set_has_utterances_for_two_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rescore.tuning.risk_tune.LARGE", 1)
+    tuned = tune_risk(best_first(20, 9), AM, "map", folds=2, seed=0)
+    assert tuned.held_out is not None and tuned.held_out.words > 0

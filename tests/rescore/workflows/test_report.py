@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,14 +13,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from lm_zoo.registry import build, save_folder
+from lm_zoo.text.vocabulary import WordVocabulary
 from rescore.cli.main import cli
-from rescore.errors import RescoreError
+from rescore.errors import RescoreError, WeightsError
 from rescore.evaluation.wer import corpus_errors, oracle_errors
-from rescore.types import Words
+from rescore.formats import read_nbest
+from rescore.types import Hypothesis, NbestList, Weights, Words
+from rescore.weights import load_weights, save_weights
+from rescore.workflows.columns import LMColumn
 from rescore.workflows.report import analyses, charts
-from rescore.workflows.report.gather import gather
-from rescore.workflows.report.write import write_report
-from tests.rescore.runs import LM, write_inputs
+from rescore.workflows.report.gather import Gathered, gather, shown_lists
+from rescore.workflows.report.write import _with_word_scores, word_scores, write_report
+from tests.rescore.runs import LIKES, LM, write_inputs
 
 pytestmark = pytest.mark.slow
 
@@ -72,18 +79,68 @@ def test_verdicts(errors: int, p_value: float, said: str) -> None:
     assert analyses.verdict(row("base", 100), row("base", 100)) == "what the LMs are compared with"
 
 
-def test_curves_pass_through_the_figures_of_the_table(folder: Path) -> None:
-    run = gather(folder)
-    scales, rates = run.weights["toy"].scales, {row["name"]: row["wer"] for row in run.table["rows"]}
-    for name, at in scales.items():
-        curve = dict(analyses.over_scale(run.test_table, scales, name))
+def decided(folder: Path, made: Path, decision: str) -> Gathered:
+    """The run with weights of the LM that ask for a decision, and what `rescore combine` and `compare` make of them."""
+    shutil.copytree(folder, made)
+    weights = load_weights(made / "weights" / "toy.json")
+    scales = {"am": 1.0, "toy": 0.0, "words": -9.0}  # the shortest has the highest total
+    info = {**weights.info, "decision": decision, "inverse_temperature": 0.02}
+    save_weights(made / "weights" / "toy.json", Weights(scales, info))
+    commands = json.loads((made / "run.json").read_text())["steps"]
+    for step in ("decisions of toy", "comparison"):
+        words = [word.replace(str(folder), str(made)) for word in shlex.split(commands[step]["command"])]
+        result = CliRunner().invoke(cli, words[1:])
+        assert result.exit_code == 0, result.output
+    return gather(made)
+
+
+@pytest.mark.parametrize("decision", ["map", "mbr", "first"])
+def test_all_figures_are_those_of_what_combine_writes(folder: Path, tmp_path: Path, decision: str) -> None:
+    run = decided(folder, tmp_path / "run", decision)
+    weights, rates = run.weights["toy"], {row["name"]: row["wer"] for row in run.table["rows"]}
+    for name, at in weights.scales.items():
+        curve = dict(analyses.over_scale(run.test_table, weights, name))
         assert curve[at] == pytest.approx(rates["toy"], abs=1e-3)
-    rows = analyses.by_n(run.test_table, scales)
+    rows = analyses.by_n(run.test_table, weights)
     assert rows[0][0] == 1 and rows[0][1] == rows[0][2] == pytest.approx(rates["first-pass"], abs=1e-3)
     assert rows[-1][1] == pytest.approx(rates["toy"], abs=1e-3)
     assert rows[-1][2] == pytest.approx(oracle_errors(run.test, run.refs["test"]).wer)
     hyps = {each.utt_id: each.texts[each.which[2]] for each in run.found}
     assert corpus_errors(run.refs["test"], hyps).wer == pytest.approx(rates["toy"], abs=1e-3)
+    combined = read_nbest(f"jsonl:{tmp_path / 'run' / 'test' / 'toy' / 'nbest.jsonl.gz'}")
+    assert [[hyp["w"].split() for hyp in shown["h"]] for shown in shown_lists(run, 2)] == [
+        [list(hyp.words) for hyp in nbest.hyps[:2]] for nbest in combined
+    ]
+    assert rates["toy"] == pytest.approx({"map": 23.077, "mbr": 7.692, "first": 25.0}[decision], abs=1e-3)
+
+
+def test_word_scores_are_of_what_the_lm_sees(folder: Path, tmp_path: Path) -> None:
+    """Lists in capitals, and an LM of text in small letters."""
+    words = sorted({word.lower() for word in LIKES.split(",") if word.isalpha()} | {"five", "dollars"})
+    lm = build("lstm", WordVocabulary(["<sos/eos>", "<unk>", *words], "lower"), {"dim": 8}).eval()
+    save_folder(tmp_path / "small", lm, "lstm", {})
+    shutil.copytree(folder, tmp_path / "run")
+    made = json.loads((folder / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**made, "lms": {"small": str(tmp_path / "small")}}))
+    run = gather(tmp_path / "run")
+    write_report(tmp_path / "run", tmp_path / "page.html", 3, True, None)
+    shown = list(_with_word_scores(run, shown_lists(run, 1)))
+    for each, found in zip(run.found, shown, strict=True):
+        for text, row in zip(each.texts, found["p"]["small"], strict=True):
+            assert len(row) == len(text) + 1 and row[-1][0] == "</s>"
+            seen = [part for word, _ in row[:-1] for part in word.split()]
+            (expected,) = lm.score_sentences([seen], None)
+            assert sum(score for _, score in row) == pytest.approx(expected, abs=0.01 * len(row))
+            if all(word.isalpha() for word in text):
+                assert [word for word, _ in row[:-1]] == [word.lower() for word in text]
+    rows = word_scores(LMColumn("small", lm), [NbestList("u", [Hypothesis(("HE", "$5", "--", "SAID"))])])
+    assert [word for word, _ in rows[0]] == ["he", "five dollars", "", "said", "</s>"] and rows[0][2][1] == 0.0
+
+
+def test_a_score_that_the_weights_want(folder: Path) -> None:
+    run = gather(folder)
+    with pytest.raises(WeightsError, match="utterance test-000 has no score 'nn', which the weights have a scale for"):
+        analyses.by_n(run.test_table, Weights({"am": 1.0, "nn": 0.5}))
 
 
 def test_ticks_are_round_and_cover() -> None:
