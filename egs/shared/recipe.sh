@@ -39,7 +39,7 @@ parse_options() {
 }
 
 check_value() {  # check_value OPTION VALUE DEFAULT
-  local number='^[0-9]+([.][0-9]+)?$' whole='^[0-9]+$' expected=
+  local number='^[0-9]+([.][0-9]+)?$' whole='^-?[0-9]+$' expected=
   if [[ $3 == true || $3 == false ]]; then
     [[ $2 == true || $2 == false ]] || expected="true or false"
   elif [[ $1 == --stage || $1 == --stop-stage ]]; then

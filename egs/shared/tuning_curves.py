@@ -87,7 +87,7 @@ class Experiment:
             return decider_of(weights), {"dev": weights.info["wer"], "cv": weights.info["cv_wer"]}
         found: Decider
         if objective == RISK:
-            found = tune_risk(drawn, choose_fixed(drawn.names, self.fixed), decision, self.folds, number)
+            found = tune_risk(drawn, choose_fixed(drawn, self.fixed), decision, self.folds, number)
         else:
             found = decider_of(tune(drawn, replace(settings, folds=0))[0])
         return found, {"dev": percent(int(found.errors(drawn).sum()), drawn.total_words), "cv": None}

@@ -68,8 +68,8 @@ def test_minimum_bayes_risk(tmp_path: Path) -> None:
     assert (tmp_path / "sharp" / "1best.txt").read_text() == "u X Y\n"
     assert run(*args, tmp_path / "bad", "--mbr", 0).exit_code == 2
     for bad in ("nan", "inf"):
-        with pytest.raises(UsageError, match=f"minimum Bayes risk at {bad} times the totals; expected a finite number"):
-            run(*args, tmp_path / "bad", "--mbr", bad)
+        result = run(*args, tmp_path / "bad", "--mbr", bad)
+        assert result.exit_code == 2 and f"found '{bad}', expected a finite number" in result.output
 
 
 @pytest.mark.parametrize("decision", ["map", "mbr", "first"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -87,5 +88,13 @@ def test_a_word_with_the_id_of_none_is_refused(tmp_path: Path, form: str) -> Non
     (tmp_path / "words.txt").write_text("A 0\nB 1\n")
     with pytest.raises(FormatError, match=r"word 'A' has the id 0 of no word in .*words.txt"):
         write_lattices(f"{form}:{tmp_path / 'out.pt'}?words={tmp_path / 'words.txt'}", [chain(["A", "B"])])
+
+
+@pytest.mark.parametrize("form", ["k2", "kaldi-lat"])
+def test_without_a_table_all_words_are_ids_or_none_is(tmp_path: Path, form: str) -> None:
+    if form == "k2":
+        pytest.importorskip("torch")
     with pytest.raises(FormatError, match=r"word '007' needs a number"):
-        write_lattices(f"k2:{tmp_path / 'out.pt'}", [chain(["007"])])
+        write_lattices(f"{form}:{tmp_path / 'out.pt'}", [chain(["7"]), replace(chain(["007"]), utt_id="v")])
+    write_lattices(f"{form}:{tmp_path / 'out.pt'}", [chain(["007"]), replace(chain(["7"]), utt_id="v")])
+    assert [words_of(lattice) for lattice in read_lattices(f"{form}:{tmp_path / 'out.pt'}")] == [["007"], ["7"]]

@@ -15,7 +15,7 @@ from rescore.errors import UsageError
 from rescore.formats import read_nbest
 from rescore.lattices.nbest import exact_nbest
 from rescore.types import Lattice, Weights
-from rescore.weights import save_weights
+from rescore.weights import for_mbr, save_weights
 from rescore.workflows.combine import combine_list
 from rescore.workflows.lattice_rescore import LatticeRescoring
 from tests.lm_zoo import zoo
@@ -106,7 +106,7 @@ def test_the_command_writes_lists_and_lattices(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, [*weighted, "-n", "5"])
     assert result.exit_code == 0, result.output
     found = next(read_nbest(str(tmp_path / "mbr.jsonl")))
-    assert found == combine_list(first, Weights({"am": 1, "lm": 1, "nn": 2}), mbr=1.0)
+    assert found == combine_list(first, for_mbr(Weights({"am": 1, "lm": 1, "nn": 2}), 1.0))
     result = CliRunner().invoke(cli, [*source, f"slf:{tmp_path / 'new'}", *common])
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["u1.slf.gz", "u2.slf.gz"]
