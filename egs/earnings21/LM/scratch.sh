@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Bayesian and lookup LMs from nothing on all words of the calls, beside Transformers with and without dropout: equal steps.
 #
-# Usage: ./scratch.sh [--rows "none dropout bayesian lookup lookup_none"] [--seeds "1 2 3"] [--stage N] [--stop-stage N]
+# Usage: ./scratch.sh [--rows "none dropout bayesian bayesian_dropout lookup lookup_none"] [--seeds "1 2 3"] [--stage N] [--stop-stage N]
 set -eou pipefail
 cd "$(dirname "$0")"
 
@@ -9,7 +9,7 @@ stage=0
 stop_stage=2
 exp_dir=exp/scratch
 dl_dir=
-rows="none dropout bayesian lookup lookup_none"  # of conf/scratch_*.yaml
+rows="none dropout bayesian bayesian_dropout lookup lookup_none"  # of conf/scratch_*.yaml
 seeds="1 2 3"
 passes=8
 . ../../shared/lm.sh
