@@ -100,7 +100,7 @@ def test_what_is_missing_is_told(recipes: Recipes, tmp_path: Path) -> None:
     assert said == recipes.run("swbd/LM/rescore.sh", "--dev", "slf:lat", code=2)
     assert "there is no option --nonsense" in recipes.run("shared/rescore.sh", "--nonsense", 1, code=2)
     assert "--mini: found 'ls', expected true or false" in recipes.run("ptb/LM/run.sh", "--mini", "ls", code=2)
-    assert "--stage: found '-1', expected a whole number" in recipes.run("shared/rescore.sh", "--stage", "-1", code=2)
+    assert "--stage: found '1.5', expected a whole number" in recipes.run("shared/rescore.sh", "--stage", "1.5", code=2)
     assert "--beam: found '6x', expected a number" in recipes.run("shared/rescore.sh", "--beam", "6x", code=2)
     assert "--stage needs a value" in recipes.run("shared/rescore.sh", "--stage", code=2)
     said = recipes.run("pocketsphinx/run.sh", "--data", tmp_path / "nothing", code=2)
