@@ -47,7 +47,7 @@ def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optim
         still = [p for name, p in inner.items() if name not in shrunk]
         optimizers = [
             adamw(outer, rest, config.lr, config.weight_decay),
-            *muon(still, config.muon_lr, list(shrunk.values()), config.muon_decay),
+            *muon(still, config.muon_lr, list(shrunk.values()), config.muon_decay, config.dtype == "bfloat16"),
         ]
     else:
         raise ModelError(f"no optimizer is called '{config.optimizer}'; there are: {', '.join(OPTIMIZERS)}")
@@ -78,12 +78,16 @@ def adamw(
 
 
 def muon(
-    kept: list[nn.Parameter], lr: float, decayed: Sequence[nn.Parameter] = (), weight_decay: float = 0.0
+    kept: list[nn.Parameter],
+    lr: float,
+    decayed: Sequence[nn.Parameter] = (),
+    weight_decay: float = 0.0,
+    half: bool = False,
 ) -> list[torch.optim.Optimizer]:
     """Muon with weight decay on some of the matrices; nothing where there are none."""
     groups = [{"params": kept, "weight_decay": 0.0}, {"params": list(decayed), "weight_decay": weight_decay}]
     given = [group for group in groups if group["params"]]
-    return [Muon(given, lr)] if given else []
+    return [Muon(given, lr, half=half)] if given else []
 
 
 def learning_rate(config: TrainConfig, progress: LMProgress) -> float:

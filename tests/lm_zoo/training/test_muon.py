@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lm_zoo.training import muon
-from lm_zoo.training.muon import Muon, orthogonal
+from lm_zoo.training.muon import Muon, adds_up_in_float32, orthogonal
 
 GOLDEN = {
     (64, 64): [2.1398, 0.0478, -0.0149, 0.0304, 0.0409, -0.0018, -0.0373],
@@ -42,15 +42,25 @@ def distance(found: Tensor, wanted: Tensor) -> float:
     return float((found.double() - wanted.double()).norm() / wanted.double().norm())
 
 
+DTYPES = [
+    torch.float32,
+    pytest.param(
+        torch.bfloat16,
+        marks=pytest.mark.skipif(not adds_up_in_float32(), reason="this processor adds up in bfloat16"),
+    ),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_it_is_the_iteration_up_to_the_digits_of_bfloat16(shape: tuple[int, int]) -> None:
+def test_it_is_the_iteration_up_to_the_digits_of_bfloat16(shape: tuple[int, int], dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     for matrix, allowed in ((torch.randn(shape), 0.06), (1e-6 * spread(shape, 1), 0.05), (spread(shape, 3), 0.15)):
         kept = matrix.clone()
-        found = orthogonal(matrix)
+        found = orthogonal(matrix, dtype)
         assert found.dtype == torch.bfloat16 and distance(found, written_out(matrix)) < allowed
         assert torch.equal(matrix, kept)
-    assert orthogonal(torch.zeros(shape)).abs().max() == 0.0
+    assert orthogonal(torch.zeros(shape), dtype).abs().max() == 0.0
 
 
 def waves(shape: tuple[int, int], phase: float) -> Tensor:
@@ -72,11 +82,12 @@ def run(make: type[torch.optim.Optimizer], shape: tuple[int, int], **options: fl
     return matrix.detach() - waves(shape, 0.0)
 
 
+@pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_it_moves_as_that_of_torch_did(shape: tuple[int, int]) -> None:
+def test_it_moves_as_that_of_torch_did(shape: tuple[int, int], half: bool) -> None:
     """Length of the way and every 701st number of it, by `torch.optim.Muon` of torch 2.13."""
     length, *numbers = GOLDEN[shape]
-    way = run(Muon, shape)
+    way = run(Muon, shape, half=half)
     assert float(way.norm()) == pytest.approx(length, rel=0.02)
     assert way.flatten()[::701][:6].tolist() == pytest.approx(numbers, abs=0.003)
 
@@ -87,6 +98,28 @@ def test_it_moves_as_that_of_torch_did(shape: tuple[int, int]) -> None:
 def test_it_moves_as_that_of_torch(shape: tuple[int, int], weight_decay: float) -> None:
     theirs = run(torch.optim.Muon, shape, momentum=0.95, weight_decay=weight_decay)
     assert distance(run(Muon, shape, weight_decay=weight_decay), theirs) < 0.04
+
+
+def spied(monkeypatch: pytest.MonkeyPatch, sums_in_float32: bool, **options: bool) -> torch.dtype:
+    """The dtype of a step's iterations on such a processor."""
+    dtypes = []
+
+    def spy(matrix: Tensor, dtype: torch.dtype) -> Tensor:
+        dtypes.append(dtype)
+        return matrix
+
+    monkeypatch.setattr(muon, "adds_up_in_float32", lambda: sums_in_float32)
+    monkeypatch.setattr(muon, "orthogonal", spy)
+    matrix = nn.Parameter(waves((6, 4), 0.0))
+    matrix.grad = torch.ones_like(matrix)
+    Muon([matrix], lr=0.1, **options).step()
+    return dtypes[0]
+
+
+def test_a_processor_iterates_in_bfloat16_where_asked_and_where_sums_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spied(monkeypatch, True, half=True) == torch.bfloat16
+    assert spied(monkeypatch, False, half=True) == torch.float32
+    assert spied(monkeypatch, True) == torch.float32
 
 
 def test_weight_decay_is_a_share_of_the_matrix_times_the_learning_rate() -> None:
@@ -111,8 +144,8 @@ def test_a_checkpoint_without_weight_decay_goes_on_without_it() -> None:
 def test_matrices_side_by_side_are_made_orthogonal_as_each_alone(shape: tuple[int, int]) -> None:
     torch.manual_seed(2)
     stack = torch.randn(3, *shape) * torch.tensor([1.0, 1e-3, 1e3]).view(3, 1, 1)
-    for found, matrix in zip(orthogonal(stack), stack, strict=True):
-        assert distance(found, orthogonal(matrix)) < 0.02
+    for found, matrix in zip(orthogonal(stack, torch.float32), stack, strict=True):
+        assert distance(found, orthogonal(matrix, torch.float32)) < 0.02
 
 
 def test_steps_side_by_side_are_those_of_each_alone(monkeypatch: pytest.MonkeyPatch) -> None:
