@@ -23,9 +23,7 @@ from rescore.cli.outputs import OutputPath
     help="Voices, pitches and rates to draw from; none of `test` occurs in `train`.",
 )
 @click.option("--held-out", "speakers", flag_value="test", help="The same as --speakers test.")
-@click.option(
-    "--pico", type=Number(0, 1), default=0.5, show_default=True, help="Share of Pico; rest: eSpeak."
-)
+@click.option("--pico", type=Number(0, 1), default=0.5, show_default=True, help="Share of Pico; rest: eSpeak.")
 @click.option("--snr", nargs=2, type=NUMBER, default=(5.0, 40.0), show_default=True, help="Range of the noise, dB.")
 @click.option("--count", type=click.IntRange(1), help="Sentences to take, spread evenly over TEXT.  [default: all]")
 @click.option("--words", nargs=2, type=int, default=(1, 40), show_default=True, help="Range of a sentence's length.")

@@ -132,9 +132,7 @@ def _score_rows(nbest: NbestList, names: list[str], first: str) -> list[list[flo
         row = [float(scores[name]) for name in names]
         if not all(map(math.isfinite, row)):
             bad = next(name for name in names if not math.isfinite(scores[name]))
-            raise ScoreError(
-                f"{what} has the score {bad} = {scores[bad]}; scores must be finite numbers"
-            )
+            raise ScoreError(f"{what} has the score {bad} = {scores[bad]}; scores must be finite numbers")
         rows.append(row)
     return rows
 

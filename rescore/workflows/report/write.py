@@ -90,6 +90,5 @@ def word_scores(lm: LMColumn, lists: list[NbestList]) -> list[list[tuple[str, fl
     rows = lm.word_columns(lists)[lm.column]
     words = [[*map(" ".join, lm.view.parts(hyp.words)), "</s>"] for nbest in lists for hyp in nbest.hyps]
     return [
-        [(word, round(value, 2)) for word, value in zip(*each, strict=True)]
-        for each in zip(words, rows, strict=True)
+        [(word, round(value, 2)) for word, value in zip(*each, strict=True)] for each in zip(words, rows, strict=True)
     ]

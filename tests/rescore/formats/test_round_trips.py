@@ -15,8 +15,8 @@ from tests.rescore.formats.test_formats import SPECS, spec_in
 from tests.rescore.lattices.test_paths import lattices, score_sums
 
 ODD = (
-    "\\ \\\\ \\101 \\303\\251 ' \" '' \"a\" a\"b 'tis W=\"x\" a='b = == a=b",
-    "# ## #0 | || , : ; - -- _ . .. [ ] [] {} ( a(2) / { } {\"a\":1} null true \"a\":",
+    '\\ \\\\ \\101 \\303\\251 \' " \'\' "a" a"b \'tis W="x" a=\'b = == a=b',
+    '# ## #0 | || , : ; - -- _ . .. [ ] [] {} ( a(2) / { } {"a":1} null true "a":',
     "<eps> <epsilon> !NULL NULL !SENT_START !SENT_END <s> </s> <unk> <sil> <blk> J=1 I=2 N= utt-1 u-0 NBestList1.0",
     "0 1 -1 00 01 1.5 -7.25 .5 1e5 1e400 nan NaN inf -inf Infinity 0x10 1_000 1,2 1.5,2.5,3_4 ٣ ² \uff11 4294967297",
     "é e\u0301 \u0301 ß İ \u0131 漢 हिन्दी אב\u200fג 😀 👩\u200d👧 \ufeff \ufeffa a\ufeff ▁ ▁a",
@@ -26,7 +26,7 @@ WORDS = [word for line in ODD for word in line.split(" ")]
 CHARACTER = st.characters(blacklist_categories=("Cs",), blacklist_characters=" \t\n\r\v\f")
 WORD = st.sampled_from(WORDS) | st.text(CHARACTER, min_size=1, max_size=4)
 SCORE = st.sampled_from([0.0, -0.0, 5e-324, -1e308, 1e308, 1e39, -1e-45, -1 / 3]) | st.floats(-1e4, 0)
-UTT_IDS = "a a-1 a-1-2 0 é 漢字 a/b a.b .a {\"a\" [a] #a <s> a:b a=b a\u3000b 'a' \"a\" \\ ref utts nodes \ufeffa"
+UTT_IDS = 'a a-1 a-1-2 0 é 漢字 a/b a.b .a {"a" [a] #a <s> a:b a=b a\u3000b \'a\' "a" \\ ref utts nodes \ufeffa'
 UTT_ID = st.sampled_from(UTT_IDS.split(" "))
 
 

@@ -363,7 +363,7 @@ def test_every_character_is_read_as_it_was_written(tmp_path: Path) -> None:
     characters = [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
     words = ["".join(characters[at : at + 61]) for at in range(0, len(characters), 61)]
     words = [word for word in words if not set(" \t\n\r\v\f") & set(word)]
-    words += ["\\", "\\\\", "\\101", "'", '"', "''", '"a"', "a\"b", 'W="x"', "a='b", "=", "#", "#0", "\\303", "J=1"]
+    words += ["\\", "\\\\", "\\101", "'", '"', "''", '"a"', 'a"b', 'W="x"', "a='b", "=", "#", "#0", "\\303", "J=1"]
     lattice = read_lattice(write(tmp_path, LINK.format("x")))
     lattice.utt_id, lattice.num_states, lattice.symbols = "odd", len(words) + 1, ["", *words]
     lattice.src, lattice.dst = np.arange(len(words)), np.arange(1, len(words) + 1)
