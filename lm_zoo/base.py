@@ -194,6 +194,9 @@ def _sum_to_words(token_scores: list[float], counts: list[int]) -> list[float]:
 class WordLM(LanguageModel):
     """An LM that is asked word by word, such as n-grams.  States are hashable, equal if their futures are."""
 
+    def token_count(self, word: str) -> int:
+        return 1
+
     def start(self) -> Hashable:
         """The state after the begin of sentence."""
         raise NotImplementedError

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from asr.training.config import TransducerProgress, TransducerTrainConfig
 
 OPTIMIZERS = ("adamw", "muon")
+TO_TOKENS = ("joiner.output", "simple_am", "simple_lm", "ctc")  # layers of a Transducer that give tokens
 WARM_SHARE = 0.1  # of a budget, at most, goes into the warm-up
 
 
@@ -42,11 +43,10 @@ def make_optimizers(model: Transducer, config: TransducerTrainConfig) -> list[to
 
 def inner_matrices(model: Transducer) -> list[nn.Parameter]:
     """The weights of linear layers and LSTMs that map hidden vectors to hidden vectors, in the model's order."""
-    vocab_size = model.config.vocab_size
     found: list[nn.Parameter] = []
-    for module in model.modules():
-        if isinstance(module, nn.Linear) and module.out_features != vocab_size:
-            found += [p for name, p in module.named_parameters() if name == "weight"]
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear) and name not in TO_TOKENS:
+            found.append(module.weight)
         elif isinstance(module, nn.LSTM):
             found += [p for p in module.parameters() if p.dim() == 2]
     return [p for p in found if p.requires_grad]

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
 
 # (epoch from 1, batches of this rank to leave out) -> the other batches of this rank in that epoch
 Batches = Callable[[int, int], Iterable[Batch]]
+# Settings that may change when a run goes on: how long it is, what is kept and looked at on the way.  "optimizer" is
+# the name of the optimisers' states in a checkpoint.
+FREE = ("num_epochs", "max_steps", "max_minutes", "save_every_n", "keep_last_k", "valid_every", "log_every")
+FREE += ("loss_backend", "optimizer")
 PATIENCE = 20  # batches on end that may give nothing before the run stops
 LAST = "last-checkpoint"
 
@@ -121,11 +125,24 @@ def check_configuration(path: Path, contents: dict[str, Any], config: Transducer
     if "progress" not in contents or not isinstance(contents.get("model_config"), dict):
         raise CheckpointError(f"{path}: not of a run of asr train; {choose}")
     before, now = TransducerConfig.from_dict(contents["model_config"], path).flat(), config.flat()
-    differ = [
-        f"{name} {json.dumps(before[name])}, now {json.dumps(now[name])}" for name in now if before[name] != now[name]
-    ]
-    if differ:
-        raise CheckpointError(f"{path}: not of a run with this configuration: it has {'; '.join(differ)}; {choose}")
+    if differ := _differences(before, now):
+        raise CheckpointError(f"{path}: not of a run with this configuration: it has {differ}; {choose}")
+
+
+def check_settings(path: Path, contents: dict[str, Any], config: TransducerTrainConfig) -> None:
+    """Raises CheckpointError unless the checkpoint is of a run with these settings, but for those in `FREE`."""
+    now = {name: value for name, value in asdict(config).items() if name not in FREE and name in contents}
+    if differ := _differences(contents, now):
+        raise CheckpointError(
+            f"{path}: not of a run with these settings: it has {differ}; choose another --exp-dir, where --init takes "
+            "a model folder to start from, or the run's own settings"
+        )
+
+
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """`NAME OLD, now NEW`, of each value of `now` that was another one."""
+    differ = (name for name in now if before[name] != now[name])
+    return "; ".join(f"{name} {json.dumps(before[name])}, now {json.dumps(now[name])}" for name in differ)
 
 
 class TransducerRun(TrainingRun):
@@ -195,6 +212,7 @@ class TransducerRun(TrainingRun):
         """As above; configuration, tokens and optimisers must be those of the run."""
         contents = checkpoint.read_checkpoint(start)
         check_configuration(start, contents, self.model.config)
+        check_settings(start, contents, self.config)
         tokens = self.out / checkpoint.PIECES
         if tokens.exists() and tokens.read_bytes() != self.vocab.model:
             raise CheckpointError(
@@ -205,16 +223,34 @@ class TransducerRun(TrainingRun):
         if len(states) != len(self.optimizers):
             raise CheckpointError(f"{start}: the run has another optimizer than {self.config.optimizer}")
         for optimizer, state in zip(self.optimizers, states, strict=True):
-            optimizer.load_state_dict(state)
+            try:
+                optimizer.load_state_dict(state)
+            except ValueError as error:
+                raise CheckpointError(
+                    f"{start}: its optimizer moves other weights than that of now ({error}); start another run from "
+                    "its model, with --init and another --exp-dir"
+                ) from None
         self.scaler.load_state_dict(contents["grad_scaler"])
         if self.average is not None:
             self.average.load_state_dict(contents["model_avg"])
         self.progress = TransducerProgress(**contents["progress"])
+        self.share_batches(contents.get("world_size", self.ranks.size))
         self.skipped.counts.update(contents["skipped"])
         random = contents.get("random") or [{"cpu": contents["rng"]}]  # once there was the first rank's alone
         set_random_state(random[self.ranks.rank] if self.ranks.rank < len(random) else {}, self.ranks)
         self.start = start
         self.remark(f"continuing from {start}, epoch {self.progress.epoch}, batch {self.progress.step}")
+        if self.progress.finished:
+            self._prolong()
+
+    def _prolong(self) -> None:
+        """A finished run goes on if it is asked for more; says so, or that it is not."""
+        progress, config = self.progress, self.config
+        used = budget_used(config, progress)
+        progress.finished = progress.epoch > config.num_epochs if used is None else used >= 1.0
+        if progress.finished:
+            more = "--num-epochs" if used is None else "--max-steps or --max-minutes"
+            self.remark(f"{self.out}: the run there is finished; it goes on with more ({more})")
 
     def save(self, name: str, newest: bool = True) -> None:
         """Writes the checkpoint `name`; a killed run continues from the `newest`."""
@@ -231,6 +267,7 @@ class TransducerRun(TrainingRun):
             "sampler": {"epoch": progress.epoch, "batch": progress.batch},
             "random": random,
             "progress": asdict(progress),
+            "world_size": self.ranks.size,
             "model_config": self.model.config.to_dict(),
             "case": self.vocab.case,
             "skipped": dict(self.skipped.counts),
@@ -350,7 +387,7 @@ class TransducerRun(TrainingRun):
         norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip))
         good = math.isfinite(norm) and norm > 0.0
         for optimizer in self.optimizers:
-            if good or self.scaler.is_enabled():
+            if good:
                 self.scaler.step(optimizer)
             optimizer.zero_grad(set_to_none=True)
         self.scaler.update()

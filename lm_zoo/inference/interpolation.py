@@ -22,7 +22,7 @@ from torch import Tensor
 from lm_zoo.base import Context, LanguageModel
 from lm_zoo.errors import LMError, VocabError
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
-from lm_zoo.text.vocabulary import PieceVocabulary, Vocabulary, WordVocabulary
+from lm_zoo.text.vocabulary import Vocabulary, same_tokens
 
 Sentences = Sequence[Sequence[str]]
 
@@ -145,7 +145,7 @@ class InterpolatedLM(LanguageModel):
     def vocab(self) -> Vocabulary:  # type: ignore[override]
         """The vocabulary that all LMs share; a VocabError if they do not."""
         first, *others = (lm.vocab for lm in self.lms)
-        if not all(_same(first, other) for other in others):
+        if not all(same_tokens(first, other) for other in others):
             raise VocabError("the LMs have different vocabularies: interpolate them over words, not over tokens")
         return first
 
@@ -170,11 +170,3 @@ class InterpolatedLM(LanguageModel):
         """`log sum_k weight_k exp(log_probs_k)` of tensors of one shape."""
         used = [(weight, part) for weight, part in zip(self.weights.tolist(), log_probs, strict=True) if weight > 0]
         return torch.logsumexp(torch.stack([part + np.log(weight) for weight, part in used]), dim=0)
-
-
-def _same(first: Vocabulary, second: Vocabulary) -> bool:
-    if isinstance(first, WordVocabulary) and isinstance(second, WordVocabulary):
-        return first.words == second.words
-    if isinstance(first, PieceVocabulary) and isinstance(second, PieceVocabulary):
-        return first.model == second.model
-    return first is second

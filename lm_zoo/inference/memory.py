@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakKeyDictionary
@@ -21,6 +21,7 @@ VECTORS = 32  # of the output layer's input size, in float32, that a prefix take
 SHARE = 0.5  # of the free memory that is used
 
 SomeLM = TypeVar("SomeLM", bound=TreeLM)
+Scores = TypeVar("Scores")
 _FOUND: WeakKeyDictionary[object, int] = WeakKeyDictionary()  # LM -> prefixes that there was memory for
 
 
@@ -36,10 +37,23 @@ def score_in_parts(
     most: int,
     contexts: Sequence[Context] | None = None,
 ) -> list[list[float]]:
-    """As `lm_zoo.base.score_in_batches`, the trie of so many sentences at a time as there is memory for.
+    """As `lm_zoo.base.score_in_batches`, by `in_parts`; `score` as `lm_zoo.inference.trie.score_trie`."""
+    result: list[list[float]] = []
+    for part, trie, scores in in_parts(lm, sentences, score, most, contexts):
+        result += sum_to_words(part, trie, *scores)
+    return result
+
+
+def in_parts(
+    lm: SomeLM,
+    sentences: Sequence[Sequence[str]],
+    score: Callable[[SomeLM, Trie], Scores],
+    most: int,
+    contexts: Sequence[Context] | None = None,
+) -> Iterator[tuple[Encoded, Trie, Scores]]:
+    """The scores of the trie of so many sentences at a time as there is memory for, in the order of the sentences.
 
     Args:
-      score: as `lm_zoo.inference.trie.score_trie`.
       most: prefixes at once, about, at most; half as many from then on whenever memory does not suffice.
       contexts: as in `LanguageModel.score_hypotheses`.
     Raises:
@@ -48,10 +62,10 @@ def score_in_parts(
     words = encode_words(lm.vocab, sentences, contexts, lm.boundary, lm.most_tokens)
     _check_lengths(words, sentences)
     nodes = min(_FOUND.get(lm, most), most, room(lm))
-    result: list[list[float]] = []
-    while len(result) < len(sentences):
+    done = 0
+    while done < len(sentences):
         check_time()
-        part, trie = words.first(len(result), nodes)
+        part, trie = words.first(done, nodes)
         try:
             scores = score(lm, trie)
         except (RuntimeError, MemoryError) as error:
@@ -59,8 +73,8 @@ def score_in_parts(
                 raise
             nodes = _FOUND[lm] = max(min(nodes, trie.num_nodes) // 2, 1)
             continue
-        result += sum_to_words(part, trie, *scores)
-    return result
+        done += len(part.counts)
+        yield part, trie, scores
 
 
 def _check_lengths(words: Encoded, sentences: Sequence[Sequence[str]]) -> None:

@@ -27,12 +27,13 @@ import torch
 from torch import Tensor, nn
 
 from lm_zoo.base import Context
-from lm_zoo.inference import trie
 from lm_zoo.inference.interpolation import InterpolatedLM
+from lm_zoo.inference.memory import in_parts
 from lm_zoo.inference.neural import NeuralLM
-from lm_zoo.inference.scoring import score
+from lm_zoo.inference.scoring import NODES, score
 from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
+from lm_zoo.inference.trie import Trie, sum_to_words
 from lm_zoo.models.transformer import Transformer, TransformerConfig
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import Vocabulary
@@ -161,6 +162,7 @@ class BayesianTransformer(NeuralLM):
         with torch.no_grad():
             for name, value in drawn.items():
                 lm.get_parameter(name).copy_(value)
+        lm.most_tokens = self.most_tokens
         return lm.eval()
 
 
@@ -241,11 +243,14 @@ class BayesianAverage(InterpolatedLM):
 
         The uncertainty of a word is the standard deviation of its natural-log probability over the draws.
         """
-        first = self.lms[0]
-        behind = contexts, first.boundary, first.most_tokens
-        words, prefixes = trie.build_word_trie(self.vocab, sentences, *behind)
-        draws = [score(lm, prefixes) for lm in self.lms]
-        nodes, ends = (np.logaddexp.reduce(scores) - math.log(len(draws)) for scores in zip(*draws, strict=True))
-        each = [trie.sum_to_words(words, prefixes, *draw) for draw in draws]
-        spread = [np.std(np.array(rows), axis=0).tolist() for rows in zip(*each, strict=True)]
-        return trie.sum_to_words(words, prefixes, nodes, ends), spread
+        def by_draw(_: NeuralLM, prefixes: Trie) -> list[tuple[np.ndarray, np.ndarray]]:
+            return [score(lm, prefixes) for lm in self.lms]
+
+        means: list[list[float]] = []
+        spread: list[list[float]] = []
+        for words, prefixes, draws in in_parts(self.lms[0], sentences, by_draw, NODES, contexts):
+            nodes, ends = (np.logaddexp.reduce(scores) - math.log(len(draws)) for scores in zip(*draws, strict=True))
+            means += sum_to_words(words, prefixes, nodes, ends)
+            each = [sum_to_words(words, prefixes, *draw) for draw in draws]
+            spread += [np.std(np.array(rows), axis=0).tolist() for rows in zip(*each, strict=True)]
+        return means, spread

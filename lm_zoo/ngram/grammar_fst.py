@@ -12,6 +12,7 @@ import math
 import re
 import struct
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,7 @@ class GrammarLM(WordLM):
         self._following: dict[int, dict[int, tuple[float, int]]] = {}
         self._words = {word for word in np.unique(self._arcs["olabel"]).tolist() if word != EPSILON}
 
-    @property
+    @cached_property
     def vocab(self) -> WordVocabulary:  # type: ignore[override]
         words = [word for word, number in self.ids.items() if number in self._words and word != UNK]
         return WordVocabulary([SOS_EOS, UNK, *words], text_case(words))

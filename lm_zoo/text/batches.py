@@ -51,7 +51,8 @@ def tokenize(vocab: Vocabulary, sentences: Iterable[list[str]]) -> TokenText:
                 cache[word] = vocab.encode_word(word)
             tokens.extend(cache[word])
         words += len(sentence)
-        unknown += tokens.count(vocab.unk)
+        if vocab.unk in tokens:
+            unknown += sum(vocab.unk in cache[word] for word in sentence)
         flat.append(np.array(tokens, dtype=np.int32))
         lengths.append(len(tokens))
     if not lengths:

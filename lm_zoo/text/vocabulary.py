@@ -202,3 +202,12 @@ def read_pieces(path: Path, case: str | None = None) -> PieceVocabulary:
     vocab = PieceVocabulary.read(path)
     vocab.case = case or text_case(map(vocab.processor.id_to_piece, range(len(vocab))))
     return vocab
+
+
+def same_tokens(first: Vocabulary, second: Vocabulary) -> bool:
+    """Whether two vocabularies have the same tokens by the same numbers."""
+    if isinstance(first, WordVocabulary) and isinstance(second, WordVocabulary):
+        return first.words == second.words
+    if isinstance(first, PieceVocabulary) and isinstance(second, PieceVocabulary):
+        return first.model == second.model
+    return first is second

@@ -27,13 +27,16 @@ class Ranks:
 
     @classmethod
     def start(cls, device: str) -> Ranks:
+        """This process's place; a GPU of its own becomes torch's current one, as gathers and random states want."""
         size = int(os.environ.get("WORLD_SIZE", "1"))
-        if size == 1:
-            return cls(0, 1, torch.device(device))
         local = int(os.environ.get("LOCAL_RANK", "0"))
+        place = torch.device("cuda", local) if size > 1 and device == "cuda" else torch.device(device)
+        if place.type == "cuda" and place.index is not None:
+            torch.cuda.set_device(place)
+        if size == 1:
+            return cls(0, 1, place)
         if not torch.distributed.is_initialized():
             torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo")
-        place = torch.device("cuda", local) if device == "cuda" else torch.device(device)
         return cls(torch.distributed.get_rank(), size, place)
 
     def wait(self) -> None:

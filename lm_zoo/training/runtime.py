@@ -54,6 +54,16 @@ class TrainingRun:
         if self.ranks.rank == 0:
             self.open()
 
+    def share_batches(self, ranks: int) -> None:
+        """Counts the batches of this epoch that were used by so many processes as those of each of the present ones."""
+        progress = self.progress
+        if ranks != self.ranks.size and progress.batch:
+            progress.batch = progress.batch * ranks // self.ranks.size
+            self.remark(
+                f"{self.out}: the run had {ranks} processes until here, now {self.ranks.size}, each of them goes on at "
+                f"batch {progress.batch} of the epoch"
+            )
+
     def stand(self) -> dict[str, Any]:
         """What every record says of where the run stands."""
         return {"epoch": self.progress.epoch, "step": self.progress.step}

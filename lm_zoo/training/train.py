@@ -133,6 +133,7 @@ class LMRun(TrainingRun):
         state_carried = checkpoint.restore(folder, self.lm, self.optimizers, self.ranks)
         self.state = state_carried.to(self.ranks.device) if state_carried else None
         self.progress = LMProgress(**state["progress"])
+        self.share_batches(state.get("ranks", self.ranks.size))
         self.loss_sum.fill_(self.progress.loss_sum)
         if self.progress.finished:
             self._prolong(state["train"])
@@ -183,7 +184,7 @@ class LMRun(TrainingRun):
         if self.ranks.rank == 0:
             self._count_time()
             self.progress.loss_sum = self.loss_sum.item()
-            state = {**self._made_of(), "progress": asdict(self.progress)}
+            state = {**self._made_of(), "progress": asdict(self.progress), "ranks": self.ranks.size}
             checkpoint.save(self.out / "checkpoint", self.lm, self.optimizers, state, random, self.state)
 
     def stand(self) -> dict[str, Any]:
@@ -322,7 +323,7 @@ class LMRun(TrainingRun):
         loss, figures = self.evaluate(data)
         if not math.isfinite(loss):
             raise ModelError(self._diverged("validation loss"))
-        gain = 1.0 - loss / progress.last_valid if progress.last_valid < math.inf else 1.0
+        gain = 1.0 - loss / progress.last_valid if 0.0 < progress.last_valid < math.inf else 1.0
         progress.last_valid, progress.valid_step = loss, progress.step
         progress.stale = 0 if loss < progress.best_loss else progress.stale + 1
         if config.schedule == "newbob":

@@ -9,6 +9,7 @@ from typing import Any
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.registry import build, find, load, neural_class, read_config, save_folder, state_tensors
+from lm_zoo.text.vocabulary import same_tokens
 
 
 def inherit_settings(kind: str, source: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -29,15 +30,16 @@ def start_from(lm: NeuralLM, source: str) -> None:
     sets a Bayesian LM's prior.
 
     Raises:
-      VocabError: the two have vocabularies of different size.
+      VocabError: the two have different vocabularies.
       ModelError: a tensor is missing, or of another shape.
     """
     trained = load(source)
     if not isinstance(trained, NeuralLM):
         raise ModelError(f"'{source}' is a {type(trained).__name__}; expected a neural LM of the zoo to start from")
-    if len(trained.vocab) != len(lm.vocab):
+    if not same_tokens(trained.vocab, lm.vocab):
         raise VocabError(
-            f"'{source}' has {len(trained.vocab)} tokens, the new LM {len(lm.vocab)}; they must share the vocabulary"
+            f"'{source}' has {len(trained.vocab)} tokens, the new LM {len(lm.vocab)}, and not the same ones; they must "
+            "share the vocabulary"
         )
     target = lm if type(trained) is type(lm) else lm.plain
     old, new = state_tensors(trained), state_tensors(target)

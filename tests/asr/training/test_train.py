@@ -24,7 +24,9 @@ from asr.training.step import noisy
 from asr.training.train import train
 from lm_zoo.text.tokenizer import build_pieces
 from lm_zoo.text.vocabulary import PieceVocabulary
+from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.run_log import summary_writer
+from lm_zoo.training.runtime import Progress, TrainingRun
 
 WORDS = ["LOW", "MID", "HIGH", "TOP"]
 
@@ -50,8 +52,13 @@ class StandIn(nn.Module):
         size = len(vocabulary())
         self.config = TransducerConfig(vocab_size=size, encoder=EncoderConfig(features=8, dim=dim, heads=2))
         self.inner = nn.Sequential(nn.Linear(8, dim), nn.ReLU(), nn.Dropout(dropout), nn.Linear(dim, dim), nn.ReLU())
-        self.decoder = nn.Linear(dim, size)
+        self.simple_am = nn.Linear(dim, size)
         self.ctc = nn.Identity()  # the head, of which the loss makes no use
+
+    @property
+    def decoder(self) -> nn.Module:
+        """What noise is added to."""
+        return self.simple_am
 
     def loss(self, features: Tensor, lengths: Tensor, tokens: list[list[int]], options: Any) -> Loss:
         frames = features.unflatten(1, (-1, 4)).mean(2)
@@ -181,6 +188,61 @@ def test_muon_takes_the_inner_matrices_and_continues_after_a_kill(tmp_path: Path
         run(tmp_path / "killed", config())
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_gradients_that_are_no_numbers_move_no_weights_whichever_optimiser_has_them(optimizer: str) -> None:
+    model = StandIn()
+    settings = config(optimizer=optimizer)
+    made = loop.TransducerRun(model, vocabulary(), settings, Path(), {}, Ranks.start("cpu"), print, print)
+    made.scaler = FoundPerOptimizer()
+    before = [p.detach().clone() for p in model.parameters()]
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    model.simple_am.weight.grad = torch.full_like(model.simple_am.weight, float("nan"))
+    assert not made._update() and made.scaler.updated
+    assert all(map(torch.equal, before, model.parameters()))
+
+
+class FoundPerOptimizer:
+    """A scaler of float16, which notes infinities for each optimiser by itself and steps the others."""
+
+    updated = False
+
+    def unscale_(self, optimizer: torch.optim.Optimizer) -> None: ...
+
+    def is_enabled(self) -> bool:
+        return True
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        optimizer.step()
+
+    def update(self) -> None:
+        self.updated = True
+
+
+def test_a_finished_run_goes_on_when_asked_for_more_or_says_that_it_does_not(tmp_path: Path) -> None:
+    lines: list[str] = []
+    assert run(tmp_path / "steps", config(max_steps=10)).step == 10
+    assert run(tmp_path / "steps", config(max_steps=20), remark=lines.append).step == 20
+    assert not any("is finished" in line for line in lines)
+    assert run(tmp_path / "steps", config(max_steps=20), remark=lines.append).step == 20
+    assert lines[-1].endswith("the run there is finished; it goes on with more (--max-steps or --max-minutes)")
+    epochs = config(max_steps=None, num_epochs=1)
+    assert run(tmp_path / "epochs", epochs).step == 10
+    assert run(tmp_path / "epochs", epochs, remark=lines.append).step == 10
+    assert lines[-1].endswith("it goes on with more (--num-epochs)")
+    assert run(tmp_path / "epochs", config(max_steps=None, num_epochs=2)).step == 20
+
+
+def test_batches_that_other_processes_have_used_are_not_used_again(tmp_path: Path) -> None:
+    lines: list[str] = []
+    made = TrainingRun(tmp_path, Ranks(0, 1, torch.device("cpu")), print, lines.append)
+    made.progress = Progress(batch=10)
+    made.share_batches(2)
+    assert made.progress.batch == 20 and "had 2 processes until here, now 1" in lines[0]
+    made.share_batches(1)
+    assert made.progress.batch == 20 and len(lines) == 1
+
+
 def test_a_budget_ends_at_a_rate_of_zero_and_eden_falls_by_batches_and_epochs() -> None:
     steps = TransducerTrainConfig(max_steps=100, warm_step=500)
     rates = [rate_share(steps, TransducerProgress(step=step)) for step in (0, 5, 10, 55, 100)]
@@ -254,6 +316,8 @@ def test_settings_and_checkpoints_that_do_not_fit(tmp_path: Path) -> None:
     run(tmp_path, config(max_steps=10))
     with pytest.raises(CheckpointError, match=r"not of a run with this configuration"):
         run(tmp_path, config(), model=StandIn(dim=20))
+    with pytest.raises(CheckpointError, match=r"not of a run with these settings: it has clip 5.0, now 1.0; choose"):
+        run(tmp_path, config(clip=1.0))
     with pytest.raises(CheckpointError, match=r"epoch-9.pt: no such checkpoint"):
         run(tmp_path, config(), start=tmp_path / "epoch-9.pt")
 
