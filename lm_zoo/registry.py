@@ -286,6 +286,8 @@ def settings_of(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
             settings = {**settings, key: str(value)}  # such as blocks=1
         elif not is_like(value, default):
             raise ModelError(f"{kind}: setting '{key}' is {value!r}, expected something like {default!r}")
+        elif key.endswith("dropout") and type(default) is float and not (0 <= value < 1 or value == default):
+            raise ModelError(f"{kind}: setting '{key}' is {value}, expected a share from 0 to below 1")
         elif type(value) is int and value < (least := int(key in SIZES)):
             raise ModelError(f"{kind}: setting '{key}' is {value}, expected {least} or more")
     return {**{name: field.default for name, field in known.items()}, **settings}

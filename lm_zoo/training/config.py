@@ -5,12 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from lm_zoo.errors import ModelError
 from lm_zoo.training.runtime import Progress
+
+CHOICES = {"optimizer": ("adamw", "muon", "sgd"), "schedule": ("cosine", "newbob"), "text": ("sentences", "windows")}
+CHOICES |= {"dtype": ("float32", "bfloat16")}
+LEAST = {"steps": 1, "batch_tokens": 1, "window": 1, "batch_windows": 1, "accumulate": 1, "save_every": 1}
+LEAST |= {"log_every": 1, "passes": 0, "warmup": 0, "join": 0, "valid_every": 0, "patience": 0, "seed": 0}
+LEAST |= {"lr": 0, "muon_lr": 0, "momentum": 0, "weight_decay": 0, "muon_decay": 0, "lm_loss": 0}
+POSITIVE = ("clip", "posterior")
 
 
 @dataclass
 class TrainConfig:
-    """Settings of a training run.  The paper's: optimizer "sgd", schedule "newbob", lr 0.1, batch 16 windows."""
+    """Settings of a training run.  The paper's: optimizer "sgd", schedule "newbob", lr 0.1, batch 16 windows.
+
+    Raises ModelError for a value that no run can have.
+    """
 
     optimizer: str = "adamw"  # or "sgd", or "muon"
     schedule: str = "cosine"  # over `steps` after `warmup` steps; or "newbob": halve when validation stalls
@@ -40,6 +51,17 @@ class TrainConfig:
     newbob_gain: float = 0.003  # relative loss reduction between validations below which the learning rate is halved
     wandb: str = ""  # project of Weights & Biases that gets the records too
     seed: int = 1  # of weights, order, dropout
+
+    def __post_init__(self) -> None:
+        for name, known in CHOICES.items():
+            if (value := getattr(self, name)) not in known:
+                raise ModelError(f"no {name} is called '{value}'; there are: {', '.join(known)}")
+        for name, least in LEAST.items():
+            if not (value := getattr(self, name)) >= least:
+                raise ModelError(f"training setting '{name}' is {value}, expected {least} or more")
+        for name in POSITIVE:
+            if not (value := getattr(self, name)) > 0:
+                raise ModelError(f"training setting '{name}' is {value}, expected more than 0")
 
 
 @dataclass

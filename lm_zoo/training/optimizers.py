@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from lm_zoo.errors import ModelError
 from lm_zoo.training.muon import Muon
 from lm_zoo.training.schedules import cosine, keep_highest, warm_up
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from lm_zoo.inference.neural import NeuralLM
     from lm_zoo.training.config import LMProgress, TrainConfig
 
-OPTIMIZERS = ("adamw", "muon", "sgd")
 
 
 def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optimizer]:
@@ -25,9 +23,6 @@ def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optim
     "sgd" over all parameters, "adamw" with weight decay on the matrices that are not `lm.undecayed()`, or "muon": Muon
     (Jordan et al. 2024: momentum, orthogonalised) for the matrices of the layers, AdamW for embeddings, softmax layer
     and vectors.
-
-    Raises:
-      ModelError: an unknown name.
     """
     undecayed = lm.undecayed()
     matrices = {name: p for name, p in lm.named_parameters() if p.dim() > 1}
@@ -38,7 +33,7 @@ def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optim
     elif config.optimizer == "adamw":
         decayed = [p for name, p in matrices.items() if name not in undecayed]
         optimizers = [adamw(decayed, kept, config.lr, config.weight_decay)]
-    elif config.optimizer == "muon":
+    else:
         inside = _inner(lm)
         inner = {name: p for name, p in matrices.items() if id(p) in inside}
         outer = [p for name, p in matrices.items() if name not in inner and name not in undecayed]
@@ -49,8 +44,6 @@ def make_optimizers(lm: NeuralLM, config: TrainConfig) -> list[torch.optim.Optim
             adamw(outer, rest, config.lr, config.weight_decay),
             *muon(still, config.muon_lr, list(shrunk.values()), config.muon_decay, config.dtype == "bfloat16"),
         ]
-    else:
-        raise ModelError(f"no optimizer is called '{config.optimizer}'; there are: {', '.join(OPTIMIZERS)}")
     keep_highest(optimizers)
     return optimizers
 
@@ -100,6 +93,4 @@ def rate_share(config: TrainConfig, progress: LMProgress) -> float:
     warm = warm_up(progress.step, config.warmup)
     if config.schedule == "newbob":
         return warm * progress.lr_factor
-    if config.schedule != "cosine":
-        raise ModelError(f"no schedule is called '{config.schedule}'; there are: cosine, newbob")
     return warm * cosine(progress.step, config.warmup, config.steps)

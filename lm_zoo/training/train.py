@@ -45,7 +45,6 @@ from lm_zoo.training.runtime import TrainingRun, autocast, random_state
 from lm_zoo.training.schedules import set_learning_rates
 from lm_zoo.training.transfer import start_from
 
-DTYPES = ("float32", "bfloat16")
 LARGEST = 700.0  # loss whose perplexity a float holds
 
 
@@ -360,9 +359,7 @@ def planned_steps(text: TokenText, vocab: Vocabulary, config: TrainConfig, ranks
 
 
 def check_settings(config: TrainConfig, ranks: Ranks) -> None:
-    """Raises ModelError for an unknown dtype, and for settings that do not go together."""
-    if config.dtype not in DTYPES:
-        raise ModelError(f"training runs in {' or '.join(DTYPES)}, found the dtype '{config.dtype}'")
+    """Raises ModelError for settings that do not go together."""
     if config.join and config.text != "sentences":
         raise ModelError(f"join={config.join} is for sentences; leave out text={config.text}, which is joined already")
     if config.carry and config.text != "windows":

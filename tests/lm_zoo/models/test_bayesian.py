@@ -11,6 +11,7 @@ import torch
 from torch.distributions import Normal, kl_divergence
 
 from lm_zoo.errors import ModelError
+from lm_zoo.inference.scoring import score
 from lm_zoo.models.bayesian import BayesianAverage, gaussian_kl
 from lm_zoo.registry import build, load, save_folder
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
@@ -203,6 +204,30 @@ def test_uncertainty_is_the_spread_of_the_word_scores() -> None:
     assert rows[0] == pytest.approx(draws.std(axis=0).tolist(), abs=1e-5)
     single = BayesianAverage(zoo.neural("bayesian"), samples=1)
     assert single.score_with_uncertainty(sentences)[1][0] == [0.0] * 4
+
+
+def test_averages_are_taken_in_parts_as_the_lm_itself_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    average = BayesianAverage(zoo.neural("bayesian"), samples=3)
+    sentences = [("A", "B", "C"), (), ("B",), ("C", "A"), ("A", "B")]
+    whole = average.score_with_uncertainty(sentences)
+    sizes: list[int] = []
+
+    def counted(lm: Any, prefixes: Any) -> Any:
+        sizes.append(prefixes.num_nodes)
+        return score(lm, prefixes)
+
+    monkeypatch.setattr("lm_zoo.models.bayesian.NODES", 4)
+    monkeypatch.setattr("lm_zoo.models.bayesian.score", counted)
+    for found, wanted in zip(average.score_with_uncertainty(sentences), whole, strict=True):
+        for row, same in zip(found, wanted, strict=True):
+            assert row == pytest.approx(same, abs=1e-5)
+    assert len(sizes) > 3  # draws, of a part each
+
+
+def test_draws_take_as_long_contexts_as_the_lm() -> None:
+    lm = zoo.neural("bayesian")
+    lm.most_tokens = 6
+    assert {one.most_tokens for one in BayesianAverage(lm, samples=2).lms} == {6}
 
 
 @pytest.mark.slow

@@ -77,6 +77,12 @@ def test_without_phi_against_all_paths(tmp_path: Path) -> None:
             assert -sum(lm.score_words([words])[0]) == pytest.approx(expected)
 
 
+def test_its_words_are_listed_once_and_none_has_tokens(grammar: Path) -> None:
+    lm = GrammarLM(grammar)
+    assert lm.token_count("A") == 1 and "vocab" not in vars(lm)
+    assert lm.vocab is lm.vocab
+
+
 def test_words_that_it_does_not_have(grammar: Path) -> None:
     lm = load_ngram(str(grammar))
     assert isinstance(lm, GrammarLM) and type(load(str(grammar))) is GrammarLM

@@ -19,6 +19,7 @@ from lm_zoo.text.batches import (
     tokenize,
     window_batches,
 )
+from lm_zoo.text.tokenizer import build_pieces
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 
 VOCAB = WordVocabulary([SOS_EOS, UNK, *"ABCDEFGH"])
@@ -88,6 +89,12 @@ def test_windows(sentences: list[list[str]], window: int, batch: int, seed: int 
 def test_counts() -> None:
     text = text_of([["A", "X"], [], ["B"]])
     assert (text.words, text.unknown, text.lengths.tolist()) == (3, 1, [2, 0, 1])
+
+
+def test_a_word_of_several_unknown_tokens_is_one_unknown_word() -> None:
+    pieces = build_pieces({"ab": 5, "ba": 5}, 8, "bpe")
+    assert list(pieces.encode_word("a€b€a")).count(pieces.unk) == 2
+    assert tokenize(pieces, [["a€b€a", "ab"], ["€"]]).unknown == 2
 
 
 def test_split_long() -> None:

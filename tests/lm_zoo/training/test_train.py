@@ -308,13 +308,20 @@ def test_bfloat16_follows_float32(tmp_path: Path) -> None:
 def test_unknown_settings_are_named(tmp_path: Path) -> None:
     for changes, message in (
         ({"optimizer": "adam"}, "adamw, muon, sgd"),
-        ({"dtype": "float16"}, "float32 or bfloat16"),
+        ({"dtype": "float16"}, "no dtype is called 'float16'; there are: float32, bfloat16"),
+        ({"text": "window"}, "no text is called 'window'; there are: sentences, windows"),
+        ({"accumulate": 0}, "'accumulate' is 0, expected 1 or more"),
+        ({"passes": -1}, "'passes' is -1, expected 0 or more"),
+        ({"clip": 0.0}, "'clip' is 0.0, expected more than 0"),
+        ({"lr": math.nan}, "'lr' is nan, expected 0 or more"),
         ({"text": "windows", "join": 64}, "join=64 is for sentences"),
     ):
         with pytest.raises(ModelError, match=message):
             train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path / "x", config(**changes))
     with pytest.raises(ModelError, match=r"no setting 'width'; it has: dim"):
         train("lstm", {"width": 8}, VOCAB, text(0), text(1), tmp_path / "y", config())
+    with pytest.raises(ModelError, match=r"'dropout' is 1.5, expected a share from 0 to below 1"):
+        train("lstm", {"dropout": 1.5}, VOCAB, text(0), text(1), tmp_path / "y", config())
 
 
 def free_port() -> int:

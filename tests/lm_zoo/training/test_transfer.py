@@ -66,6 +66,10 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     with pytest.raises(VocabError, match="10 tokens, the new LM 9"):
         train("transformer", inherit_settings("transformer", source, {}), shorter, text(0), text(1), tmp_path / "y",
               config(), init=source)  # fmt: skip
+    other = zoo.WordVocabulary([*zoo.WORDS[:-1], "OTHER"], "upper")
+    with pytest.raises(VocabError, match="10 tokens, the new LM 10, and not the same ones"):
+        train("transformer", inherit_settings("transformer", source, {}), other, text(0), text(1), tmp_path / "y",
+              config(), init=source)  # fmt: skip
     with pytest.raises(ModelError, match="no kind of LM is called 'bayes'"):
         inherit_settings("bayes", source, {})
     assert not (tmp_path / "x").exists()
