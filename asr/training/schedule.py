@@ -45,9 +45,7 @@ def inner_matrices(model: Transducer) -> list[nn.Parameter]:
     """The weights of linear layers and LSTMs that map hidden vectors to hidden vectors, in the model's order."""
     found: list[nn.Parameter] = []
     for name, module in model.named_modules():
-        if isinstance(module, nn.Linear) and name not in TO_TOKENS:
-            found.append(module.weight)
-        elif isinstance(module, nn.LSTM):
+        if isinstance(module, (nn.Linear, nn.LSTM)) and name not in TO_TOKENS:
             found += [p for p in module.parameters() if p.dim() == 2]
     return [p for p in found if p.requires_grad]
 

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 Batches = Callable[[int, int], Iterable[Batch]]
 # Settings that may change when a run goes on: how long it is, what is kept and looked at on the way.  "optimizer" is
 # the name of the optimisers' states in a checkpoint.
-FREE = ("num_epochs", "max_steps", "max_minutes", "save_every_n", "keep_last_k", "valid_every", "log_every")
-FREE += ("loss_backend", "optimizer")
+FREE = {"num_epochs", "max_steps", "max_minutes", "save_every_n", "keep_last_k", "valid_every", "log_every"}
+FREE |= {"loss_backend", "optimizer"}
 PATIENCE = 20  # batches on end that may give nothing before the run stops
 LAST = "last-checkpoint"
 
