@@ -186,11 +186,14 @@ def best_of_list(nbest: NbestList, ref: Words) -> ErrorCounts:
     return count_errors(ref, best)
 
 
-def kaldi_lines(counts: ErrorCounts, name: str = "WER") -> list[str]:
-    """The two result lines of Kaldi's compute-wer; `name` is `CER` for characters."""
+def kaldi_lines(counts: ErrorCounts, name: str = "WER", absent: int = 0) -> list[str]:
+    """The two result lines of Kaldi's compute-wer; `name` is `CER` for characters.
+
+    Where `absent` references are not scored, the first line ends with `[PARTIAL]`.
+    """
     return [
         f"%{name} {counts.wer:.2f} [ {counts.errors} / {counts.ref_words}, "
-        f"{counts.ins} ins, {counts.dele} del, {counts.sub} sub ]",
+        f"{counts.ins} ins, {counts.dele} del, {counts.sub} sub ]{' [PARTIAL]' if absent else ''}",
         f"%SER {counts.ser:.2f} [ {counts.wrong_sentences} / {counts.sentences} ]",
     ]
 

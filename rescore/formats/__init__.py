@@ -18,6 +18,7 @@ from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, UsageError
 from rescore.file_names import DRIVE
 from rescore.formats.common import Checked, CountedErrors, Piece, Place, UniqueIds, utterance_id
+from rescore.formats.symbols import same_table
 from rescore.formats.table import FORMATS, Format, all_formats, by_suffix
 from rescore.skipping import OnError, fail
 from rescore.types import Lattice, NbestList
@@ -186,15 +187,18 @@ def copy_lattices(source: str, target: str, on_error: OnError = fail) -> int:
     """
     if not can_copy(source, target):
         return write_lattices(target, read_lattices(source, on_error), on_error)
-    (entry, path, _), (_, out, options) = _parse(source, "lattice"), _parse(target, "lattice")
-    count: int = _module(entry).copy_lattices(path, out, options, on_error)
+    (entry, path, told), (_, out, options) = _parse(source, "lattice"), _parse(target, "lattice")
+    words = {name: value for name, value in told.items() if name == "words"}
+    count: int = _module(entry).copy_lattices(path, out, {**options, **words}, on_error)
     return count
 
 
 def can_copy(source: str, target: str) -> bool:
-    """Whether `copy_lattices` copies records as they are."""
-    (one, _, _), (other, _, options) = _parse(source, "lattice"), _parse(target, "lattice")
-    return one is other and not {"graph", "weights"} & options.keys() and hasattr(_module(one), "copy_lattices")
+    """Whether `copy_lattices` copies records as they are: no score is to change, and no word's number."""
+    (one, _, told), (other, _, options) = _parse(source, "lattice"), _parse(target, "lattice")
+    if one is not other or not hasattr(_module(one), "copy_lattices") or {"graph", "weights"} & options.keys():
+        return False
+    return "words" not in options or same_table(options["words"], told.get("words"))
 
 
 def has_option(spec: str, name: str) -> bool:

@@ -346,11 +346,13 @@ class KeyedFile:
 
     Lines are read on only until the key is found; what is read over is kept for later.  So memory stays constant
     where keys are asked for in the order of the file, and any other order works too.
+
+    `lines` are its lines with their numbers, where they are not read in the usual way.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lines: Iterator[tuple[int, str]] | None = None) -> None:
         self.path = path
-        self._lines = read_lines(path, ended=True)
+        self._lines = read_lines(path, ended=True) if lines is None else lines
         self._pending: dict[str, tuple[int, str]] = {}
 
     def take(self, key: str) -> tuple[int, str] | None:

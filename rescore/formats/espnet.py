@@ -10,15 +10,18 @@ ESPnet 1 writes all into one file, `data.json`: see `rescore.formats.espnet1`.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import IO
 
+from lm_zoo.files import append_line
 from lm_zoo.reading import kaldi_fields
 from rescore.errors import FormatError
-from rescore.files import atomic_folder, atomic_text, read_lines
+from rescore.files import atomic_folder, read_lines
 from rescore.formats import espnet1
 from rescore.formats.common import (
     SCORE,
@@ -35,6 +38,9 @@ from rescore.formats.common import (
 )
 from rescore.types import Hypothesis, NbestList
 
+_LINES = 1 << 19  # of all files together that are held
+_BYTES = 1 << 24  # likewise, before they are written; about
+_Lines = Callable[[Path], Iterator[tuple[int, str]]]
 _TENSOR = re.compile(r"tensor\(([^,)]*)(?:,.*)?\)")
 
 
@@ -63,14 +69,14 @@ def _folders(path: Path) -> list[Path]:
 class _Rank:
     """The hypotheses of one rank: the next line of `text`, and `score` by utterance."""
 
-    def __init__(self, folder: Path, rank: int, name: str) -> None:
+    def __init__(self, folder: Path, rank: int, name: str, lines: _Lines) -> None:
         self.rank, self.name = rank, name
         self.text, score = (plain_or_packed(folder / file) for file in ("text", "score"))
         if self.text is None or score is None:
             missing = "text" if self.text is None else "score"
             raise FormatError(folder, f"no file '{missing}', expected 'text' and 'score'")
-        self.scores = KeyedFile(score)
-        self._lines = read_lines(self.text, ended=True)
+        self.scores = KeyedFile(score, lines(score))
+        self._lines = lines(self.text)
         self.line, self.utt_id, self.words = 0, "", ""
         self.advance()
 
@@ -97,8 +103,25 @@ class _Rank:
         return Hypothesis(words, {self.name: score})
 
 
+def _lines_of(files: int) -> _Lines:
+    """How each of so many files is read: as they are open all together, or if these are too many, a batch at a time."""
+    if 2 * files < os.sysconf("SC_OPEN_MAX"):
+        return partial(read_lines, ended=True)
+    return partial(_in_batches, size=max(1, _LINES // files))
+
+
+def _in_batches(path: Path, size: int) -> Iterator[tuple[int, str]]:
+    """The lines of a file, which is open only while so many of them are read."""
+    begin = 0
+    while batch := list(islice(read_lines(path, ended=True), begin, begin + size)):
+        yield from batch
+        begin += len(batch)
+
+
 def _read_folder(folder: Path, name: str, unique: UniqueIds) -> Iterator[NbestList]:
-    ranks = [_Rank(child, rank, name) for rank, child in enumerate(_rank_folders(folder), start=1)]
+    folders = _rank_folders(folder)
+    lines = _lines_of(2 * len(folders))
+    ranks = [_Rank(child, rank, name, lines) for rank, child in enumerate(folders, start=1)]
     first = ranks[0]
     if not first.utt_id:
         raise FormatError(first.place().path, "empty file, expected 'utt-id words' a line")
@@ -133,18 +156,28 @@ def _rank_folders(folder: Path) -> list[Path]:
 
 def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:
     """Writes as many folders as the longest list has hypotheses; see `single_score` for which score."""
-    count = 0
-    with atomic_folder(path) as temporary, ExitStack() as stack:
-        ranks: list[tuple[IO[str], IO[str]]] = []
+    count = size = 0
+    lines: defaultdict[str, list[str]] = defaultdict(list)  # of each file, for more files than can be open together
+    with atomic_folder(path) as temporary:
         for nbest in lists:
             place = Place(path, utt_id=nbest.utt_id)
             scores = single_score(nbest, options, place)
-            while len(ranks) < len(nbest.hyps):
-                folder = temporary / f"{len(ranks) + 1}best_recog"
-                text, score = (stack.enter_context(atomic_text(folder / file)) for file in ("text", "score"))
-                ranks.append((text, score))
-            for (text, score), hyp, value in zip(ranks, nbest.hyps, scores, strict=False):
-                text.write(f"{nbest.utt_id} {join_words(hyp.words, place)}\n")
-                score.write(f"{nbest.utt_id} {value!r}\n")
+            for rank, (hyp, value) in enumerate(zip(nbest.hyps, scores, strict=True), start=1):
+                text, score = f"{nbest.utt_id} {join_words(hyp.words, place)}", f"{nbest.utt_id} {value!r}"
+                lines[f"{rank}best_recog/text"].append(text)
+                lines[f"{rank}best_recog/score"].append(score)
+                size += len(text) + len(score)
             count += 1
+            if size > _BYTES:
+                _append(temporary, lines)
+                size = 0
+        _append(temporary, lines)
     return count
+
+
+def _append(folder: Path, lines: dict[str, list[str]]) -> None:
+    """Appends lines to the files of a folder, and forgets them."""
+    for name, added in lines.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        append_line(folder / name, "\n".join(added))
+    lines.clear()

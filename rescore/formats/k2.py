@@ -35,6 +35,7 @@ UTT_IDS = "utt_ids"
 _WORDS = ("aux_labels", "tokens")
 _NOT_SCORES = ("lm_scores", "am_scores", "scores")
 HAS_ID = "has_id"
+_RESERVED = frozenset((*_WORDS, *_NOT_SCORES, "arcs", "labels", HAS_ID, UTT_IDS))  # no names of scores
 
 
 def write_lattices(lattice: Any, utt_ids: Sequence[str], path: str | Path) -> None:
@@ -218,7 +219,7 @@ def to_dict(lattices: Sequence[Lattice], table: SymbolTable | None = None) -> di
     """The dict of an FsaVec; `k2.Fsa.from_dict` makes it one.  See `joined`.
 
     Raises:
-      RescoreError: lattices that do not have the same scores.
+      RescoreError: lattices that do not have the same scores, or one whose name is taken.
       KeyError: a word that `table` does not have.
     """
     return joined([to_arcs(lattice, table or SymbolTable()) for lattice in lattices])
@@ -309,7 +310,14 @@ def to_arcs(lattice: Lattice, table: SymbolTable) -> Arcs:
 
     Raises:
       KeyError: a word that `table` does not have.
+      RescoreError: a score whose name k2, or the file, has for something else.
     """
+    for name in lattice.scores:
+        if name in _RESERVED or name.endswith((VALUES, SPLITS)):
+            raise RescoreError(
+                f"lattice '{lattice.utt_id}' has a score '{name}', a name that k2's files have for something else; "
+                "rename the score, or write another format"
+            )
     src, dst, states = lattice.src, lattice.dst, lattice.num_states
     words = table.to_ids(lattice.labels, lattice.symbols)
     scores = {name: column.astype(np.float64) for name, column in lattice.scores.items()}

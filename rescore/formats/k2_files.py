@@ -14,7 +14,7 @@ from rescore.files import read_lines
 from rescore.formats.common import Place, UniqueIds, formed, named_if_too_large, utterance_id
 from rescore.formats.k2 import UTT_IDS, Arcs, has_long_strings, joined, one_id_an_arc, save, to_arcs, to_lattices
 from rescore.formats.k2_load import load, offsets
-from rescore.formats.symbols import NewTable, own_table, table_for, table_to_write
+from rescore.formats.symbols import own_table, table_for, table_to_write
 from rescore.skipping import OnError, fail
 from rescore.types import Lattice
 
@@ -34,17 +34,24 @@ def _parts_of(path: Path) -> list[Path]:
 def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[Lattice]:
     """All lattices.  Options: `words` (words.txt, or "ids"), `ids` (a file with an utterance id a line).
 
-    Words: see `table_for`.  Ids are those of the option, else those in the files, else utt000001 and so on.
+    Words: see `table_for`.  Ids are those of the option, else those in the files, else utt000001 and so on.  Where they
+    are by number, all files must be readable: `on_error` does not get the error of one that is not.
     """
     table = None
     unique = UniqueIds()
     given = _given_ids(options["ids"]) if "ids" in options else None
     made = 0
+    by_number = given is not None
+    left_out: FormatError | None = None
     for file in _parts_of(path):
         try:
             with named_if_too_large(Place(file)):
                 entries = load(file)
                 table = table or table_for(path, options.get("words"))
+                by_number = by_number or not _has_ids(entries)
+                if by_number and left_out:
+                    problem = "no utterance ids in it, and none can be made by number behind what was left out"
+                    raise RescoreError(f"{problem}: {left_out}")
                 ids = _ids(entries, file, made, given, options)
                 for utt_id in ids:
                     unique.add(utt_id, Place(file, utt_id=utt_id))
@@ -53,8 +60,8 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
         except UsageError:
             raise  # no table of words: not for `on_error`
         except RescoreError as error:
-            stops = given is not None  # without this file, whose are the ids of the next one?
-            (fail if stops else on_error)(error if isinstance(error, FormatError) else FormatError(file, str(error)))
+            left_out = error if isinstance(error, FormatError) else FormatError(file, str(error))
+            (fail if by_number else on_error)(left_out)  # without this file, whose are the ids of the next one?
     if given is not None and made != len(given):
         raise FormatError(options["ids"], f"{len(given)} ids for {made} lattices")
 
@@ -62,6 +69,10 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
 def _given_ids(path: str) -> list[str]:
     """The first fields of the lines that have any."""
     return [utt_id for _, line in read_lines(path) if (utt_id := key_and_rest(line)[0])]
+
+
+def _has_ids(entries: Mapping[str, Any]) -> bool:
+    return isinstance(entries.get(UTT_IDS), (list, tuple))
 
 
 def _ids(
@@ -73,7 +84,7 @@ def _ids(
         if made + count > len(given):
             raise RescoreError(f"more lattices than the {len(given)} ids in {options['ids']}")
         return given[made : made + count]
-    if isinstance(entries.get(UTT_IDS), (list, tuple)):
+    if _has_ids(entries):
         return [utterance_id(utt_id, Place(file)) for utt_id in entries[UTT_IDS]]
     remark(f"{file}: no utterance ids in it (give ?ids=FILE); they are called utt{made + 1:06d} and so on")
     return [f"utt{made + number:06d}" for number in range(1, count + 1)]
@@ -116,6 +127,5 @@ def write_lattices(
     except MemoryError:
         problem = "memory does not suffice for all lattices in one file, as k2 has them; write another format"
         raise FormatError(path, problem) from None
-    if isinstance(table, NewTable):
-        table.write(own_table(path), path)
+    table.write(own_table(path), path)
     return len(found)

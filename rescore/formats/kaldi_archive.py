@@ -29,14 +29,18 @@ from rescore.formats.kaldi_fst import (
     parse_binary,
 )
 from rescore.formats.kaldi_text import format_text, parse_text
-from rescore.formats.symbols import NewTable, SymbolTable, is_id, own_table
+from rescore.formats.symbols import SymbolTable, is_id, own_table
 from rescore.skipping import OnError, fail
 
 NO_PIPES = "which is never run for lattices; write its output to a file, and name that"
 _CHUNK = 1 << 20
+_OF_A_LINE = 1 << 16  # bytes that are read at first for a line of an index, most of whose records are small
 _LONGEST_KEY = 4096
 _LONGEST_HEAD = 2 * _LONGEST_KEY  # bytes of a record that tell of which kind it is
 _BLANK = b" \t\r\n"
+_NOT_BLANK = re.compile(rb"[^ \t\r\n]")
+_BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")  # behind a text record, as Kaldi's LatticeReader has it
+_BINARY = re.compile(re.escape(FIRST_BYTES))
 _PATTERN = re.compile(r"[*?\[]")
 _KEY = re.compile(rb"[^\x00-\x20]+")
 
@@ -78,11 +82,14 @@ def archive_files(path: str | Path) -> list[Path]:
 class _Archive:
     """The bytes of one archive, read on as they are needed; `data[at:]` is what has not been used.
 
-    `data` and `base` (the place of `data[0]` in the file) may be given where bytes have been read before.
+    `data` and `base` (the place of `data[0]` in the file) may be given where bytes have been read before; `at_once` is
+    how many are read at least, if not `_CHUNK`.
     """
 
-    def __init__(self, path: Path, read: Callable[[int], bytes], data: bytes = b"", base: int = 0) -> None:
-        self.path, self._read = path, read
+    def __init__(
+        self, path: Path, read: Callable[[int], bytes], data: bytes = b"", base: int = 0, at_once: int = 0
+    ) -> None:
+        self.path, self._read, self._at_once = path, read, at_once or _CHUNK
         self.data, self.at, self.base = data, 0, base
         self.damage: FormatError | None = None
         self._ahead = deque[bytes]()  # what was read but did not fit into `data`
@@ -101,7 +108,7 @@ class _Archive:
         rest = self.data[self.at :]
         self.base += self.at
         self.data, self.at = rest, 0
-        wanted, pieces = max(_CHUNK, len(rest)), [rest]
+        wanted, pieces = max(self._at_once, len(rest)), [rest]
         try:
             while wanted > 0 and not self._ended:
                 pieces.append(self._piece())
@@ -120,7 +127,7 @@ class _Archive:
         if self._ahead:
             return self._ahead.popleft()
         try:
-            piece = self._read(_CHUNK)
+            piece = self._read(self._at_once)
         except FormatError as error:
             self.damage, piece = error, b""
         self._file_ended = not piece
@@ -129,8 +136,9 @@ class _Archive:
     def find_key(self) -> bool:
         """Goes to the next key; False if there is none."""
         while True:
-            self.at = len(self.data) - len(self.data[self.at :].lstrip(_BLANK))
-            if self.at < len(self.data):
+            found = _NOT_BLANK.search(self.data, self.at)
+            self.at = found.start() if found else len(self.data)
+            if found:
                 return True
             if not self.more():
                 return False
@@ -179,14 +187,14 @@ class _Archive:
         if self.data[at + 1 : at + 1 + len(MAGIC)] == MAGIC:
             return parse_binary(key, self.data, at + 1)
         line_end = self.data.find(b"\n", at)
-        end = self.data.find(b"\n\n", at) + 1
+        end = _BLANK_LINE.search(self.data, at)
         head = self.data[at : line_end if line_end >= 0 else at + 80]
         if head.strip():
             raise RecordError(f"found {head[:40]!r} behind the key, expected a binary or a text lattice")
         if not end:  # no blank line: not all of it has been read, or the file was cut off
             raise ShortRecord
         try:
-            return parse_text(key, self.data[line_end + 1 : end].decode("utf-8")), end
+            return parse_text(key, self.data[line_end + 1 : end.start() + 1].decode("utf-8")), end.end()
         except UnicodeDecodeError:
             raise RecordError("neither a binary nor a text lattice") from None
 
@@ -197,18 +205,18 @@ class _Archive:
         is_text = re.compile(rb"[ \t\r]*\n").match(self.data, at) is not None
         own_header = self.data[at + 1 : at + 1 + len(MAGIC)] == MAGIC
         self.at = at if is_text else at + 2 if own_header else self.at + 1
-        mark = b"\n\n" if is_text else FIRST_BYTES
-        while (found := self.data.find(mark, self.at)) < 0:
-            self.at = max(self.at, len(self.data) - _LONGEST_KEY - len(mark))
+        mark = _BLANK_LINE if is_text else _BINARY
+        while not (found := mark.search(self.data, self.at)):
+            self.at = max(self.at, len(self.data) - _LONGEST_KEY - len(FIRST_BYTES))
             if not self.more():
                 self.at = len(self.data)
                 return
         if is_text:
-            self.at = found + 2
+            self.at = found.end()
             return
-        before = self.data[max(self.at, found - _LONGEST_KEY) : found]
+        before = self.data[max(self.at, found.start() - _LONGEST_KEY) : found.start()]
         key = re.search(rb"[^\x00-\x20]+ \Z", before)
-        self.at = found - len(key[0]) if key else found
+        self.at = found.start() - len(key[0]) if key else found.start()
 
 
 def read_records(path: str | Path, on_error: OnError = fail) -> Iterator[RawLattice]:
@@ -250,7 +258,7 @@ def read_line(path: Path, number: int, line: str) -> tuple[Path, RawLattice]:
         name, offset = re.fullmatch(r"(.*?)(?::([0-9]{1,18}))?", where).groups("0")  # type: ignore[union-attr]
         file = Path(name) if Path(name).exists() else path.parent / name
         with open_binary(file, max(0, int(offset) - 1)) as read:
-            archive = _Archive(file, read, b"" if int(offset) else b" ", max(0, int(offset) - 1))
+            archive = _Archive(file, read, b"" if int(offset) else b" ", max(0, int(offset) - 1), _OF_A_LINE)
             archive.more()
             return file, archive.take_record(key)
     except (OSError, ValueError) as error:  # no name of a file that the system takes
@@ -311,22 +319,28 @@ def write_records(
     table: SymbolTable | None = None,
     on_error: OnError = fail,
 ) -> int:
-    """Writes one archive, binary or (option `text=yes`) text, and its new table; returns the number of lattices.
+    """Writes one archive, binary or (option `text=yes`) text, and its own table; returns the number of lattices.
 
-    `on_error` as for `formed`.
+    Args:
+      table: that of the words; None leaves one that is there.
+      on_error: as for `formed`.
+    Raises:
+      UsageError: `path` is an index, or `text` is something else.
     """
+    if path.suffix == ".scp":
+        raise UsageError(f"{path}: an index is read, not written; name {path.with_suffix('.ark')}")
     text = options.get("text", "no")
     if text not in ("yes", "no"):
         raise UsageError(f"text={text}, expected yes or no")
     if path.suffix:
         count = _write_archive(path, records, text == "yes", path, on_error)
-        if isinstance(table, NewTable):
+        if table is not None:
             table.write(own_table(path), path)
         return count
     with atomic_folder(path) as folder:
         count = _write_archive(folder / "lat.1.gz", records, text == "yes", path, on_error)
         write_text(folder / "num_jobs", "1\n")
-        if isinstance(table, NewTable):
+        if table is not None:
             table.write(folder / own_table(path).name, path)
     return count
 

@@ -15,7 +15,7 @@ from rescore.errors import FormatError, RescoreError, ScoreError, UsageError, We
 from rescore.formats.common import Piece, Place, formed, named_if_too_large
 from rescore.formats.kaldi_archive import archive_pieces, read_all, read_some, write_records
 from rescore.formats.kaldi_fst import COMPACT, RawLattice
-from rescore.formats.symbols import SymbolTable, table_for, table_to_write
+from rescore.formats.symbols import SymbolTable, table_for, table_to_copy, table_to_write
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.lattices.paths import total_scores
 from rescore.skipping import OnError, fail
@@ -259,6 +259,10 @@ def write_lattices(
 
 
 def copy_lattices(source: Path, target: Path, options: Mapping[str, str], on_error: OnError = fail) -> int:
-    """Copies archives record by record: the same bytes, or another form (binary, text, one file, packed)."""
+    """Copies archives record by record: the same bytes, or another form (binary, text, one file, packed).
+
+    Their own table goes with them; not if the option `words` says that they have another one.
+    """
+    table = table_to_copy(source, target, options.get("words"))
     records = (raw for _, raw in read_all(source, on_error))
-    return write_records(target, records, options, on_error=on_error)
+    return write_records(target, records, options, table, on_error)

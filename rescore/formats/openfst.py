@@ -28,6 +28,7 @@ from rescore.types import Alignments, Lattice
 
 EPSILONS = frozenset(("<eps>", "<epsilon>", "-"))  # and 0 where words are numbers
 _KALDI = ("graph", "am")
+_BAD_WEIGHTS = ("badnumber", "nan")  # as OpenFst and others write what is no number
 _STRING = re.compile(r"(\d{1,9}(_\d{1,9})*)?")
 
 
@@ -157,8 +158,11 @@ def _to_lattice(entry: _Entry, table: SymbolTable | None) -> Lattice:
 
 
 def _unweighted_transducer(rows: list[list[str]]) -> bool:
-    """Whether four fields are two labels without weights: some fourth field is no number."""
-    return any(len(row) == 4 and not _is_weight(row[3]) for row in rows)
+    """Whether four fields are two labels without weights: some fourth field is no weight, and none is surely one."""
+    fourth = [row[3] for row in rows if len(row) == 4]
+    if any(_is_weight(text) and re.search("[.,eE]", text) for text in fourth):
+        return False
+    return not all(_is_weight(text) or text.lower().lstrip("-") in _BAD_WEIGHTS for text in fourth)
 
 
 def _is_weight(text: str) -> bool:

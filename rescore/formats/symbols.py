@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from lm_zoo.files import write_text
+from lm_zoo.files import write_bytes, write_text
 from lm_zoo.reading import kaldi_fields
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
@@ -17,6 +18,7 @@ from rescore.files import read_lines, whole_number
 EPSILON_ID = 0  # in all three
 IDS = "ids"  # in place of a file: numbers are words
 MAX_ID = 2**31 - 1
+_OF_LATTICES = (".ark", ".gz", ".pt", ".txt", ".xz")  # ends of names
 NUMBERS_WRITTEN = f"words are numbers, written as they are; read it with ?words={IDS}, or with the table of these ids"
 
 
@@ -67,6 +69,21 @@ class SymbolTable:
             raise KeyError(f"word '{word}' needs a number; say which table has it: PATH?words=words.txt")
         return int(word)
 
+    def write(self, own: Path, lattices: Path) -> None:
+        """Leaves none but this table, by which `lattices` were written, at `own`, the place of their own one."""
+        if own.is_file() and not same_table(own, self.path):
+            own.unlink()
+
+
+@dataclass
+class CopiedTable(SymbolTable):
+    """The table in a file, of lattices that are copied; it goes with them, unread."""
+
+    def write(self, own: Path, lattices: Path) -> None:
+        super().write(own, lattices)
+        if self.path is not None and not own.is_file():
+            write_bytes(own, self.path.read_bytes())
+
 
 @dataclass
 class NewTable(SymbolTable):
@@ -91,11 +108,12 @@ class NewTable(SymbolTable):
             raise KeyError(f"word {word!r} is empty or has white space in it, so that no table can hold it")
         return self.ids.setdefault(word, len(self.ids) + 1)
 
-    def write(self, path: Path, lattices: Path) -> None:
+    def write(self, own: Path, lattices: Path) -> None:
         """Writes the words of `lattices` that were numbered, if any."""
+        super().write(own, lattices)
         if self.ids:
             numbered = {"<eps>": EPSILON_ID, **self.ids}
-            write_text(path, "".join(f"{word} {word_id}\n" for word, word_id in numbered.items()))
+            write_text(own, "".join(f"{word} {word_id}\n" for word, word_id in numbered.items()))
             numbered_in = f"{lattices}: {len(self.ids)} words in {own_table(lattices)}, numbered as they came"
             remark(f"{numbered_in} (else: PATH?words=words.txt)")
         elif self.all_ids:
@@ -147,10 +165,60 @@ def table_of(words: str | None) -> SymbolTable:
 
 
 def table_to_write(path: Path, words: str | None) -> SymbolTable:
-    """As `table_of`; without the option, the table by which `path` will be read, or a new one to be written there."""
+    """As `table_of`; without the option, the table by which `path` will be read, or a new one to be written there.
+
+    What is written over goes with its own table.
+
+    Raises:
+      UsageError: another table than `words` would be taken in reading, and belongs to other lattices or to none.
+    """
     if words is not None:
+        _check_own_table(path, words)
         return table_of(words)
-    return read_symbols(own_table(path)) if own_table(path).is_file() else NewTable()
+    return read_symbols(own_table(path)) if _has_kept_table(path) else NewTable()
+
+
+def table_to_copy(source: Path, path: Path, words: str | None) -> SymbolTable:
+    """The table of `source`, whose records are copied to `path`: its own, if the option `words` is not given.
+
+    Raises:
+      UsageError: as `table_to_write`.
+    """
+    if words is not None:
+        _check_own_table(path, words)
+        return SymbolTable(None if words == IDS else Path(words))
+    if own_table(source).is_file():
+        _check_own_table(path, own_table(source))
+        return CopiedTable(own_table(source))
+    return SymbolTable(own_table(path) if _has_kept_table(path) else None)
+
+
+def _check_own_table(path: Path, words: str | Path) -> None:
+    own = own_table(path)
+    if not path.is_dir() and _has_kept_table(path) and not same_table(own, words):
+        raise UsageError(
+            f"{path}: would be read by {own}, a table that is there and differs from {words}; name another file, or "
+            f"remove that table"
+        )
+
+
+def _has_kept_table(path: Path) -> bool:
+    """Whether a table is at `own_table(path)` that is not just that of lattices that are written over."""
+    own = own_table(path)
+    return own.is_file() and not (path.is_file() and _is_alone(path))
+
+
+def _is_alone(path: Path) -> bool:
+    """Whether no other lattices are there that have the same table of their own, as `lat.pt` beside `lat.ark` has."""
+    files = (file for file in path.parent.iterdir() if file.suffix in _OF_LATTICES and file != path)
+    return all(own_table(file) != own_table(path) for file in files)
+
+
+def same_table(one: str | Path, other: str | Path | None) -> bool:
+    """Whether two files have the same bytes, or two options `words` say the same."""
+    if other is None or str(one) == str(other):
+        return other is not None
+    return Path(one).is_file() and Path(other).is_file() and filecmp.cmp(one, other, shallow=False)
 
 
 def own_table(path: Path) -> Path:

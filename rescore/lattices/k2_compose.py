@@ -54,14 +54,14 @@ def rescore_with_ngram(lattices: Any, lm: WordLM, words: Mapping[int, str], max_
         del lattices.lm_scores
     else:
         remark("the lattices have no lm_scores: nothing is taken out of their scores")
-    if lattices.num_arcs == 1:  # whose score k2 refuses: a column with a stride of its own making; so take it twice
-        lattices = k2.create_fsa_vec([lattices[0], lattices[0]])
+    if lattices.num_arcs == 1:  # whose score k2 refuses: a column with a stride of its own making; so take all twice
+        lattices = k2.create_fsa_vec([lattices[number] for number in range(count)] * 2)
     inverse = k2.invert(lattices)
     graph = k2.create_fsa_vec([grammar(inverse, lm, words, max_unknown)]).to(lattices.device)
     every = torch.zeros(inverse.shape[0], dtype=torch.int32, device=lattices.device)
     composed = k2.intersect_device(graph, inverse, every, sorted_match_a=True)
     result = k2.invert(k2.top_sort(k2.connect(composed)))
-    return result if result.shape[0] == count else k2.create_fsa_vec([result[0]])
+    return result if result.shape[0] == count else k2.create_fsa_vec([result[number] for number in range(count)])
 
 
 def grammar(inverse: Any, lm: WordLM, words: Mapping[int, str], max_unknown: float = MOST_UNKNOWN) -> Any:

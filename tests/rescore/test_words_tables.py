@@ -5,13 +5,15 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from rescore.cli.main import cli
-from rescore.errors import UsageError
+from rescore.errors import FormatError, UsageError
 from rescore.files import read_kaldi_text
-from rescore.formats import read_lattices, write_lattices
+from rescore.formats import can_copy, copy_lattices, read_lattices, write_lattices
+from rescore.types import Lattice
 from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
 
 OTHER = WORDS.replace("A 1", "X 1")
@@ -113,3 +115,73 @@ def test_openfst_with_words_needs_no_table(tmp_path: Path) -> None:
     (tmp_path / "lat.fst.txt").write_text(OPENFST.replace("0 1 1", "0 1 A"))
     first, second = read_lattices(f"openfst:{tmp_path}/lat.fst.txt")
     assert (first.symbols, second.symbols) == (["", "A", "3"], ["", "2"])
+
+
+def one_arc(*words: str) -> Lattice:
+    """0 -word-> 1 -word-> ... -word-> N."""
+    arcs = np.arange(len(words), dtype=np.int32)
+    return Lattice("u", len(words) + 1, arcs, arcs + 1, arcs + 1, {"am": np.zeros(len(words))}, ["", *words])
+
+
+def words_of(spec: str) -> list[str]:
+    (lattice,) = read_lattices(spec)
+    return [lattice.symbols[label] for label in lattice.labels if label]
+
+
+def make(folder: Path, **files: str) -> None:
+    for name, text in files.items():
+        (folder / f"{name}.txt").write_text(text)
+
+
+HELLO, WORLD = "<eps> 0\nHELLO 1\nWORLD 2\n", "<eps> 0\nWORLD 1\nHELLO 2\n"
+
+
+def test_a_copy_by_another_table_has_the_same_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path, one=HELLO, same=HELLO, other=WORLD)
+    write_lattices("kaldi-lat:a.ark?words=one.txt", [one_arc("HELLO", "WORLD")])
+    assert copy_lattices("kaldi-lat:a.ark?words=one.txt", "kaldi-lat:b.ark?words=other.txt") == 1
+    assert words_of("kaldi-lat:b.ark?words=other.txt") == ["HELLO", "WORLD"]
+    assert can_copy("kaldi-lat:a.ark?words=one.txt", "kaldi-lat:b.ark?words=same.txt")
+    assert not can_copy("kaldi-lat:a.ark", "kaldi-lat:b.ark?words=other.txt")
+
+
+@pytest.mark.parametrize("target", ["b.ark.gz", "b"])
+def test_a_table_goes_with_the_lattices_that_are_copied(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_lattices("kaldi-lat:a.ark", [one_arc("HELLO", "WORLD")])
+    make(tmp_path, words=OTHER, told=WORLD)
+    copy_lattices("kaldi-lat:a.ark", f"kaldi-lat:{target}")
+    assert words_of(f"kaldi-lat:{target}") == ["HELLO", "WORLD"]
+    copy_lattices("kaldi-lat:a.ark?words=told.txt", "kaldi-lat:c.ark")
+    assert not Path("c.words.txt").exists()
+
+
+@pytest.mark.parametrize("path", ["kaldi-lat:a.ark", "k2:a.pt"])
+def test_a_table_goes_with_the_lattices_that_are_written_over(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if path.startswith("k2"):
+        pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path, told=WORLD)
+    for options, words in (("", ["A"]), ("", ["NEW"]), ("?words=told.txt", ["HELLO"]), ("", ["A"]), ("", ["7"])):
+        write_lattices(path + options, [one_arc(*words)])
+        assert Path("a.words.txt").exists() == (options == "" and words != ["7"])
+        told = "?words=ids" if words == ["7"] else options
+        assert words_of(path + told) == words
+
+
+def test_a_table_of_other_lattices_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path, told=WORLD)
+    for name in ("a.ark", "a.gz"):
+        write_lattices(f"kaldi-lat:{name}", [one_arc("HELLO", "WORLD")])
+    for name in ("a.gz", "a.xz"):  # one that is written over, and a new one
+        with pytest.raises(UsageError, match=r"would be read by a\.words\.txt, .* differs from told\.txt"):
+            write_lattices(f"kaldi-lat:{name}?words=told.txt", [one_arc("HELLO")])
+    with pytest.raises(FormatError, match=r"word 'NEW' is not in a\.words\.txt"):
+        write_lattices("kaldi-lat:a.gz", [one_arc("NEW")])
+    assert words_of("kaldi-lat:a.ark") == ["HELLO", "WORLD"]

@@ -78,6 +78,6 @@ def command(
     if refs is not None:
         counts, absent = present_errors(normaliser.texts(refs), normaliser.texts(hyps))
         scored = f"Scored {counts.sentences} sentences, {absent} not present in hyp."
-        show({**json_counts(counts), "absent": absent}, [*kaldi_lines(counts), scored], json_file)
+        show({**json_counts(counts), "absent": absent}, [*kaldi_lines(counts, absent=absent), scored], json_file)
     elif json_file or out is None:
         show(hyps, (" ".join((utt_id, *hyp)) for utt_id, hyp in hyps.items()), json_file)

@@ -44,7 +44,7 @@ def command(
     if out:
         write_kaldi_text(out, hyps)
     if refs is not None:
-        counts, _ = present_errors(refs, hyps)
-        show(json_counts(counts), kaldi_lines(counts), json_file)
+        counts, absent = present_errors(refs, hyps)
+        show({**json_counts(counts), "absent": absent}, kaldi_lines(counts, absent=absent), json_file)
     elif json_file or not (out or ctm or network):
         show(hyps, (" ".join((utt_id, *hyp)) for utt_id, hyp in hyps.items()), json_file)

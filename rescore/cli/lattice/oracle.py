@@ -41,7 +41,7 @@ def command(ref: Path, out: Path | None, json_file: Path | None, **source: Any) 
         return lattice.utt_id, () if ref is None else oracle(lattice, ref).hyp.words
 
     hyps = dict(each_normalized(best, **source))
-    counts, _ = present_errors(refs, hyps)
-    show(json_counts(counts), kaldi_lines(counts), json_file)
+    counts, absent = present_errors(refs, hyps)
+    show({**json_counts(counts), "absent": absent}, kaldi_lines(counts, absent=absent), json_file)
     if out:
         write_kaldi_text(out, {utt_id: hyp for utt_id, hyp in hyps.items() if utt_id in refs})

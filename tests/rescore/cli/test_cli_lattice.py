@@ -47,7 +47,7 @@ def test_best_path(run: Run, decode: Path) -> None:
     assert run(*arguments).stdout == "utt-a A C\nutt-b B\n"
     result = run(*arguments, "--ref", decode / "text", "--out", decode / "best")
     assert result.stdout.splitlines() == [
-        "%WER 25.00 [ 1 / 4, 0 ins, 1 del, 0 sub ]",
+        "%WER 25.00 [ 1 / 4, 0 ins, 1 del, 0 sub ] [PARTIAL]",
         "%SER 50.00 [ 1 / 2 ]",
         "Scored 2 sentences, 1 not present in hyp.",
     ]

@@ -97,6 +97,7 @@ def test_lines_are_those_of_kaldi() -> None:
     counts = ErrorCounts(ins=24, dele=7, sub=72, ref_words=2315, sentences=217, wrong_sentences=52)
     assert kaldi_lines(counts) == ["%WER 4.45 [ 103 / 2315, 24 ins, 7 del, 72 sub ]", "%SER 23.96 [ 52 / 217 ]"]
     assert kaldi_lines(counts, "CER")[0].startswith("%CER 4.45 [")
+    assert [line.endswith(" sub ] [PARTIAL]") for line in kaldi_lines(counts, absent=1)] == [True, False]
 
 
 def test_no_reference_word_is_an_error_and_not_a_division_by_zero() -> None:

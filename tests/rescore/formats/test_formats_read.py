@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
 from pathlib import Path
 
 import pytest
 
 from rescore import console
 from rescore.errors import RescoreError
-from rescore.formats import mlm, read_nbest, write_nbest
+from rescore.formats import espnet, mlm, read_nbest, write_nbest
 from rescore.types import Hypothesis, NbestList, Weights
 from rescore.workflows.columns import LMColumn
 from rescore.workflows.combine import combine_list
@@ -283,6 +284,22 @@ def test_espnet_jobs(tmp_path: Path, parent: str) -> None:
     files = {f"{parent}output.{job}/1best_recog/text": f"u{job} A\n" for job in (1, 2, 10)}
     files |= {f"{parent}output.{job}/1best_recog/score": f"u{job} -1\n" for job in (1, 2, 10)}
     assert [nbest.utt_id for nbest in read(write_tree(tmp_path, files))] == ["u1", "u2", "u10"]
+
+
+def test_espnet_lists_of_more_hypotheses_than_files_can_be_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    hyps = [Hypothesis((f"W{rank}",), {"score": -float(rank)}) for rank in range(150)]
+    lists = [NbestList("a", hyps), NbestList("b", hyps[:3]), NbestList("c", hyps[1:])]
+    monkeypatch.setattr(espnet, "_BYTES", 1000)  # write often
+    monkeypatch.setattr(espnet, "_LINES", 600)  # two lines of a file at a time
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(200, before[0]), before[1]))
+    try:
+        assert write_nbest(f"espnet:{tmp_path / 'lists'}", lists) == 3
+        assert list(read_nbest(f"espnet:{tmp_path / 'lists'}")) == lists
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 # ---- NeMo

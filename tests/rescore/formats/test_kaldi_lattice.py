@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import struct
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,8 @@ from hypothesis.extra import numpy as hnp
 
 from lm_zoo.ngram.openfst import Details
 from rescore.errors import FormatError, RescoreError, UsageError
-from rescore.formats import is_lattice, parse_spec, read_lattices, write_lattices
+from rescore.files import open_binary
+from rescore.formats import is_lattice, kaldi_archive, parse_spec, read_lattices, write_lattices
 from rescore.formats.kaldi_archive import read_all, read_records
 from rescore.formats.kaldi_fst import COMPACT, PLAIN, RawLattice, format_binary
 from rescore.formats.kaldi_lattice import to_lattice
@@ -317,6 +320,54 @@ def test_other_headers(tmp_path: Path, change: Callable[[bytes], bytes], message
         list(read_records(tmp_path / "lat.1"))
 
 
+def test_text_with_line_ends_of_windows(tmp_path: Path) -> None:
+    """As in Kaldi, a line of blanks ends a lattice too; a bad one is passed over to there."""
+    (tmp_path / "lat.txt").write_text(TEXT)
+    expected = list(read_records(tmp_path / "lat.txt"))
+    for text in (TEXT.replace("\n", "\r\n"), TEXT.replace("\n\n", "\n \t\n")):
+        (tmp_path / "new.txt").write_bytes(text.encode())
+        assert all(map(same, read_records(tmp_path / "new.txt"), expected))
+        (tmp_path / "new.txt").write_bytes(text.replace("8,7_9_9", "8").encode())
+        skip = Skip()
+        assert [raw.utt_id for raw in read_records(tmp_path / "new.txt", skip)] == ["utt-b"] and skip.count == 1
+
+
+def test_an_index_is_not_written(tmp_path: Path) -> None:
+    lattices = read_lattices(write(tmp_path))
+    with pytest.raises(UsageError, match=r"out\.scp: an index is read, not written; name .*out\.ark"):
+        write_lattices(f"kaldi-lat:{tmp_path / 'out.scp'}", lattices)
+    assert not (tmp_path / "out.scp").exists()
+
+
+def test_little_is_read_for_a_line_of_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lat.ark").write_text(TEXT * 20_000)
+    asked = list[int]()
+
+    @contextmanager
+    def counted(path: Path, offset: int) -> Iterator[Callable[[int], bytes]]:
+        with open_binary(path, offset) as read:
+
+            def counting(size: int) -> bytes:
+                asked.append(size)
+                return read(size)
+
+            yield counting
+
+    monkeypatch.setattr(kaldi_archive, "open_binary", counted)
+    line = f"utt-b {tmp_path / 'lat.ark'}:{TEXT.index('utt-b') + len('utt-b ')}"
+    _, raw = kaldi_archive.read_line(tmp_path / "lat.scp", 1, line)
+    assert raw.utt_id == "utt-b" and sum(asked) <= 1 << 16
+
+
+def test_what_is_read_ahead_is_not_copied_for_each_key(tmp_path: Path) -> None:
+    archive = kaldi_archive._Archive(tmp_path, lambda size: b"", b"\n \r\n" + b"u" * 10_000_000)
+    tracemalloc.start()
+    assert archive.find_key() and archive.at == 4
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_000_000
+
+
 def test_symbol_tables(tmp_path: Path) -> None:
     path = tmp_path / "words.txt"
     path.write_text(WORDS)
@@ -403,9 +454,9 @@ def test_words_without_a_table_are_numbered(
     for old, new in zip(lattices, again, strict=True):
         assert [old.symbols[label] for label in old.labels] == [new.symbols[label] for label in new.labels]
     if target.endswith("ark"):
-        before = own.read_text()
-        write_lattices(target, lattices[1:])  # by the table that is there
-        assert own.read_text() == before
+        write_lattices(target, lattices[1:])  # the table goes with what is written over
+        assert own.read_text() == "<eps> 0\nB 1\n"
+        Path("out.ark").unlink()
         own.write_text("<eps> 0\nA 1\n")
         with pytest.raises(FormatError, match=r"word 'B' is not in out\.words\.txt"):
             write_lattices(target, lattices)

@@ -108,6 +108,9 @@ def test_openfst_with_numbers_and_kaldi_weights(tmp_path: Path) -> None:
         ("0 1 A 1\n1 0 B 1\n1\n", "cycle"),
         ("0 1 A 1,2\n1 5\n", "weight '5', expected two numbers"),
         ("0 1 A inf\n1\n", "infinite"),
+        ("0 1 A BadNumber\n1 2 B 2.5\n2\n", "weight 'BadNumber', expected a number"),
+        ("0 1 A 2,5x\n1 2 B 1e-3\n2\n", "weight '2,5x', expected"),
+        ("0 1 A NaN\n1 2 B 2\n2\n", "weight 'NaN', expected a number"),
     ],
 )
 def test_bad_openfst(tmp_path: Path, lines: str, message: str) -> None:
@@ -116,6 +119,12 @@ def test_bad_openfst(tmp_path: Path, lines: str, message: str) -> None:
         list(read_lattices(f"openfst:{tmp_path / 'lat'}"))
     skip = Skip()
     assert len(list(read_lattices(f"openfst:{tmp_path / 'lat'}", skip))) == 2 and skip.count == 1
+
+
+def test_four_fields_may_be_two_labels(tmp_path: Path) -> None:
+    (tmp_path / "lat").write_text("u\n0 1 x A\n1 2 y 2\n2 3 z nan\n3\n\n")
+    (lattice,) = read_lattices(f"openfst:{tmp_path / 'lat'}")
+    assert best_path(lattice, {"score": 1.0}).words == ("A", "2", "nan")
 
 
 def test_openfst_needs_to_know_the_score(tmp_path: Path) -> None:
@@ -138,6 +147,28 @@ def test_k2_files_need_no_k2(tmp_path: Path) -> None:
     assert again.alignments is not None and again.alignments.ids.tolist() == [9, 8, 0, 7]
     assert copy_lattices(target, f"k2:{tmp_path / 'new.pt'}?words={tmp_path / 'words.txt'}") == 2
     assert same(next(read_lattices(f"k2:{tmp_path / 'new.pt'}?words={tmp_path / 'words.txt'}")), again)
+
+
+@pytest.mark.parametrize("name", ["lm_scores", "am_scores", "arcs", "utt_ids", "tokens", "x_values"])
+def test_k2_keeps_its_own_names(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("torch")
+    lattice = lattice_of({"am": [0.0] * 4, "lm": [1.0] * 4, name: [2.0] * 4})
+    with pytest.raises(FormatError, match=f"lattice 'utt-1' has a score '{name}', a name that k2's files have for"):
+        write_lattices(f"k2:{tmp_path / 'lat.pt'}", [lattice])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("damaged", [1, 2])
+def test_ids_by_number_need_every_k2_file(tmp_path: Path, damaged: int) -> None:
+    torch = pytest.importorskip("torch")
+    for number in (1, 2, 3):
+        torch.save({"arcs": torch.tensor([[0, 1, -1, 0]], dtype=torch.int32)}, tmp_path / f"{number}.pt")
+    (tmp_path / f"{damaged}.pt").write_bytes(b"junk")
+    found = []
+    with pytest.raises(FormatError, match=rf"{damaged}\.pt: cannot be read"):
+        found += [lattice.utt_id for lattice in read_lattices(f"k2:{tmp_path}?words=ids", Skip())]
+    with pytest.raises(FormatError, match="no utterance ids in it, and none can be made" if damaged == 1 else "2.pt"):
+        list(read_lattices(f"k2:{tmp_path}?words=ids", Skip()))
 
 
 def test_bad_k2_files(tmp_path: Path) -> None:

@@ -75,6 +75,14 @@ def test_a_single_arc_and_no_path() -> None:
     result = rescore_with_ngram(fsa, ToyTrigram(), IDS)
     assert result.shape[0] == 1
     assert result.scores.tolist() == pytest.approx([0.5 + ToyTrigram().score(())])
+    empty = k2.Fsa.from_str("0 1 3 0.5\n2")
+    for several in ([empty, k2.Fsa.from_str("0 1 -1 0.5\n1")], [k2.Fsa.from_str("0 1 -1 0.5\n1"), empty, empty]):
+        fsas = k2.create_fsa_vec(several)
+        fsas.aux_labels = torch.where(fsas.labels > 0, 7, -1).to(torch.int32)
+        result = rescore_with_ngram(fsas, ToyTrigram(), IDS)
+        arcs = [result[number].num_arcs for number in range(result.shape[0])]
+        assert arcs == [0 if fsa is empty else 1 for fsa in several]
+        assert result.scores.tolist() == pytest.approx([0.5 + ToyTrigram().score(())])
     fsa = k2.create_fsa_vec([k2.Fsa.from_str("0 1 3 0.5\n2 3 -1 0\n3")])
     fsa.aux_labels = torch.tensor([7, -1], dtype=torch.int32)
     with pytest.raises(FormatError, match="no lattice has a path from its start to its end"):
