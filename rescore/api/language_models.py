@@ -89,9 +89,12 @@ def by_column(lms: LMs, dtype: str = "float32", device: str | None = None) -> di
     """The LMs by the names of their columns; those given by name are loaded, as `load_lm` says.
 
     Raises:
-      UsageError: none at all, two with one name, or one without a name.
+      UsageError: none at all, two with one name, one without a name, or with that of a column that is not for LMs.
     """
+    from rescore.workflows.columns import check_columns
+
     if isinstance(lms, Mapping):
+        check_columns(list(lms))
         return {column: load_lm(lm, name=column, dtype=dtype, device=device or "cpu") for column, lm in lms.items()}
     found: dict[str, LanguageModel] = {}
     for given in [lms] if isinstance(lms, (str, Path, LanguageModel)) else lms:
@@ -103,4 +106,5 @@ def by_column(lms: LMs, dtype: str = "float32", device: str | None = None) -> di
         found[lm.name] = lm
     if not found:
         raise UsageError("no LM given")
+    check_columns(list(found))
     return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rescore.api.lists import Lists, words_of
-from rescore.errors import ReferencesError
+from rescore.errors import ReferencesError, ScoreError
 from rescore.files import read_kaldi_text
 from rescore.types import Words
 
@@ -29,6 +29,7 @@ def references(source: Texts) -> dict[str, Words]:
 
     Raises:
       ReferencesError: an utterance of the lists has none.
+      ScoreError: an utterance of the lists comes twice.
       UsageError: a string where words are wanted.
     """
     if isinstance(source, (str, Path)):
@@ -39,16 +40,18 @@ def references(source: Texts) -> dict[str, Words]:
     for nbest in source:
         if nbest.ref is None:
             raise ReferencesError(f"utterance {nbest.utt_id}: the lists have no reference for it; give a text file")
+        if nbest.utt_id in refs:
+            raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the lists")
         refs[nbest.utt_id] = nbest.ref
     return refs
 
 
 def hypotheses(source: Texts) -> dict[str, Words]:
     """The words that `source` names; of N-best lists those of the first hypotheses.  Raises as `references`."""
-    from rescore.workflows.compare import read_hypotheses
+    from rescore.workflows.compare import first_hypotheses, read_hypotheses
 
     if isinstance(source, (str, Path)):
         return read_hypotheses(str(source))
     if isinstance(source, Mapping):
         return {utt_id: words_of(words, f"the hypothesis of utterance {utt_id}") for utt_id, words in source.items()}
-    return {nbest.utt_id: nbest.hyps[0].words for nbest in source}
+    return first_hypotheses(source)

@@ -10,6 +10,8 @@ from rescore.api.lists import Lists
 from rescore.api.texts import Texts, references
 from rescore.api.weights import AnyWeights, TunedWeights, weights_of
 from rescore.errors import UsageError
+from rescore.text import short
+from rescore.weights import checked_scales
 
 if TYPE_CHECKING:
     from rescore.tuning.tune import Table
@@ -50,7 +52,7 @@ def tune(
             f"objective {objective!r}, decision {decision!r}; expected one of {', '.join(OBJECTIVES)} and one of "
             f"{', '.join(DECIDED)}"
         )
-    settings = Settings(fix or {}, objective, decision, seed, restarts, folds)
+    settings = Settings(_fixed(fix), objective, decision, seed, restarts, folds)
     normaliser = Normaliser(normalise)
     refs = normaliser.texts(references(ref if ref is not None else _lists(dev)))
     table: Table
@@ -65,6 +67,12 @@ def tune(
         table = lattice_table(normaliser.lattices(dev), refs)
     weights, _ = tuned_table(table, settings)
     return TunedWeights(weights.scales, {KEY: normalise, **weights.info})
+
+
+def _fixed(fix: Mapping[str, float] | None) -> dict[str, float]:
+    if fix is not None and not isinstance(fix, Mapping):
+        raise UsageError(f"fix is {short(fix)}, expected scales by name, as in {{'lm': 0.5}}")
+    return checked_scales(dict(fix), "fix") if fix else {}
 
 
 def _lists(dev: Lists | Lattices) -> Lists:

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 @click.option("--csv", "form", flag_value="csv", help="Print it as CSV.")
 @click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the bootstrap.")
-@click.option("--samples", default=10_000, show_default=True, help="Samples of the bootstrap.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the bootstrap.")
+@click.option(
+    "--samples", type=click.IntRange(min=1), default=10_000, show_default=True, help="Samples of the bootstrap."
+)
 @normalise_option
 @utterances_option
 @click.argument("systems", nargs=-1, required=True, metavar="NAME=HYP...")

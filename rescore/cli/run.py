@@ -44,7 +44,9 @@ from rescore.cli.utterances import utterances_option
 @normalise_option
 @utterances_option
 @json_option
-@click.option("--seed", default=0, show_default=True, help="Seed of tuning and of the bootstrap.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of tuning and of the bootstrap."
+)
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder for everything.")
 def command(
     dev: str,

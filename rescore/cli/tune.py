@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--ref", required=True, type=click.Path(path_type=Path), help="References of dev, Kaldi text.")
 @click.option("--out", required=True, type=OutputPath(), help="Weights file to write, JSON.")
 @click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Hold a scale; may be repeated.")
-@click.option("--seed", default=0, show_default=True, help="Seed of all random choices.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random choices.")
 @click.option("--restarts", default=10, show_default=True, help="Starting points; small sets get more.")
 @click.option("--folds", default=5, show_default=True, help="Folds of the cross-validation; 0 for none.")
 @click.option(
@@ -80,7 +80,8 @@ def command(
     acoustic score alone, or the first hypotheses beat them by two, the weights say that there is nothing to rescore,
     and keep the first hypotheses.
     --select takes columns one after another, and leaves out those that do not help by one standard error: fewer LMs, at
-    a small price in errors.
+    a small price in errors.  The figures on utterances not tuned on are then those of --folds, each with columns chosen
+    on the others alone, and these must speak for rescoring, too.
 
     --objective errors: exact line searches (Och 2003) from several starting points; of equally good scales, those in
     the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, those of

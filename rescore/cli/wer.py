@@ -68,12 +68,12 @@ def command(
 
     normaliser = Normaliser(normalise or "none")
     refs, hyps = normaliser.texts(read_kaldi_text(ref)), normaliser.texts(read_hypotheses(hyp))
-    refs = shared_references(refs, {"hypotheses": hyps}, common)
+    given, refs = len(refs), shared_references(refs, {"hypotheses": hyps}, common)
     hyps = {utt_id: words for utt_id, words in hyps.items() if utt_id in refs}
     if cer:
         refs, hyps = characters(refs), characters(hyps)
     name, counts = "CER" if cer else "WER", corpus_errors(refs, hyps)
-    lines = kaldi_lines(counts, name) + ([f"text normalised by {normalise}"] if normalise else [])
+    lines = kaldi_lines(counts, name, given - len(refs)) + ([f"text normalised by {normalise}"] if normalise else [])
     data = {"name": name, **json_counts(counts), KEY: normaliser.name}
     if tail:
         rare, on_tail = _on_tail(refs, hyps, tail, name)

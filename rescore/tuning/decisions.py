@@ -92,10 +92,14 @@ class CrossFit:
 
     def errors(self, table: Table) -> int:
         """Errors of all folds, each under the scales of the others."""
-        return sum(
-            int(decider.errors(table.select(part)).sum())
-            for part, decider in zip(self.parts, self.deciders, strict=True)
-        )
+        return int(self.utterance_errors(table).sum())
+
+    def utterance_errors(self, table: Table) -> np.ndarray:
+        """Those of each utterance, int64 `(utterances,)`; there must be folds."""
+        result = np.zeros(len(table.utt_ids), dtype=np.int64)
+        for part, decider in zip(self.parts, self.deciders, strict=True):
+            result[part] = decider.errors(table.select(part))
+        return result
 
 
 def totals(table: ScoreTable, scales: np.ndarray) -> np.ndarray:

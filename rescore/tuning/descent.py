@@ -252,10 +252,11 @@ def _size(problem: Problem, point: Point) -> float:
     return float(np.linalg.norm(point.scales[problem.free] / problem.unit[problem.free]))
 
 
-def rounded(lists: Searched, point: Point) -> np.ndarray:
-    """The scales with as few digits (three at least) as leave the errors as they are."""
+def rounded(problem: Problem, point: Point) -> np.ndarray:
+    """The scales, those that moved with as few digits (three at least) as leave the errors as they are."""
     for digits in (3, 4, 6, 9):
-        short = np.array([float(f"{scale:.{digits}g}") for scale in point.scales])
-        if lists.count(short) == point.errors:
+        short = point.scales.copy()
+        short[problem.free] = [float(f"{scale:.{digits}g}") for scale in point.scales[problem.free]]
+        if problem.lists.count(short) == point.errors:
             return short
     return point.scales

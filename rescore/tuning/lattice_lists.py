@@ -9,7 +9,7 @@ import numpy as np
 from rescore.lattices.nbest import exact_nbest
 from rescore.tuning.decisions import CrossFit
 from rescore.tuning.lattice_line_search import LatticeTable, random_scales
-from rescore.tuning.risk_tune import RiskTuned, cross_validated, tune_risk
+from rescore.tuning.risk_tune import RiskTuned, checked_by_folds, cross_validated, tune_risk
 from rescore.tuning.score_table import ScoreTable, build_table
 from rescore.types import Hypothesis, NbestList, Words
 
@@ -61,4 +61,5 @@ def tune_lattice_risk(
         lists.add_best(tuned.scales)
         if len(lists) - before <= NEW * before:
             break
-    return tuned, cross_validated(table, fixed, decision, folds, seed, select)
+    fits = cross_validated(table, fixed, decision, folds, seed, select)
+    return checked_by_folds(tuned, table, fixed, fits) if select else tuned, fits

@@ -80,11 +80,11 @@ def _descend(
 
 def _updated(inverse: np.ndarray | None, step: np.ndarray, change: np.ndarray) -> np.ndarray | None:
     """The inverse Hessian after a step and the change of the gradient along it; as it was where that is no valley."""
-    curvature = float(step @ change)
-    if curvature <= 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
+    curvature, size = float(step @ change), float(change @ change)
+    if not size or curvature <= 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
         return inverse
     if inverse is None:
-        inverse = np.eye(len(step)) * (curvature / float(change @ change))
+        inverse = np.eye(len(step)) * (curvature / size)
     left = np.eye(len(step)) - np.outer(step, change) / curvature
     result: np.ndarray = left @ inverse @ left.T + np.outer(step, step) / curvature
     return result

@@ -95,7 +95,7 @@ def tune_risk(
       table: with distances.
       fixed: scales that stay, one of them other than 0.
       folds: without them (0 or 1) nothing is chosen: every column is used, at the usual strength.
-      select: leave columns out that do not help by more than chance.
+      select: leave columns out that do not help by more than chance; see `checked_by_folds`.
     """
     problem = RiskProblem.of(table, fixed)
     rng = np.random.default_rng(seed)
@@ -139,7 +139,9 @@ def _fitted(
     kept = problem.subset(candidate.places)
     point = kept.fit(candidate.strength, [*candidate.points, *kept.starts(rng)])
     scales, inverse = _scales(kept, point, table, fixed)
-    short = np.array([float(f"{scale:.4g}") for scale in scales])
+    short = np.array(
+        [fixed[name] if name in fixed else float(f"{s:.4g}") for name, s in zip(table.names, scales, strict=True)]
+    )
     return RiskTuned(short, decision, float(f"{inverse:.4g}"), candidate.strength, kept.columns)
 
 
@@ -165,11 +167,25 @@ def _checked(
     sharpness = best_sharpness(candidate.by_risk)
     tuned = _sharpened(tuned, table, sharpness)
     errors = candidate.by_risk[sharpness] if tuned.decision == MBR else candidate.by_total
+    return _kept_if_it_helps(tuned, errors, table, fixed)
+
+
+def _kept_if_it_helps(tuned: RiskTuned, errors: np.ndarray, table: ScoreTable, fixed: Mapping[str, float]) -> RiskTuned:
+    """With what it gains by its errors `(utterances,)` on utterances not tuned on; if nothing, without rescoring."""
     alone = Decider(np.array([fixed.get(name, 0.0) for name in table.names]), FIRST)
     by_alone = replace(alone, decision=MAP).errors(table)
     held_out = HeldOut.of(alone.errors(table), by_alone, errors, table.total_words)
     tuned = replace(tuned, held_out=held_out)
     return tuned if held_out.helps else replace(tuned, decision=FIRST, scales=alone.scales, chosen=[])
+
+
+def checked_by_folds(tuned: RiskTuned, table: ScoreTable, fixed: Mapping[str, float], fits: CrossFit) -> RiskTuned:
+    """Kept only if the folds of `cross_validated` speak for it, too.
+
+    Their utterances neither scales nor columns were chosen on; selected columns have the fewest errors on those that
+    `tune_risk` checks by, of many sets of columns, and seem to help where none does.
+    """
+    return _kept_if_it_helps(tuned, fits.utterance_errors(table), table, fixed) if fits.parts else tuned
 
 
 def cross_validated(

@@ -10,7 +10,7 @@ from rescore import __version__
 from rescore.console import remark
 from rescore.errors import ReferencesError, UsageError
 from rescore.tuning.decisions import CrossFit
-from rescore.tuning.risk_tune import RiskTuned, cross_validated, tune_risk
+from rescore.tuning.risk_tune import RiskTuned, checked_by_folds, cross_validated, tune_risk
 from rescore.tuning.score_table import ScoreTable
 from rescore.tuning.tune import choose_fixed, percent, rates, tune_errors
 from rescore.types import Weights
@@ -32,6 +32,8 @@ def usual_decision(objective: str, lattices: bool) -> str:
 class Settings:
     """How to tune; all but `fixed` are also said in the info of the weights.
 
+    Raises UsageError for a seed below 0, and for `select` without `risk` or without folds.
+
     Attributes:
       fixed: scales that stay as they are.
       objective: `errors`, the exact line search, or `risk`, expected errors.
@@ -48,6 +50,14 @@ class Settings:
     restarts: int = 10
     folds: int = 5
     select: bool = False
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise UsageError(f"the seed is {self.seed}, expected 0 or more")
+        if self.select and self.objective != RISK:
+            raise UsageError(f"columns are selected with objective {RISK} alone, found {self.objective}: leave out one")
+        if self.select and self.folds < 2:
+            raise UsageError(f"columns are selected by folds, of which there must be two at least, found {self.folds}")
 
     @property
     def needs_distances(self) -> bool:
@@ -76,6 +86,7 @@ def tune(table: Table, settings: Settings) -> tuple[Weights, CrossFit]:
     if isinstance(table, ScoreTable):
         tuned = tune_risk(table, fixed, s.decision, s.folds, s.seed, s.select)
         fits = cross_validated(table, fixed, s.decision, s.folds, s.seed, s.select)
+        tuned = checked_by_folds(tuned, table, fixed, fits) if s.select else tuned
     else:
         from rescore.tuning.lattice_lists import tune_lattice_risk
 

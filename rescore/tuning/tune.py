@@ -67,7 +67,7 @@ def tune_errors(
     scales = choose_fixed(table, fixed or {})
     problem = make_problem(table, scales)
     found = search(problem, np.random.default_rng(seed), with_more(problem, restarts), show=True)
-    found = point_at(problem, rounded(problem.lists, found))
+    found = point_at(problem, rounded(problem, found))
     found.errors = problem.lists.count(found.scales)  # as `rescore combine` counts them, to the last digit
     decider = decided(table, found.scales, decision)
     words = table.total_words

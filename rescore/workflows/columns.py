@@ -20,7 +20,7 @@ from rescore.console import remark
 from rescore.errors import UsageError
 from rescore.file_names import base_name, split_name
 from rescore.types import NbestList, Words
-from rescore.weights import NGRAM
+from rescore.weights import NGRAM, WORDS_COLUMN
 from rescore.workers import kept
 
 
@@ -152,7 +152,7 @@ def open_scorers(
       exact: LMs see words as they are written.
     Raises:
       ModelError: a device that is not there.
-      UsageError: two LMs with the same column name, or none at all.
+      UsageError: as `check_columns`; no LM at all.
     """
     from lm_zoo.inference.devices import find_device
     from lm_zoo.registry import load, load_ngram
@@ -163,10 +163,7 @@ def open_scorers(
         wanted.append((NGRAM, ngram, load_ngram))
     if not wanted:
         raise UsageError("no LM given; use --lm NAME|DIR or --ngram FILE (rescore lms lists the names)")
-    columns = [column for column, _, _ in wanted]
-    for column in columns:
-        if columns.count(column) > 1:
-            raise UsageError(f"two LMs would write the column '{column}'; name one of them: --lm NEWNAME=FOLDER")
+    check_columns([column for column, _, _ in wanted])
     find_device(device)  # before anything is loaded
 
     def opened(column: str, name: str, loader: Callable[[str], LanguageModel]) -> LMColumn:
@@ -176,6 +173,19 @@ def open_scorers(
         return LMColumn(column, kept((name, loader is load_ngram, dtype, device), load_ready), max_unknown, exact)
 
     return [opened(*one) for one in wanted]
+
+
+def check_columns(columns: Sequence[str]) -> None:
+    """Refuses columns that would take each other's place, or that of the words.
+
+    Raises:
+      UsageError: names the column.
+    """
+    for column in columns:
+        if column == WORDS_COLUMN:
+            raise UsageError(f"the column '{column}' is the number of words; name an LM otherwise: --lm NEWNAME=FOLDER")
+        if columns.count(column) > 1:
+            raise UsageError(f"the column '{column}' would be written twice; name an LM otherwise: --lm NEWNAME=FOLDER")
 
 
 def prepared_scorer(

@@ -54,7 +54,7 @@ def combine_list(nbest: NbestList, weights: Weights) -> NbestList:
     temperature times their totals; ties by total.
 
     Raises:
-      ScoreError: no hypothesis at all, a score missing in one of them, or a score that is not finite.
+      ScoreError: no hypothesis at all, a score missing in one of them, or a score or total that is not finite.
       WeightsError: a scale other than 0 whose score no hypothesis has.
     """
     return replace(nbest, hyps=[nbest.hyps[i] for i in ranking(nbest, weights)])
@@ -66,6 +66,11 @@ def ranking(nbest: NbestList, weights: Weights) -> list[int]:
     if decision == FIRST and nbest.hyps:
         return list(range(len(nbest.hyps)))
     totals = totals_of(nbest, weights)
+    for rank, value in enumerate(totals, start=1):
+        if not math.isfinite(value * (inverse if decision == MBR else 1.0)):
+            raise ScoreError(
+                f"utterance {nbest.utt_id}: the total of hypothesis {rank} is no finite number; take smaller scales"
+            )
     risks = [0.0] * len(totals)
     if decision == MBR:  # rounded, as equal sums may differ in their last digits
         risks = nbest_expected_errors([hyp.words for hyp in nbest.hyps], totals, inverse).round(9).tolist()

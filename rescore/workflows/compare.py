@@ -128,8 +128,18 @@ def read_hypotheses(spec: str) -> dict[str, Words]:
     lists = _nbest_source(spec)
     if lists is None:
         return read_kaldi_text(spec, "hyp")
-    hyps = {nbest.utt_id: nbest.hyps[0].words for nbest in lists}
+    hyps = first_hypotheses(lists)
     remark(f"{spec}: N-best lists, of which the first hypotheses are counted")
+    return hyps
+
+
+def first_hypotheses(lists: Iterable[NbestList]) -> dict[str, Words]:
+    """The words of the first hypotheses, none of an empty list.  Raises ScoreError: an utterance comes twice."""
+    hyps: dict[str, Words] = {}
+    for nbest in lists:
+        if nbest.utt_id in hyps:
+            raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the lists")
+        hyps[nbest.utt_id] = nbest.hyps[0].words if nbest.hyps else ()
     return hyps
 
 
@@ -165,9 +175,12 @@ def compare_systems(
     that the references and all systems have.
 
     Raises:
-      UsageError: a name given twice, `against` names none of the systems, or `tail` is in another letter case.
+      UsageError: a name given twice, `against` names none of the systems, `tail` is in another letter case, or numbers
+        out of range.
       ReferencesError: a system has other utterances than the references; with `common`, none is everywhere.
     """
+    if seed < 0 or samples < 1:
+        raise UsageError(f"seed must be at least 0 and samples at least 1, found {seed} and {samples}")
     names = [system.name for system in systems]
     _check_names(names, against)
     against = list(dict.fromkeys([names[0], *against]))

@@ -10,6 +10,7 @@ from lm_zoo.files import atomic_path
 from lm_zoo.reading import parse_json
 from rescore.errors import UsageError
 from rescore.file_names import split_name
+from rescore.files import read_lines
 
 LOG = "log.jsonl"
 PPL = "valid_ppl"
@@ -32,12 +33,13 @@ def read_run(folder: Path) -> list[dict[str, float]]:
 
     Raises:
       UsageError: there is no log, it is damaged, or it has no validation with a perplexity and its processor time.
+      FormatError: it cannot be read.
     """
     path = folder / LOG
     if not path.is_file():
         raise UsageError(f"{folder}: no {LOG}; expected the folder of a run of rescore train-lm")
     found, a_pass = list[dict[str, float]](), float("inf")
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in read_lines(path):
         try:
             record = parse_json(line)
             if record.get("epoch"):
@@ -47,6 +49,8 @@ def read_run(folder: Path) -> list[dict[str, float]]:
                 found[-1]["passes"] = float(record.get("passes", "nan"))
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError):
             raise UsageError(f"{path}:{number}: expected a record of rescore train-lm") from None
+        if found and not 0.0 < found[-1][PPL] < float("inf"):
+            raise UsageError(f"{path}:{number}: {PPL} is {found[-1][PPL]}, expected a finite number above 0")
     if not found:
         raise UsageError(f"{path}: no validation with {PPL} and cpu_seconds yet")
     for one in found:

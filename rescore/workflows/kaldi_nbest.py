@@ -195,13 +195,15 @@ def write_interpolated(folder: Path, weight: str) -> None:
     """Writes `lmwt.interp.W` of an `archives.JOB` folder; `weight` is W as it shall stand in the file's name.
 
     Raises:
-      UsageError: W is no number.
-      FormatError: a hypothesis that has no line in one of the files.
+      UsageError: W is no finite number.
+      FormatError: a hypothesis that has no line in one of the files, or a line without a hypothesis.
     """
     try:
         new = float(weight)
     except ValueError:
-        raise UsageError(f"the weight is '{weight}', expected a number such as 0.8") from None
+        new = math.nan
+    if not math.isfinite(new):
+        raise UsageError(f"the weight is '{weight}', expected a number such as 0.8")
     parts = [KeyedFile(folder / name) for name in ("lmwt.lmonly", "lmwt.nn.sum")]
     with atomic_text(folder / f"lmwt.interp.{weight}") as stream:
         for number, line in read_lines(folder / "lmwt.nolm"):
@@ -209,8 +211,8 @@ def write_interpolated(folder: Path, weight: str) -> None:
             no_lm = text_score(text, "lmwt.nolm", 1, Place(folder / "lmwt.nolm", number))
             lm_only, neural = (_take(file, key) for file in parts)
             stream.write(f"{key} {no_lm + new * neural + (1.0 - new) * lm_only!r}\n")
-    for file in parts:
-        file.finish(folder / "lmwt.nolm")
+        for file in parts:
+            file.finish(folder / "lmwt.nolm")
 
 
 def _take(file: KeyedFile, key: str) -> float:
@@ -232,10 +234,9 @@ def write_rescored(out: Path, job: int, name: str) -> int:
         for utt_id, group in groupby((raw for _, raw in read_all(path)), utterance):
             hyps = [to_lattice(raw, table) for raw in group]
             yield from_lattice(side_by_side(utt_id, hyps, [0.0 - _take(costs, hyp.utt_id) for hyp in hyps]), table)
+        costs.finish(path)
 
-    count = write_records(out / f"lat.{job}.gz", records(), {})
-    costs.finish(path)
-    return count
+    return write_records(out / f"lat.{job}.gz", records(), {})
 
 
 def side_by_side(utt_id: str, hyps: list[Lattice], graph_scores: list[float]) -> Lattice:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lm_zoo.deadline import time_limit
 from lm_zoo.errors import LMError
 from lm_zoo.text.coverage import MOST_UNKNOWN, said
+from rescore import __version__
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import is_pipe, read_nbest, source_identity
@@ -107,15 +108,17 @@ def _score(
         raise FormatError(source, "no N-best list in it that can be read")
     every, before = _text_before(context, source, chain([first], lists), again(unread))
     from rescore.workflows.columns import identities, open_scorers, trained_on_sentences
-    from rescore.workflows.scoring import write_scores
+    from rescore.workflows.scoring import new_columns, write_scores
 
     scorers = open_scorers(lms, ngram, dtype, device, max_unknown, exact)
     _say_what_they_are(scorers, trained_on_sentences(lms) if before else None)
     mix = _read_mix(mix_file, scorers) if mix_file else None
+    new = new_columns(scorers, mix)
     checked = _within_limits(source, every, scorers, unread)
     plan = None
     if not is_pipe(source):
         plan = {
+            "version": __version__,
             "N-best lists": source_identity(source),
             **{f"LM '{column}'": identity for column, identity in identities(lms, ngram).items()},
             "--dtype": dtype,
@@ -131,7 +134,7 @@ def _score(
         written = write_scores(checked, scorers, out, plan, mix, _count, split, before, *errors)
         remark(f"{written.total} utterances of share {split} scored" + _taken_over(written.kept))
         return written
-    used = with_context(weights or _all_ones(first, scorers, mix), before.plan if before else None)
+    used = with_context(weights or equal_weights([*first.hyps[0].scores, *new]), before.plan if before else None)
 
     def use(scored: Iterator[NbestList]) -> CombineCounts:
         return write_combined(scored, used, out)
@@ -232,11 +235,6 @@ def _within_limits(
         deque(checked(nbest_with_progress(source, "checking lengths")), maxlen=0)
         return lists
     return checked(lists)
-
-
-def _all_ones(first: NbestList, scorers: list[LMColumn], mix: dict[str, float] | None) -> Weights:
-    new = [column for scorer in scorers for column in scorer.columns] + (["mix"] if mix else [])
-    return equal_weights([*first.hyps[0].scores, *new])
 
 
 def _read_mix(path: Path, scorers: list[LMColumn]) -> dict[str, float]:

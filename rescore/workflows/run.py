@@ -73,6 +73,7 @@ class Step:
       reads: what it reads, `[FORMAT:]PATH` or files.
       lms: the LMs that it loads.
       writes: the file that is there when it is done.
+      shows: what else goes into what it writes.
     """
 
     name: str
@@ -80,11 +81,12 @@ class Step:
     reads: list[str]
     writes: Path
     lms: Sequence[str] = ()
+    shows: Sequence[str] = ()
 
     def identity(self) -> str:
         """Changes when the command, what it reads, or the version does."""
         read = [content([Path(spec)]) if Path(spec).is_file() else source_identity(spec) for spec in self.reads]
-        return content([], [__version__, *self.arguments, *read, *map(lm_identity, self.lms)])
+        return content([], [__version__, *self.arguments, *read, *map(lm_identity, self.lms), *self.shows])
 
 
 @dataclass
@@ -126,7 +128,7 @@ def execute(run: Run, do: Callable[[list[str]], None]) -> str:
         _do(step, manifest, do)
     chosen, line = decide(run, list(systems(run, new)))
     manifest.write(chosen=chosen)
-    _do(_report_step(run), manifest, do)
+    _do(_report_step(run, list(systems(run, new)), manifest), manifest, do)
     return line
 
 
@@ -254,9 +256,14 @@ def _compare_step(run: Run, names: list[str]) -> Step:
     return Step("comparison", arguments, reads, table)
 
 
-def _report_step(run: Run) -> Step:
+def _report_step(run: Run, names: list[str], manifest: Manifest) -> Step:
+    """The page shows scores, references and weights besides the table, and what `run.json` says."""
     page = run.out / REPORT_FILE
-    return Step(REPORT_STEP, ["report", str(run.out), "--out", str(page)], [str(run.out / TABLE_FILE)], page)
+    reads = [run.out / TABLE_FILE, *(run.out / "weights" / f"{name}.json" for name in names)]
+    reads += [file for part in PARTS for file in (run.out / "ref" / f"{part}.txt", run.out / part / SCORES_FILE)]
+    commands = [step["command"] for name, step in manifest.steps.items() if name != REPORT_STEP]
+    arguments = ["report", str(run.out), "--out", str(page)]
+    return Step(REPORT_STEP, arguments, [*map(str, reads)], page, shows=[json.dumps(manifest.made), *commands])
 
 
 def decide(run: Run, names: Sequence[str]) -> tuple[str, str]:

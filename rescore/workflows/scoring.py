@@ -23,7 +23,7 @@ from rescore.sharing.work import do_bites
 from rescore.skipping import OnError, Skip, fail, note_skipped, said_by
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList
-from rescore.workflows.columns import LMColumn
+from rescore.workflows.columns import LMColumn, check_columns
 from rescore.workflows.combine import SCORES_FILE
 from rescore.workflows.context import TextBefore
 from rescore.workflows.threads import Behind, ahead
@@ -45,14 +45,22 @@ def score_batch(
       contexts: `(batch,)`, the text before each utterance; None: no LM sees any.
     Raises:
       ScoreError: a column that the lists already have, or a score that is not finite.
+      UsageError: as `check_columns`.
     """
-    columns = [column for scorer in scorers for column in scorer.columns] + (["mix"] if mix else [])
+    columns = new_columns(scorers, mix)
     for nbest in batch:
         _check_free(nbest, columns)
     with taken_back(scorer.coverage for scorer in scorers):
         for scorer in scorers:
             scorer.count(batch)
         return _scored(batch, scorers, mix, contexts)
+
+
+def new_columns(scorers: list[LMColumn], mix: dict[str, float] | None) -> list[str]:
+    """All columns that `score_batch` adds; raises UsageError as `check_columns`."""
+    columns = [column for scorer in scorers for column in scorer.columns] + (["mix"] if mix else [])
+    check_columns(columns)
+    return columns
 
 
 def _scored(

@@ -19,6 +19,13 @@ from rescore.workflows.normalising import Normaliser
 from rescore.workflows.report.analyses import Outcome, outcomes
 from rescore.workflows.run import FIRST, RUN_FILE, TABLE_FILE
 
+# What the page needs of the two files.
+MADE = ("version", "dev", "test", "lms", "ngram", "normalise", "baseline", "systems", "steps")
+TABLE = ("rows", "how")
+HOW = ("rate", "utterances", "words", "interval", "p_value", "signature")
+ROW = ("name", "wer", "errors", "words", "ci", "p_values", "oracle_wer")
+AGAIN = "start the same rescore run again"
+
 
 @dataclass
 class Gathered:
@@ -68,7 +75,9 @@ def gather(folder: Path) -> Gathered:
     """
     made, table = (_read(require_folder(folder) / name) for name in (RUN_FILE, TABLE_FILE))
     if "chosen" not in made:
-        raise FormatError(folder / RUN_FILE, "the run has not ended; start the same rescore run again")
+        raise FormatError(folder / RUN_FILE, f"the run has not ended; {AGAIN}")
+    _check_keys(folder / RUN_FILE, made, MADE)
+    _check_table(folder / TABLE_FILE, table, [FIRST, *made["systems"]])
     normaliser = Normaliser(made["normalise"])
     refs = {part: normaliser.texts(read_kaldi_text(folder / "ref" / f"{part}.txt")) for part in ("test", "dev")}
     weights = {name: load_weights(folder / "weights" / f"{name}.json") for name in made["systems"]}
@@ -103,10 +112,24 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise FormatError(path, "no such file; expected a folder that rescore run has written") from None
     except (OSError, ValueError) as error:
-        raise FormatError(path, f"cannot be read ({error}); start the same rescore run again") from None
+        raise FormatError(path, f"cannot be read ({error}); {AGAIN}") from None
     if not isinstance(found, dict):
-        raise FormatError(path, "expected a JSON object; start the same rescore run again")
+        raise FormatError(path, f"expected a JSON object; {AGAIN}")
     return found
+
+
+def _check_table(path: Path, table: Mapping[str, Any], systems: Sequence[str]) -> None:
+    _check_keys(path, table, TABLE)
+    _check_keys(path, table["how"], HOW)
+    for row in table["rows"]:
+        _check_keys(path, row, ROW)
+    _check_keys(path, {row["name"]: row for row in table["rows"]}, systems)
+
+
+def _check_keys(path: Path, found: Mapping[str, Any], keys: Sequence[str]) -> None:
+    missing = [key for key in keys if key not in found]
+    if missing:
+        raise FormatError(path, f"has no '{missing[0]}', which rescore run writes; {AGAIN}")
 
 
 def shown_lists(run: Gathered, most: int) -> Iterator[dict[str, Any]]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,6 +145,8 @@ def test_lms_need_different_names() -> None:
         rs.score(letters(), [rs.load_lm(lm, name="x"), lm])
     with pytest.raises(rs.RescoreError, match="there is a score 'am' already"):
         rs.score(letters(), {"am": lm})
+    with pytest.raises(rs.RescoreError, match="the column 'words' is the number of words"):
+        rs.score(letters(), {"words": lm})
 
 
 def test_lms_are_named_as_by_the_commands() -> None:
@@ -204,6 +207,23 @@ def test_error_rates(folder: Path) -> None:
     assert rs.wer("test.txt", lists(), cer=True).name == "CER"
     with pytest.raises(rs.RescoreError, match="have no hypotheses"):
         rs.wer("test.txt", lists(3))
+
+
+def test_an_utterance_of_lists_counts_once() -> None:
+    one, none = rs.NbestList("u", [rs.Hypothesis(("A",), {"am": 1.0})], ("A",)), rs.NbestList("u", [], ("A",))
+    for twice in (lambda lists: rs.wer({"u": ("A",)}, lists), lambda lists: rs.wer(lists, {"u": ("A",)})):
+        with pytest.raises(rs.RescoreError, match="utterance u occurs a second time in the lists"):
+            twice(rs.Lists([one, one]))
+    assert rs.wer({"u": ("A",)}, rs.Lists([none])).total.dele == 1
+
+
+@pytest.mark.parametrize(
+    "fix, message",
+    [("am=1", "fix is 'am=1', expected scales by name"), ({"am": float("nan")}, "fix: the scale of 'am' is nan")],
+)
+def test_scales_to_hold_are_numbers(fix: Any, message: str) -> None:
+    with pytest.raises(rs.RescoreError, match=message):
+        rs.tune(lists(), fix=fix)
 
 
 def test_comparisons_are_those_of_the_command(folder: Path) -> None:

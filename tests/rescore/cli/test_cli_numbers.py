@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from asr.cli.main import cli as asr
 from rescore.cli.main import cli as rescore
@@ -31,3 +32,9 @@ def test_ranges_are_click_s() -> None:
     assert POSITIVE.convert("1e-3", None, None) == 0.001 and Number(0, 1).convert("0", None, None) == 0.0
     with pytest.raises(click.BadParameter, match=r"0\.0 is not in the range x>0"):
         POSITIVE.convert("0", None, None)
+
+
+@pytest.mark.parametrize("words", ["tune --seed -1", "run --seed -1", "compare --seed -1", "compare --samples 0"])
+def test_seeds_and_counts_have_ranges(words: str) -> None:
+    result = CliRunner().invoke(rescore, words.split())
+    assert result.exit_code == 2 and "is not in the range" in result.output

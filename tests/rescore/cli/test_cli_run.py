@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 from collections.abc import Callable
@@ -86,6 +87,14 @@ def test_steps_are_done_once_for_their_input(folder: Path) -> None:
 
     write_nbest("test.jsonl.gz", lists)
     assert [line.split()[0] for line in steps(start())] == ["nbest", "combine", "combine", "compare", "report"]
+
+
+def test_the_report_is_of_the_references_of_dev_that_are_there(folder: Path) -> None:
+    start()
+    text = Path("text").read_text()
+    Path("text").write_text(text.replace("THEY WENT HOME", "THEY WENT HUM", 1))  # of dev: the first lines
+    assert steps(start())[-1].split()[0] == "report"
+    assert hashlib.sha256(Path("out/ref/dev.txt").read_bytes()).hexdigest() in Path("out/report.html").read_text()
 
 
 def test_systems_with_an_ngram_and_two_lms(folder: Path) -> None:

@@ -45,7 +45,7 @@ def test_wer(folder: Path) -> None:
     with pytest.raises(ReferencesError, match="must hold the same utterances"):
         run("wer", "--ref", "ref", "--hyp", "one")
     result = run("wer", "--ref", "ref", "--hyp", "one", "--utterances", "common")
-    assert result.stdout.startswith("%WER 33.33 [ 1 / 3,")
+    assert result.stdout.startswith("%WER 33.33 [ 1 / 3,") and "sub ] [PARTIAL]\n" in result.stdout
     assert "1 of 3 references left out (a)" in result.stderr and "1 of 3 hypotheses left out (d)" in result.stderr
     assert "2 utterances that all have are counted" in result.stderr
     Path("none").write_text("x A\n")

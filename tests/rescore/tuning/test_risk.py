@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rescore.tuning.descent import LIMIT
 from rescore.tuning.minimum_risk import RiskProblem
-from rescore.tuning.quasi_newton import minimise
+from rescore.tuning.quasi_newton import _updated, minimise
 from rescore.tuning.risk import SoftLists
 from rescore.tuning.score_table import ScoreTable
 from tests.rescore.tuning.test_tune import make_table
@@ -109,6 +109,10 @@ def test_the_minimiser_finds_the_bounded_minimum_of_a_bowl(seed: int) -> None:
     found, value = minimise(function, np.ones(4), low, tolerance=1e-14)
     assert (found >= low).all() and found == pytest.approx(slow, abs=1e-4)
     assert value == pytest.approx(function(slow)[0], abs=1e-8)
+
+
+def test_a_slope_that_hardly_changes_says_nothing_of_the_valley() -> None:
+    assert _updated(None, np.ones(2), np.full(2, 1e-170)) is None
 
 
 def test_the_minimiser_follows_a_curved_valley() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from rescore.errors import UsageError
 from rescore.files import read_kaldi_text
 from rescore.formats import read_nbest
-from rescore.tuning.decisions import MIDDLE, SHARPNESS, Decider, decide_mbr, inverses, totals
+from rescore.tuning.decisions import MIDDLE, SHARPNESS, CrossFit, Decider, decide_mbr, inverses, totals
 from rescore.tuning.minimum_risk import RiskProblem
-from rescore.tuning.risk_tune import HeldOut, _sample, cross_validated, tune_risk
+from rescore.tuning.risk_tune import HeldOut, RiskTuned, _sample, checked_by_folds, cross_validated, tune_risk
 from rescore.tuning.score_table import ScoreTable, build_table
 from rescore.tuning.selection import (
     STRENGTHS,
@@ -60,6 +62,36 @@ def test_columns_that_help_are_used_and_noise_is_left_out(decision: str) -> None
     assert tuned.decision == decision and tuned.held_out is not None and tuned.held_out.p_first < 0.01
     fresh = best_first(300, 1)
     assert tuned.errors(fresh).sum() < 0.95 * fresh.errors[fresh.offsets[:-1]].sum()
+
+
+def test_selected_columns_are_judged_on_utterances_that_they_were_not_chosen_on() -> None:
+    table = best_first(40, 0)
+    weights, fits = tune(table, Settings({}, "risk", "map", folds=2, select=True))
+    assert weights.info["held_out"]["rescored_wer"] == weights.info["cv_wer"]
+    assert fits.utterance_errors(table).sum() == fits.errors(table)
+    tuned = RiskTuned(np.array([1.0, 4.0, 0.0, 0.0, 0.0]), "map")
+    worse = CrossFit("", [np.arange(40)], [Decider(np.array([1.0, 0.0, 0.0, 100.0, 0.0]), "map")])
+    kept = checked_by_folds(tuned, table, AM, worse)
+    assert kept.decision == "first" and kept.scales.tolist() == [1.0, 0.0, 0.0, 0.0, 0.0]
+    assert kept.held_out is not None and kept.held_out.rescored == worse.errors(table)
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"seed": -1}, "the seed is -1, expected 0 or more"),
+        ({"select": True, "objective": "errors"}, "columns are selected with objective risk alone, found errors"),
+        ({"select": True, "objective": "risk", "folds": 1}, "there must be two at least, found 1"),
+    ],
+)
+def test_settings_that_do_not_fit(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Settings({}, **given)
+
+
+def test_fixed_scales_are_not_rounded() -> None:
+    tuned = tune_risk(best_first(20, 2), {"am": 0.123456}, "map", folds=0, seed=0)
+    assert tuned.scales[0] == 0.123456
 
 
 @pytest.mark.parametrize("seed", range(3))

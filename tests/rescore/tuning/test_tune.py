@@ -318,6 +318,7 @@ def test_fixed_scales() -> None:
     table = make_table()
     weights = tune_table(table, {"lm1": 0.0, "am": 0.5}, restarts=2, folds=0)
     assert weights.scales["lm1"] == 0.0 and weights.scales["am"] == 0.5
+    assert tune_table(table, {"am": 0.123456}, restarts=2, folds=0).scales["am"] == 0.123456
     everything = dict.fromkeys(table.names, 1.0)
     assert tune_table(table, everything, folds=2).scales == everything
     with pytest.raises(UsageError, match="restarts must be at least 1"):
@@ -354,7 +355,7 @@ def test_rounding_keeps_the_errors() -> None:
     table = make_table(40, 4)
     problem = make_problem(table, {"am": 1.0})
     found = search(problem, np.random.default_rng(0), 2)
-    assert problem.lists.count(rounded(problem.lists, found)) == found.errors == point_at(problem, found.scales).errors
+    assert problem.lists.count(rounded(problem, found)) == found.errors == point_at(problem, found.scales).errors
 
 
 def test_cross_validation_uses_each_utterance_once_and_never_its_own_scales() -> None:

@@ -174,3 +174,10 @@ def test_scores_folder(tmp_path: Path) -> None:
         read_scores(tmp_path)
     write_nbest(f"jsonl:{tmp_path / 'scores.jsonl.gz'}", [make_list("a", am=[-1.0])])
     assert [nbest.utt_id for nbest in read_scores(tmp_path)] == ["a"]
+
+
+def test_totals_are_finite() -> None:
+    nbest = make_list("a", am=[-9.0, -1.0])
+    for weights in (Weights({"am": 1e308}), Weights({"am": 1.0}, {"decision": "mbr", "inverse_temperature": 1e308})):
+        with pytest.raises(ScoreError, match="utterance a: the total of hypothesis 1 is no finite number"):
+            combine_list(nbest, weights)

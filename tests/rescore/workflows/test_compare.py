@@ -130,6 +130,9 @@ def test_bad_systems_say_what_is_wrong(tmp_path: Path) -> None:
         compare_systems(REFS, [System("x", FIRST)], against=("y",))
     with pytest.raises(UsageError, match="no system"):
         compare_systems(REFS, [])
+    for numbers in ({"seed": -1}, {"samples": 0}):
+        with pytest.raises(UsageError, match="seed must be at least 0 and samples at least 1"):
+            compare_systems(REFS, [System("x", FIRST)], **numbers)
 
 
 def test_a_first_system_without_errors_leaves_no_relative_change() -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from lm_zoo.training.train import train
 from rescore.cli.main import cli
-from rescore.errors import UsageError
+from rescore.errors import FormatError, UsageError
 from rescore.workflows.curves import AXES, draw, named_runs, read_run
 from tests.lm_zoo.training.test_train import VOCAB, config, text
 
@@ -65,6 +65,13 @@ def test_what_is_no_run(tmp_path: Path) -> None:
         log.write_text(f"{{}}\n{line}\n")
         with pytest.raises(UsageError, match=r"log.jsonl:2: expected a record of rescore train-lm"):
             read_run(tmp_path)
+    for ppl in ("NaN", "Infinity", "0", "-2"):
+        log.write_text(f'{{}}\n{{"valid_ppl": {ppl}, "tokens": 1, "cpu_seconds": 1}}\n')
+        with pytest.raises(UsageError, match=r"log.jsonl:2: "):
+            read_run(tmp_path)
+    log.write_bytes(b"{}\n\xff\n")
+    with pytest.raises(FormatError, match=r"log.jsonl.*UTF-8"):
+        read_run(tmp_path)
     with pytest.raises(UsageError, match="two runs are called 'a'; name one of them: NEWNAME=DIR"):
         named_runs(["x/a", "a"])
     assert list(named_runs(["exp/lr=0.1", "b=exp/lr=0.2"])) == ["lr=0.1", "b"], "a folder may have a '='"

@@ -151,10 +151,24 @@ def test_bad_input(decode: Path) -> None:
     assert not (decode / "out/archives.1/words").exists()
     with pytest.raises(RescoreError, match="give --lm NAME"):
         run("kaldi", "score", decode / "out/archives.1")
-    with pytest.raises(RescoreError, match="the weight is 'half', expected a number"):
-        run("kaldi", "score", decode / "out/archives.1", "--weight", "half")
+    for weight in ("half", "nan", "inf"):
+        with pytest.raises(RescoreError, match=f"the weight is '{weight}', expected a number"):
+            run("kaldi", "score", decode / "out/archives.1", "--weight", weight)
     with pytest.raises(RescoreError, match="words_text"):
         run("kaldi", "score", decode / "out/archives.1", "--lm", decode / "lm")
+
+
+def test_a_key_too_many_leaves_nothing_behind(decode: Path) -> None:
+    found = archives(decode)
+    run("kaldi", "score", found, "--lm", decode / "lm", "--weight", 0.5)
+    for name in ("lmwt.nn.sum", "lmwt.interp.0.5"):
+        with open(found / name, "a") as stream:
+            stream.write("utt-z-1 1.0\n")
+    with pytest.raises(RescoreError, match="key 'utt-z-1' is not in"):
+        run("kaldi", "score", found, "--weight", 0.8)
+    with pytest.raises(RescoreError, match="key 'utt-z-1' is not in"):
+        run("kaldi", "lattices", decode / "out", "--costs", "lmwt.interp.0.5")
+    assert not (found / "lmwt.interp.0.8").exists() and not (decode / "out/lat.1.gz").exists()
 
 
 def test_a_key_that_is_missing(decode: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from lm_zoo.base import LanguageModel
 from lm_zoo.errors import LMError
 from lm_zoo.registry import save_folder
+from rescore.errors import RescoreError
 from rescore.formats import read_nbest, write_nbest
 from rescore.skipping import fail
 from rescore.types import Hypothesis, NbestList
@@ -108,3 +109,17 @@ def test_parts_of_unknown_lists_are_not_used(
         capsys.readouterr()
         assert write_scores(lists(3), [LMColumn("lm", neural("lstm"))], tmp_path, after) == ScoringResult(3, 0, 3)
         assert "are not taken over" in capsys.readouterr().err
+
+
+def test_parts_of_another_version_are_not_used(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(scoring, "BATCH_WORDS", 1)
+    source = write_lists(tmp_path / "in.jsonl", lists(3))
+    source.write_text(source.read_text() + "not json\n")
+    for version in ("1", "1", "2"):
+        monkeypatch.setattr(workflow, "__version__", version)
+        capsys.readouterr()
+        with pytest.raises(RescoreError, match=r"in\.jsonl:4"):
+            workflow.rescore_nbest(str(source), [str(folder)], None, None, None, (), tmp_path / "out")
+        assert ("are not taken over" in capsys.readouterr().err) == (version == "2")

@@ -195,6 +195,13 @@ def test_wrong_input(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "table.json").write_text("{}")
     with pytest.raises(RescoreError, match="the run has not ended"):
         report(tmp_path)
+    for name, key in (("run.json", "normalise"), ("table.json", "rows"), ("table.json", "how")):
+        damaged = tmp_path / f"without {key}"
+        shutil.copytree(folder, damaged)
+        found = json.loads((folder / name).read_text())
+        (damaged / name).write_text(json.dumps({k: value for k, value in found.items() if k != key}))
+        with pytest.raises(RescoreError, match=f"{name}: has no '{key}', .*start the same rescore run again"):
+            report(damaged)
     (tmp_path / "wav.scp").write_text("someone a.wav\n")
     with pytest.raises(RescoreError, match="no utterance of the test set is in it"):
         report(folder, tmp_path / "wav.scp")

@@ -62,13 +62,23 @@ def test_columns_are_sentence_log_probabilities_beside_the_old_scores() -> None:
 
 
 def test_two_lms_of_one_class_keep_apart(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"two LMs would write the column 'small'"):
+    with pytest.raises(UsageError, match=r"the column 'small' would be written twice"):
         open_scorers([str(folder), str(folder)], None)
     assert [scorer.column for scorer in open_scorers([str(folder), f"x={folder}"], None)] == ["small", "x"]
     with pytest.raises(UsageError, match=r"no LM given"):
         open_scorers([], None)
     with pytest.raises(LMError, match=r"is a transfornn, expected an n-gram LM; give it with --lm"):
         open_scorers([], str(folder))
+
+
+def test_no_lm_takes_the_column_of_something_else(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(UsageError, match=r"the column 'words' is the number of words; name an LM otherwise"):
+        open_scorers([f"words={folder}"], None)
+    source = write_lists(tmp_path / "in.jsonl", lists())
+    (tmp_path / "mix.json").write_text('{"scales": {"mix": 0.5, "b": 0.5}}')
+    lms = ["--lm", f"mix={folder}", "--lm", f"b={folder}", "--mix", tmp_path / "mix.json"]
+    wrong = run("nbest", "--nbest", source, *lms, "--out", tmp_path / "out")
+    assert "the column 'mix' would be written twice" in str(wrong.exception)
 
 
 def test_lack_of_memory_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
