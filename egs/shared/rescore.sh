@@ -97,9 +97,12 @@ lattice_pass() {  # lattice_pass NAME LM: of the n-gram alone where LM is empty
 }
 
 whole_lattices() {
-  local lm
+  local lm i=0
   lattice_pass ngram ""
-  for lm in $lms; do lattice_pass "$(basename "$lm")" "$lm"; done
+  for lm in $lms; do
+    lattice_pass "${names[i]}" "$lm"
+    i=$((i + 1))
+  done
 }
 
 tables() {

@@ -70,6 +70,7 @@ cross_fit() {  # the sets of `whole` as one: each utterance decoded with scales 
   joined "$all/text" "${texts[@]}"
   joined "$all/single" "${singles[@]}"
   rescore nbest --nbest "$all/nbest.jsonl.gz" "${models[@]}" --out "$all/scores"
+  forget_others "$all/.of" "$all/scores/scores.jsonl.gz" "$all/text"
   cross none
   for name in "${names[@]}"; do cross "$name" "$name"; done
   cross all "${names[@]}"
@@ -88,6 +89,13 @@ cross() {  # cross NAME [--objective NAME] SCORE...: with these scores of LMs an
   done
   once "$all/.$name.done" rescore tune --scores "$all/scores" --ref "$all/text" "${normalising[@]}" "${objective[@]}" "${off[@]}" \
     --cross-fit "$all/$name" --out "$all/$name.json"
+}
+
+forget_others() {  # forget_others FILE INPUT...: marks of what was done with other inputs, of which FILE has the sum
+  local sum
+  sum=$(cat "${@:2}" | cksum)
+  if [ "$(cat "$1" 2> /dev/null)" != "$sum" ]; then rm -f "$(dirname "$1")"/.*.done; fi
+  echo "$sum" > "$1"
 }
 
 joined() {  # joined FILE PART...

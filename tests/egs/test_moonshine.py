@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,12 @@ def test_moonshine_from_audio_to_tables(recipes: Recipes, tmp_path: Path) -> Non
     assert len(lists) == 8 and not [name for name in lists if "part" in name]
     said = recipes.run("moonshine/run.sh", *options, "--stop-stage", 1)
     assert said.count("already done") == 4 + 8 + 1, said
+
+    shutil.copytree(lm, tmp_path / "other")
+    options[options.index("--lms") + 1] = f"{lm} {tmp_path / 'other'}"
+    recipes.run("moonshine/run.sh", *options, "--stage", 6)
+    scales = json.loads((exp / "clean" / "whole" / "all.json").read_text())["scales"]
+    assert {"tiny", "other"} <= scales.keys(), "scales of other LMs are tuned anew"
 
 
 def test_what_is_missing_is_told(recipes: Recipes, tmp_path: Path) -> None:

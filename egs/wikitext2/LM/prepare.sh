@@ -11,9 +11,13 @@ dl_dir=download  # wikitext-2/wiki.{train,valid,test}.tokens, or where the archi
 . ../../shared/recipe.sh
 . ../../shared/ngram.sh
 
+get() {  # what is no zip, such as a page that says what is wrong, is fetched again the next time
+  curl -fL --retry 3 -o "$1" https://wikitext.smerity.com/wikitext-2-v1.zip && python3 -m zipfile -t "$1" > /dev/null
+}
+
 unpack() {  # from the author's own address; the first one, s3.amazonaws.com/research.metamind.io, answers no more
   local archive=$dl_dir/wikitext-2-v1.zip
-  fetch "$archive" curl -fL --retry 3 -o "$archive" https://wikitext.smerity.com/wikitext-2-v1.zip
+  fetch "$archive" get "$archive"
   python3 -m zipfile -e "$archive" "$dl_dir" && (cd "$dl_dir/wikitext-2" && sha1sum --check --quiet -) < wikitext-2.sha1
 }
 
