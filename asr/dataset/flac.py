@@ -9,6 +9,8 @@ import numpy as np
 
 from lm_zoo.files import write_bytes
 
+NO_LENGTH = 2**63 - 1  # libsndfile's frames of a FLAC file whose header has none, as of one written through a pipe
+
 
 def save_flac(path: Path, samples: np.ndarray, rate: int, origin: str = "") -> None:
     """Writes samples (T,) or (T, channels) with 16 bits; `origin` is kept as the file's comment."""

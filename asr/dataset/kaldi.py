@@ -7,6 +7,7 @@ pipes (`sph2pipe ... |`), which are run only where that is allowed.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import numpy as np
 
 from asr.dataset.flac import read_origin, save_flac
 from asr.dataset.kaldi_places import read_place
-from asr.dataset.manifests import Missing, make_cut, read_recording
+from asr.dataset.manifests import Missing, make_cut, read_recording, why_unread
 from asr.dataset.pipes import ADVICE, is_command
 from asr.dataset.stores import SHIFT_SECONDS, feature_store, with_features
 from asr.errors import DataError
@@ -56,11 +57,11 @@ def kaldi_cuts(folder: str | Path, out: Path, allow_pipes: bool = False) -> list
             recordings[recording_id] = _recording(wavs[recording_id], recording_id, folder, target)
         recording = recordings[recording_id]
         if recording is None:
-            missing.add("audio missing, unreadable or empty", utt_id)
+            missing.add(_why_missing(wavs[recording_id], folder), utt_id)
         elif texts is not None and utt_id not in texts:
             missing.add("not in text", utt_id)
-        elif start >= recording.duration or (end is not None and end <= start):
-            missing.add("its segment is empty or behind the recording's end", utt_id)
+        elif start < 0 or start >= recording.duration or (end is not None and end <= start):  # Kaldi skips them too
+            missing.add("its segment is empty, or begins before 0 or behind the recording's end", utt_id)
         else:
             text = texts[utt_id] if texts is not None else ""
             cuts.append(make_cut(recording, utt_id, text, speakers.get(utt_id), start, end))
@@ -119,14 +120,18 @@ def read_scp(path: Path, allow_pipes: bool = False) -> Iterator[tuple[str, str]]
     """`(key, rest of the line)` of a Kaldi script file.
 
     Raises:
-      FormatError: a line without place, or with a command, unless `allow_pipes`.
+      FormatError: a line without place, a key that occurs twice, or a command, unless `allow_pipes`.
     """
+    seen: set[str] = set()
     for number, line in read_lines(path):
         key, place = key_and_rest(line)
         if not place:
             raise FormatError(path, f"found '{line}', expected 'key file' or 'key command |'", line=number)
         if is_command(place) and not allow_pipes:
             raise FormatError(path, f"'{key}' is the output of a command ('{place[:80]}'), {ADVICE}", number)
+        if key in seen:
+            raise FormatError(path, f"'{key}' occurs a second time, expected each key once", line=number)
+        seen.add(key)
         yield key, place
 
 
@@ -141,30 +146,52 @@ def _speakers(folder: Path) -> dict[str, str]:
 
 
 def _segments(folder: Path, wavs: dict[str, str]) -> Iterator[tuple[str, str, float, float | None]]:
-    """`(utterance, recording, start, end)` in seconds; end None (or -1 in the file): that of the recording."""
+    """`(utterance, recording, start, end)` in seconds; end None (or -1 in the file): that of the recording.
+
+    Raises:
+      FormatError: a line of another form, a time that is no finite number, or an utterance that occurs twice.
+    """
     path = folder / "segments"
     if not path.exists():
         yield from ((name, name, 0.0, None) for name in wavs)
         return
+    seen: set[str] = set()
     for number, line in read_lines(path):
         try:
             utt_id, recording_id, start, end = kaldi_fields(line)
             limits = float(start), float(end)
+            if not all(map(math.isfinite, limits)):
+                raise ValueError
         except ValueError:
-            text = f"found '{line}', expected 'utterance recording start end'"
+            text = f"found '{line}', expected 'utterance recording start end', both times in seconds"
             raise FormatError(path, text, line=number) from None
+        if utt_id in seen:
+            raise FormatError(path, f"utterance '{utt_id}' occurs a second time, expected each once", line=number)
+        seen.add(utt_id)
         yield utt_id, recording_id, limits[0], None if limits[1] == -1 else limits[1]
 
 
 def _recording(place: str, recording_id: str, folder: Path, target: Path) -> Recording | None:
     """A file as it is; what a pipe or an archive gives as the FLAC `target`.  None if there is no audio to read."""
-    if not place.endswith("|") and not re.search(r"\.ark:\d+$", place):
-        path = Path(place) if os.path.exists(place) else folder / place
+    path = _audio_file(place, folder)
+    if path is not None:
         return read_recording(path, recording_id) if os.path.exists(path) else None
     origin = _origin(place)
     if read_origin(target) != origin and not _extract(place, target, origin):
         return None
     return read_recording(target, recording_id)
+
+
+def _audio_file(place: str, folder: Path) -> Path | None:
+    """The file that a place names; None if it is a pipe or within an archive."""
+    if place.endswith("|") or re.search(r"\.ark:\d+$", place):
+        return None
+    return Path(place) if os.path.exists(place) else folder / place
+
+
+def _why_missing(place: str, folder: Path) -> str:
+    path = _audio_file(place, folder)
+    return why_unread(path) if path is not None and os.path.exists(path) else "audio missing, unreadable or empty"
 
 
 def _origin(place: str) -> str:

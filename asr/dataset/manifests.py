@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from asr.dataset.flac import NO_LENGTH
 from asr.dataset.pipes import ADVICE, command_of, shell_reads
 from asr.dataset.stores import feature_store, with_features
 from asr.errors import DataError
@@ -119,44 +120,74 @@ def _resolve(cut: dict[str, Any], folder: Path) -> None:
 def save_cuts(folder: Path, prefix: str, part: str, cuts: Iterable[Cut]) -> Path:
     """Writes `PREFIX_{cuts,recordings,supervisions}_PART.jsonl.gz` and, for `rescore --ref`, the texts in Kaldi form as
     `PREFIX_text_PART`; returns the path of the cuts."""
+    from asr.dataset.loader import cut_text
+
     names = [folder / f"{prefix}_{kind}_{part}.jsonl.gz" for kind in ("cuts", "recordings", "supervisions")]
     names.append(folder / f"{prefix}_text_{part}")
     seen: set[str] = set()
     with ExitStack() as stack:
         whole, recordings, supervisions, texts = (stack.enter_context(atomic_text(name)) for name in names)
         for cut in cuts:
-            words = [word for part in cut.supervisions for word in kaldi_fields(part.text or "")]
-            texts.write(" ".join([cut.id, *words]) + "\n")
+            texts.write(" ".join([cut.id, *kaldi_fields(cut_text(cut))]) + "\n")
             whole.write(json.dumps(cut.to_dict(), ensure_ascii=False) + "\n")
-            if cut.has_recording and cut.recording.id not in seen:
-                seen.add(cut.recording.id)
-                recordings.write(json.dumps(cut.recording.to_dict(), ensure_ascii=False) + "\n")
-            for segment in cut.supervisions:
-                moved = segment.with_offset(cut.start)  # the times of a supervision alone are those of the recording
-                supervisions.write(json.dumps(moved.to_dict(), ensure_ascii=False) + "\n")
+            for recording in recordings_of(cut):
+                if recording.id not in seen:
+                    seen.add(recording.id)
+                    recordings.write(json.dumps(recording.to_dict(), ensure_ascii=False) + "\n")
+            for track in _tracks(cut):
+                for segment in track.supervisions:  # the times of one alone are those of the recording
+                    moved = segment.with_offset(track.start)
+                    supervisions.write(json.dumps(moved.to_dict(), ensure_ascii=False) + "\n")
     return names[0]
 
 
+def recordings_of(cut: Cut) -> list[Recording]:
+    """The recordings of a cut: of a mixed one those of all its tracks, of padding none."""
+    found = [getattr(track, "recording", None) for track in _tracks(cut)]
+    return [recording for recording in found if recording is not None]
+
+
+def _tracks(cut: Cut) -> list[Cut]:
+    """The cuts that a mixed cut is made of; any other cut alone."""
+    from lhotse.cut import MixedCut
+
+    return [track.cut for track in cut.tracks] if isinstance(cut, MixedCut) else [cut]
+
+
 def read_recording(path: Path, recording_id: str) -> Recording | None:
-    """The recording of an audio file, its length as libsndfile decodes it; None if it is damaged or empty.
+    """The recording of an audio file, its length as libsndfile decodes it; None where `why_unread` says why.
 
     Raises:
       DataError: a `.sph` file of a name that a shell would take for more.
     """
-    import soundfile
     from lhotse import Recording
     from lhotse.audio import AudioSource
 
     if shell_reads(str(path.resolve())):
         raise DataError(f"{path.resolve()}: names of .sph files go to a shell; rename it, without blanks and quotes")
-    try:
-        info = soundfile.info(str(path))
-    except (soundfile.LibsndfileError, OSError):
-        return None
-    if not info.frames or is_truncated(info.extra_info):
+    info = _header(path)
+    if info is None or info.frames in (0, NO_LENGTH) or is_truncated(info.extra_info):
         return None
     source = AudioSource("file", list(range(info.channels)), str(path.resolve()))
     return Recording(recording_id, [source], info.samplerate, info.frames, info.frames / info.samplerate)
+
+
+def why_unread(path: Path) -> str:
+    """Why `read_recording` gives None for a file."""
+    info = _header(path)
+    if info is not None and info.frames == NO_LENGTH:  # libsndfile fails at its end, wherever that is
+        return "audio whose header has no number of samples, as from a pipe; write it anew"
+    return "audio unreadable or empty"
+
+
+def _header(path: Path) -> Any:
+    """What soundfile says of a file; None if it is no audio."""
+    import soundfile
+
+    try:
+        return soundfile.info(str(path))
+    except (soundfile.LibsndfileError, OSError):
+        return None
 
 
 def is_truncated(info: str) -> bool:
@@ -202,15 +233,20 @@ def librispeech(folder: str | Path) -> dict[str, list[MonoCut]]:
 
 
 def _utterances(part: Path, transcripts: list[Path]) -> Iterator[MonoCut]:
-    missing = Missing()
+    missing, named = Missing(), set[str]()
     for file in progress(transcripts, part.name):
         audio = {path.stem: path for path in file.parent.iterdir() if path.suffix.lower() in AUDIO}
-        for utt_id, words in read_kaldi_text(file).items():
+        texts = read_kaldi_text(file)
+        named |= texts.keys()
+        for utt_id, words in texts.items():
             recording = read_recording(audio[utt_id], utt_id) if utt_id in audio else None
             if recording is None:
-                missing.add("no audio" if utt_id not in audio else "audio unreadable or empty", utt_id)
+                missing.add(why_unread(audio[utt_id]) if utt_id in audio else "no audio", utt_id)
                 continue
             yield make_cut(recording, utt_id, " ".join(words), file.parent.parent.name)
+    heard = {path.stem for path in part.glob("*/*/*") if path.suffix.lower() in AUDIO}
+    for utt_id in sorted(heard - named):
+        missing.add("no text", utt_id)
     missing.tell(part)
 
 
@@ -232,7 +268,7 @@ def audio_and_text(folder: str | Path, text: str | Path | None) -> list[MonoCut]
         reason = "no audio" if utt_id not in files else "no text" if utt_id not in texts else None
         recording = None if reason else read_recording(files[utt_id], utt_id)
         if recording is None:
-            missing.add(reason or "audio unreadable or empty", utt_id)
+            missing.add(reason or why_unread(files[utt_id]), utt_id)
             continue
         cuts.append(make_cut(recording, utt_id, " ".join(texts[utt_id]), None))
     missing.tell(root)
@@ -249,6 +285,8 @@ def split_by_speaker(parts: dict[str, list[MonoCut]], path: str | Path) -> dict[
     """
     try:
         named = read_json(path)
+        if strays := [name for name, speakers in named.items() if not isinstance(speakers, list)]:
+            raise ValueError(f"'{strays[0]}' has no list of speakers")
         pairs = [(str(speaker), name) for name, speakers in named.items() for speaker in speakers]
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise DataError(f"{path}: expected JSON such as {{'train': ['1462'], 'test': ['84']}} ({error})") from None
@@ -274,11 +312,17 @@ def store_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str = "li
     """The cuts with stored filterbanks; those whose audio cannot be loaded are told and left out.
 
     Raises:
-      DataError: none is left.
+      DataError: a cut is not of one recording (mixed, or padding), or none is left.
     """
+    from lhotse.cut import MixedCut, PaddingCut
+
     from asr.dataset.features import fbank
     from asr.dataset.loader import check_features, load_errors, load_samples
 
+    for cut in cuts:
+        if isinstance(cut, (MixedCut, PaddingCut)):
+            problem = f"cut '{cut.id}' is a {type(cut).__name__}, expected cuts of one recording each"
+            raise DataError(f"{folder / name}: {problem}; without --fbank, features are computed in training")
     missing, made = Missing(), []
     with feature_store(folder, name, storage) as store:
         for cut in progress(cuts, f"fbank {name}"):

@@ -8,6 +8,9 @@ What an utterance gets depends on the seed, its id, and for babble on the ids an
 
 from __future__ import annotations
 
+import hashlib
+import os
+from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,8 +22,8 @@ import numpy as np
 from asr.dataset.augment import add_noise, babble, seeded, white_noise
 from asr.dataset.features import SAMPLE_RATE
 from asr.dataset.flac import read_origin, save_flac
-from asr.dataset.loader import load_errors, load_samples, load_trouble
-from asr.dataset.manifests import Missing, load_cuts, make_cut, read_recording, save_cuts
+from asr.dataset.loader import cut_text, load_errors, load_samples, load_trouble
+from asr.dataset.manifests import Missing, load_cuts, make_cut, read_recording, recordings_of, save_cuts
 from asr.errors import DataError
 from rescore.console import progress
 from rescore.file_names import file_name
@@ -55,10 +58,13 @@ class NoiseOptions:
 def add_noise_to_set(path: Path, out: Path, options: NoiseOptions) -> Path:
     """Writes the set under noise; a stopped run goes on where it was.  Returns the path of its cuts.
 
+    An utterance is made anew if its audio, or that of its babble, is another than before.
+
     Raises:
-      DataError: too few speakers for babble, or no utterance can be loaded.
+      DataError: two cuts of one id, too few speakers for babble, or no utterance can be loaded.
     """
     cuts: list[MonoCut] = list(load_cuts(path))
+    _check_ids(path, cuts)
     prefix, part = _names(path)
     name = f"{part}-{options.name}"
     folder = make_folder(out / "audio" / name)
@@ -67,7 +73,7 @@ def add_noise_to_set(path: Path, out: Path, options: NoiseOptions) -> Path:
     missing, made = Missing(), []
     for place, cut in enumerate(progress(cuts, name, len(cuts))):
         file = folder / f"{file_name(cut.id)}.flac"
-        origin = f"{cut.id} {options} {[cuts[voice].id for voice in chosen[cut.id]]}"
+        origin = f"{cut.id} {options} {_origin([cut, *(cuts[voice] for voice in chosen[cut.id])])}"
         try:
             if read_origin(file) != origin:
                 noise = _noise(len(load(place)), [load(voice) for voice in chosen[cut.id]], cut.id, options)
@@ -80,6 +86,23 @@ def add_noise_to_set(path: Path, out: Path, options: NoiseOptions) -> Path:
     if not made:
         raise DataError(f"{path}: no utterance has audio that can be loaded")
     return save_cuts(out, prefix, name, made)
+
+
+def _check_ids(path: Path, cuts: list[MonoCut]) -> None:
+    for cut_id, count in Counter(cut.id for cut in cuts).items():
+        if count > 1:
+            raise DataError(f"{path}: found {count} cuts with the id '{cut_id}', expected ids that differ")
+
+
+def _origin(cuts: list[MonoCut]) -> str:
+    """What the audio of cuts depends on: all of them but their texts, and size and time of their files."""
+    digest = hashlib.blake2b(digest_size=8)
+    for cut in cuts:
+        digest.update(repr(cut.drop_supervisions().to_dict()).encode())
+        for source in (source for recording in recordings_of(cut) for source in recording.sources):
+            if source.type == "file" and os.path.isfile(source.source):
+                digest.update(f" {os.stat(source.source).st_size} {os.stat(source.source).st_mtime_ns}".encode())
+    return digest.hexdigest()
 
 
 def _names(path: Path) -> tuple[str, str]:
@@ -119,5 +142,4 @@ def _within_range(samples: np.ndarray) -> np.ndarray:
 def _cut_of(file: Path, cut: MonoCut) -> MonoCut:
     recording = read_recording(file, cut.id)
     assert recording is not None
-    text = " ".join(segment.text for segment in cut.supervisions if segment.text)
-    return make_cut(recording, cut.id, text, None if _speaker(cut) == cut.id else _speaker(cut))
+    return make_cut(recording, cut.id, cut_text(cut), None if _speaker(cut) == cut.id else _speaker(cut))

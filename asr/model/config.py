@@ -88,6 +88,7 @@ class TransducerConfig:
             (e.heads > 0 and e.dim % e.heads == 0, f"dim {e.dim} is not a multiple of heads {e.heads}"),
             (self.context_size >= 1, f"context_size {self.context_size}; it must be 1 or more"),
             (self.vocab_size > 1, f"vocab_size {self.vocab_size}; it must be 2 or more (the blank and one token)"),
+            (e.left_context is None or e.left_context >= 0, f"left_context {e.left_context}; it must be 0 or more"),
             (0 <= e.dropout < 1 and 0 <= self.decoder_dropout < 1, "dropout must lie in [0, 1)"),
         ]
         sizes = {name: getattr(e, name) for name in ("features", "channels", "dim", "layers", "feedforward", "kernel")}

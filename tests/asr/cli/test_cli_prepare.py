@@ -73,6 +73,13 @@ def test_librispeech(librispeech: Path, tmp_path: Path) -> None:
     assert len(CutSet.from_manifests(*parts)) == 3
 
 
+def test_librispeech_audio_without_text_is_counted(librispeech: Path, tmp_path: Path) -> None:
+    write_audio(librispeech / "dev-clean" / "84" / "1" / "84-1-0003.flac", 1.0)
+    write_audio(librispeech / "dev-clean" / "99" / "2" / "99-2-0000.flac", 1.0)  # no transcripts at all
+    result = prepare(tmp_path / "data", "--librispeech", librispeech)
+    assert "2 utterances left out, no text (84-1-0003, 99-2-0000)" in result.stderr
+
+
 def test_split_by_speaker(librispeech: Path, tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text('{"test": ["84"], "train": ["99"]}')
     result = prepare(tmp_path / "data", "--librispeech", librispeech, "--split", tmp_path / "split.json")
@@ -83,6 +90,9 @@ def test_split_by_speaker(librispeech: Path, tmp_path: Path) -> None:
         prepare(tmp_path / "data", "--librispeech", librispeech, "--split", tmp_path / "split.json")
     (tmp_path / "split.json").write_text('["84"]')
     with pytest.raises(DataError, match="expected JSON such as"):
+        prepare(tmp_path / "data", "--librispeech", librispeech, "--split", tmp_path / "split.json")
+    (tmp_path / "split.json").write_text('{"test": ["84"], "train": "99"}')
+    with pytest.raises(DataError, match=r"expected JSON such as .* \('train' has no list of speakers\)"):
         prepare(tmp_path / "data", "--librispeech", librispeech, "--split", tmp_path / "split.json")
 
 
@@ -193,12 +203,53 @@ def test_kaldi_malformed(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Pa
     (folder / "segments").write_text("u1 file 0.5\n")
     with pytest.raises(FormatError, match=r"segments:1: found 'u1 file 0.5', expected 'utterance recording start end'"):
         prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+    for times in ("nan 0.4", "0.2 inf"):
+        (folder / "segments").write_text(f"u1 file {times}\n")
+        with pytest.raises(FormatError, match=f"segments:1: found 'u1 file {times}', .* both times in seconds"):
+            prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+    (folder / "segments").write_text("u1 file 0 1\nu1 pipe 0 1\n")
+    with pytest.raises(FormatError, match="segments:2: utterance 'u1' occurs a second time"):
+        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+    with (folder / "wav.scp").open("a") as stream:
+        stream.write("file other.wav\n")
+    with pytest.raises(FormatError, match=r"wav.scp:5: 'file' occurs a second time"):
+        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
     (folder / "wav.scp").write_text("file\n")
     with pytest.raises(FormatError, match=r"wav.scp:1: found 'file', expected 'key file'"):
         prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
     (folder / "wav.scp").unlink()
     with pytest.raises(FormatError, match="no such file"):
         prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+
+
+def test_kaldi_segments_that_begin_before_the_audio(kaldi: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    """Kaldi's extract-segments leaves them out too."""
+    folder, _ = kaldi
+    (folder / "segments").write_text("u1 file -0.3 0.5\nu2 file 0.5 1\n")
+    result = prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+    assert "1 utterances left out, its segment is empty, or begins before 0 or behind" in result.stderr
+    assert [cut.id for cut in load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")] == ["u2"]
+
+
+def write_flac_without_length(path: Path) -> None:
+    """As an encoder that writes through a pipe: no number of samples (36 bits) in its header."""
+    write_audio(path, 1.0)
+    data = bytearray(path.read_bytes())
+    data[21] &= 0xF0
+    data[22:26] = bytes(4)
+    path.write_bytes(data)
+
+
+def test_flac_without_its_length_is_left_out(librispeech: Path, tmp_path: Path) -> None:
+    write_flac_without_length(tmp_path / "in" / "a.flac")
+    write_audio(tmp_path / "in" / "b.flac", 1.0)
+    result = prepare(tmp_path / "data", "--audio", tmp_path / "in")
+    reason = "1 utterances left out, audio whose header has no number of samples, as from a pipe; write it anew"
+    assert f"{reason} (a)" in result.stderr and "1 utterances, 0.00 hours" in result.stdout
+    (tmp_path / "in" / "wav.scp").write_text("a a.flac\nb b.flac\n")
+    assert f"{reason} (a)" in prepare(tmp_path / "data", "--kaldi", tmp_path / "in").stderr
+    write_flac_without_length(librispeech / "dev-clean" / "84" / "1" / "84-1-0000.flac")
+    assert f"{reason} (84-1-0000)" in prepare(tmp_path / "data", "--librispeech", librispeech).stderr
 
 
 def test_audio_and_text(tmp_path: Path) -> None:
@@ -361,3 +412,42 @@ def test_features_of_cuts_that_are_there(librispeech: Path, tmp_path: Path) -> N
     for cut in load_cuts(made):
         assert np.abs(cut.load_features() - fbank(load_samples(cut))).max() < 0.1  # lilcom is lossy
     assert "two --cuts are named" in prepare(tmp_path / "x", "--cuts", source, "--cuts", source, ok=False).stderr
+
+
+@pytest.fixture
+def mixed(librispeech: Path, tmp_path: Path) -> Path:
+    """`x_cuts_mixed.jsonl`: a cut of two recordings and padding, and one with its supervisions in no order."""
+    from dataclasses import replace
+
+    from lhotse import CutSet
+
+    prepare(tmp_path / "one", "--librispeech", librispeech)
+    first, second, third = load_cuts(tmp_path / "one" / "librispeech_cuts_dev-clean.jsonl.gz")
+    both = first.append(second.truncate(offset=0.5)).pad(3.0).with_id("both")
+    half = replace(third.supervisions[0], duration=0.5)
+    third.supervisions = [replace(half, id="late", start=0.6, text="LATE"), replace(half, id="early", text="EARLY")]
+    CutSet.from_cuts([both, third]).to_file(str(tmp_path / "x_cuts_mixed.jsonl"))
+    return tmp_path / "x_cuts_mixed.jsonl"
+
+
+def test_mixed_cuts(mixed: Path, tmp_path: Path) -> None:
+    """All their recordings are kept, with supervisions in the times of these; features cannot be stored."""
+    from lhotse import load_manifest
+
+    prepare(tmp_path / "data", "--cuts", mixed)
+    files = {kind: tmp_path / "data" / f"x_{kind}_mixed.jsonl.gz" for kind in ("recordings", "supervisions")}
+    assert [item.id for item in load_manifest(files["recordings"])] == ["84-1-0000", "84-1-0001", "99-1-0000"]
+    assert [item.start for item in load_manifest(files["supervisions"])] == [0.0, 0.0, 0.6, 0.0]
+    with pytest.raises(DataError, match="cut 'both' is a MixedCut, expected cuts of one recording each"):
+        prepare(tmp_path / "more", "--cuts", mixed, "--fbank")
+    assert not list((tmp_path / "more").rglob("*.lca"))
+
+
+def test_texts_are_in_the_order_of_time(mixed: Path, tmp_path: Path) -> None:
+    """As `asr decode` has its references."""
+    prepare(tmp_path / "data", "--cuts", mixed)
+    lines = (tmp_path / "data" / "x_text_mixed").read_text().splitlines()
+    assert lines == ["both A CAT A HAT", "99-1-0000 EARLY LATE"]
+    args = ["add-noise", str(mixed), str(tmp_path / "noisy"), "--kind", "white", "--snr", "5"]
+    assert CliRunner().invoke(cli, args, catch_exceptions=False).exit_code == 0
+    assert (tmp_path / "noisy" / "x_text_mixed-white-5dB").read_text().splitlines() == lines

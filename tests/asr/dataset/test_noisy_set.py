@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import numpy as np
@@ -85,6 +87,37 @@ def test_what_is_there_is_not_made_again(cuts: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(noisy_set, "save_flac", lambda path, *rest: (saved.append(path.name), real(path, *rest)))
     run(cuts, tmp_path, *options)
     assert saved == ["s1-0.flac"]
+
+
+@pytest.mark.parametrize("kind", ["white", "babble"])
+def test_other_audio_under_the_same_ids_is_taken(cuts: Path, tmp_path: Path, kind: str) -> None:
+    """Of the utterance itself, and of the voices of its babble."""
+    from lhotse import CutSet
+
+    def prepared() -> dict[str, np.ndarray]:
+        made = load_cuts(run(cuts, tmp_path, "--kind", kind, "--snr", 5, "--voices", 8))
+        return {cut.id: load_samples(cut) for cut in made}
+
+    def changed() -> set[str]:
+        before, after = first, prepared()
+        return {name for name in before if not np.array_equal(before[name], after[name])}
+
+    every = {f"s{speaker}-{number}" for speaker in range(SPEAKERS) for number in range(2)}
+    first = prepared()
+    samples, rate = soundfile.read(tmp_path / "s1-0.wav")
+    soundfile.write(tmp_path / "s1-0.wav", samples[::-1], rate)  # the same name and size
+    assert changed() == ({"s1-0"} if kind == "white" else every - {"s1-1"})
+    first = prepared()
+    shorter = [cut.truncate(offset=0.01, preserve_id=True) if cut.id == "s2-0" else cut for cut in load_cuts(cuts)]
+    CutSet.from_cuts(shorter).to_file(str(cuts))
+    assert changed() == ({"s2-0"} if kind == "white" else every - {"s2-1"})
+
+
+def test_ids_differ(cuts: Path, tmp_path: Path) -> None:
+    with gzip.open(cuts, "at") as stream:
+        stream.write(json.dumps(next(iter(load_cuts(cuts))).to_dict()) + "\n")
+    with pytest.raises(DataError, match=r"set_cuts_dev.jsonl.gz: found 2 cuts with the id 's0-0', expected ids that"):
+        run(cuts, tmp_path, "--kind", "white", "--snr", 5)
 
 
 def test_babble_is_of_other_speakers(cuts: Path) -> None:

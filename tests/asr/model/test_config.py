@@ -31,6 +31,7 @@ def test_every_value_can_be_set() -> None:
         ({"encoder.s4_dim": "four"}, r'found encoder.s4_dim="four"; .*encoder.s4_dim \(int\)'),
         ({"encoder.causal": 1}, r"found encoder.causal=1; .*encoder.causal \(bool\)"),
         ({"encoder.left_context": 0.5}, r"found encoder.left_context=0.5; .*encoder.left_context \(int \| null\)"),
+        ({"encoder.left_context": -5}, "left_context -5; it must be 0 or more"),
         ({"encoder.component": "s4"}, "component 's4'; there are conv, dir, com, rep"),
         ({"encoder.heads": 3}, "dim 512 is not a multiple of heads 3"),
         ({"encoder.component": "conv", "encoder.s4_dim": 4}, "encoder.s4_dim, which has no effect .* component 'conv'"),
