@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,14 +122,18 @@ def sets_of(cuts: tuple[Path, ...], folder: Path | None) -> tuple[Path, ...]:
 @setting(DecodeRun, "lodr-scale", type=NUMBER, help="How much of it.")
 @setting(DecodeRun, "word-reward", type=NUMBER, help="Added for each word, as LMs make words die.")
 @text_view_option
-@click.option("--lang-dir", type=PATH, help="Folder with LG.pt and words.txt: the graph of fast_beam_search.")
+@click.option(
+    "--lang-dir",
+    type=PATH,
+    help="Folder with LG.pt and words.txt: the graph of fast_beam_search; its scores are within `am`.",
+)
 @setting(DecodeRun, "max-duration", type=POSITIVE, help="Seconds of speech in a batch.")
 @setting(DecodeRun, "max-seconds", type=POSITIVE, help="Longer cuts count as not recognised.")
 @normalise_option
 @pipes_option
 @json_option
 @setting(DecodeRun, "device", help="Such as cpu or cuda.")
-@sharing_options
+@partial(sharing_options, merge="asr merge")
 @click.pass_context
 def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     """Decode cuts: icefall's recogs, errs and wer-summary files, N-best lists and lattices for `rescore`.
@@ -147,6 +152,8 @@ def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     that sum (the beam searches and fast_beam_search_nbest), and that of every LM; the search's own total has am and
     alignments at scale 1. Lattices have `am` of the best alignment alone, and no LM: greedy_search and
     modified_beam_search write those of a fast_beam_search, with the 1-best as a path where it was not in them.
+    With --lang-dir, `am` of lists and lattices has the scores of the graph within it (those of LG, so the LM G's too):
+    an LM that rescores them comes on top of G.
 
     --model moonshine (extra `moonshine`), or the folder of another encoder-decoder in ONNX, gives written text. There
     --beam-size is the number of hypotheses that differ in their words, and --normalise says when they do [basic]; `am`

@@ -16,7 +16,8 @@ from rescore.cli.results import is_alone, json_option
 def command(out: Path, json_file: Path | None) -> None:
     """Put the shares of asr decode --split K/N --out DIR together.
 
-    Writes to DIR what asr decode writes without --split, the same bytes.  Loads no model.
+    Writes to DIR what asr decode writes without --split, the same bytes.  Loads no model.  --json has the errors by the
+    name of the set, or by NAME-SUFFIX, as in the names of its files, where one set was decoded in several ways.
 
     \b
     Example: asr merge exp/test

@@ -60,7 +60,7 @@ def command(
     Example: asr transcribe --streaming --chunk-ms 160 speech.flac
     Example: asr transcribe --model asr/pretrained/small speech.wav
     """
-    from asr.decoding.transcribe import read_audio, report
+    from asr.decoding.transcribe import report
     from asr.errors import DataError
     from rescore.cli.results import show
     from rescore.console import remark
@@ -70,20 +70,35 @@ def command(
     failed, rows = 0, []
     for path in audio:
         try:
-            samples = read_audio(path, None) if streaming else read_audio(path)
+            found = _transcribed(path, recognise, streaming)
         except DataError as error:
             if len(audio) == 1:
                 raise
             click.echo(f"asr: {error}", err=True)
             failed += 1
             continue
-        found = recognise(samples)
         say(f"{path}: {' '.join(found.words)}")
         rows.append({"file": str(path), **asdict(found), "words": list(found.words), "rtf": found.rtf})
         remark(f"{path}: {report(found, chunk_ms if streaming else None)}")
     show(rows, [], json_file)
     if failed:
         raise DataError(f"{failed} of {len(audio)} files could not be transcribed")
+
+
+def _transcribed(path: Path, recognise: Callable[[np.ndarray], Transcript], streaming: bool) -> Transcript:
+    """The transcript of a file; what the model refuses is told with the file's name.
+
+    Raises:
+      DataError: the file cannot be read, or the model does not take it.
+    """
+    from asr.decoding.transcribe import read_audio
+    from asr.errors import DataError
+
+    samples = read_audio(path, None) if streaming else read_audio(path)
+    try:
+        return recognise(samples)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def _recogniser(

@@ -31,7 +31,7 @@ class Journal:
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: cannot be read ({error}); remove it to decode from the beginning") from None
         if lines and lines[0] != self._head:
-            remark(f"{path}: of a run with other settings; begun anew")
+            remark(f"{path}: of a run with other settings or cuts; begun anew")
             lines = []
         write_text(path, "".join(f"{line}\n" for line in lines or [self._head]))
         self.count = max(0, len(lines) - 1)

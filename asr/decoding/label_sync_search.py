@@ -7,7 +7,8 @@ it is given at frame t, and `standing(t)` that y, and nothing more, has been giv
     standing(t) = log(exp entered(t) + exp(standing(t - 1) + blank(t - 1)))
 
 The sum of `entered` over the frames is the probability that the transcript begins with y: by it the extensions of all
-hypotheses are compared.  It never grows, so the search is over when all that go on are below the last of the list.
+hypotheses are compared.  It never grows, so the search is over when all that go on are below the last of the list;
+where LMs are subtracted or words rewarded a total may grow, and the search goes on to as many tokens as frames.
 The hypotheses and the frames of an utterance are computed together.
 """
 
@@ -73,6 +74,7 @@ class _LabelSyncSearch:
 
     def __init__(self, model: Transducer, encoded: Tensor, beam: int, fusion: Fusion | None) -> None:
         self.beam, self.fusion = beam, fusion
+        self.may_grow = fusion is not None and fusion.may_add
         self.predictor = Predictor(model, encoded.device)
         self.projected = self.predictor.joiner.project_encoder(encoded)
         self.prefixes = Prefixes()
@@ -90,11 +92,15 @@ class _LabelSyncSearch:
             active, predicted = [_LabelSyncPrefix(0, None, 0.0, entered, entered)], self.predictor.start()
             for count in range(frames + 1):
                 active, predicted = self._step(active, predicted, last=count == frames)
-                if not active or (len(self.ended) == self.beam and active[0].total <= self.ended[-1][0]):
+                if not active or self._is_below(active[0].total):
                     break
                 if self.fusion is not None and count % KEEP_EVERY == KEEP_EVERY - 1:
                     self.fusion.keep([prefix.node for prefix in active])
         return [hyp for _, hyp in self.ended]
+
+    def _is_below(self, total: float) -> bool:
+        """Whether nothing that goes on from a prefix of this total can be among the best."""
+        return not self.may_grow and len(self.ended) == self.beam and total <= self.ended[-1][0]
 
     def _step(
         self, active: list[_LabelSyncPrefix], predicted: Predicted, last: bool
@@ -138,13 +144,14 @@ class _LabelSyncSearch:
         Args:
           total, alignment: log-probability of all its alignments, and of the best.
         """
-        bound = total + (self.fusion.total(prefix.node) if self.fusion is not None else 0.0)
-        if len(self.ended) == self.beam and bound <= self.ended[-1][0]:
+        if self._is_below(total + (self.fusion.total(prefix.node) if self.fusion is not None else 0.0)):
             return  # an LM's score of the end is at most 0
         scores = {"am": alignment, ALIGNMENTS: max(0.0, total - alignment)}
         if self.fusion is not None:
             scores |= self.fusion.finish(prefix.node)
             total += self.fusion.weighted(scores)
+        if len(self.ended) == self.beam and total <= self.ended[-1][0]:
+            return
         tokens = self.prefixes.tokens(prefix.node)
         frames, am_after = _best_alignment(prefix, len(self.projected), alignment)
         self.ended.append((total, SearchHypothesis(tokens, frames, scores, am_after)))

@@ -83,11 +83,13 @@ def batches_of(
     max_seconds: float,
     allow_pipes: bool = False,
     wanted: Callable[[int], bool] | None = None,
+    lost: set[str] | None = None,
 ) -> tuple[Iterator[Any], Callable[[], dict[str, str]], int | None]:
     """What `decode_set` needs of a manifest of cuts: its batches, a function that tells what was left out, its size.
 
     Args:
       wanted: the batches to be loaded, by their numbers from 0; the others are given as None.
+      lost:   gets the ids of what is left out, with every batch; what the caller adds is left out too.
     Raises:
       DataError, FormatError: there is no such manifest, it has no usable cut, or the same id twice.
     """
@@ -98,9 +100,15 @@ def batches_of(
                 raise DataError(f"{path}: {count} cuts have the id '{cut_id}', expected ids that differ")
     options = LoaderOptions(max_duration=max_duration, max_seconds=max_seconds, min_seconds=0.0, shuffle=False)
     loader = make_loader(cuts, options)
+    ids = set[str]() if lost is None else lost
+
+    def batches() -> Iterator[Any]:
+        for batch in loader(wanted=wanted):
+            ids.update(*loader.left_out.ids.values())
+            yield batch
+        ids.update(*loader.left_out.ids.values())
 
     def left_out() -> dict[str, str]:
-        ids = set().union(*loader.left_out.ids.values()) if loader.left_out.ids else set()
         return {cut.id: cut_text(cut) for cut in cuts if cut.id in ids} if ids else {}
 
-    return loader(wanted=wanted), left_out, None if cuts.is_lazy else len(cuts)
+    return batches(), left_out, None if cuts.is_lazy else len(cuts)

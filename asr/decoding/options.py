@@ -78,7 +78,7 @@ class DecodeRun:
       lms:     `[NAME=]LM`; lm_scales: one for each, or none.
       ilme_scale: of the internal LM, which is subtracted and scored (0: scored alone); None: neither.
       lodr:    a token n-gram that is subtracted.
-      lang_dir: folder with LG.pt and words.txt.
+      lang_dir: folder with LG.pt and words.txt; the scores of LG are within `am`.
       max_duration, max_seconds: of a batch, of a cut.
       lattices: one of LATTICE_FORMATS, or None.
       allow_pipes: run the commands that the manifests name.

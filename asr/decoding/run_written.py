@@ -24,6 +24,7 @@ from asr.decoding.written import NORMALISER, WrittenDecoder
 from asr.errors import DataError
 from asr.seq2seq.models import load, model_files
 from lm_zoo.files import locked, write_text
+from lm_zoo.identity import content
 from lm_zoo.reading import kaldi_fields
 from lm_zoo.text.normalise import normalise
 from rescore import __version__
@@ -93,6 +94,7 @@ def _decode_cuts(
     made_by: dict[str, Any],
     say: Callable[[str], None],
 ) -> ErrorCounts | None:
+    made_by = {**made_by, "cuts": content([path])}
     journal = Journal(outputs.folder / f"nbest-{outputs.name}-{outputs.suffix}.part.jsonl", made_by)
     if journal.count:
         remark(f"{journal.path}: goes on after {journal.count} utterances")

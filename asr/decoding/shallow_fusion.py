@@ -62,6 +62,11 @@ class Fusion:
     def __init__(self, scorers: dict[str, tuple[FusionScorer, float]]) -> None:
         self.scorers = scorers
 
+    @property
+    def may_add(self) -> bool:
+        """Whether a prefix may gain by its next token: log-probabilities are subtracted, or words rewarded."""
+        return any(scale > 0 if name == WORDS else scale < 0 for name, (_, scale) in self.scorers.items())
+
     def start(self, prefixes: Prefixes, model: Transducer) -> None:
         self.prefixes = prefixes
         self._scores: dict[int, tuple[float, ...]] = {0: (0.0,) * len(self.scorers)}  # of a prefix, without its end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
@@ -29,11 +30,13 @@ from rescore.file_names import split_name
 from rescore.files import atomic_text, read_lines
 from rescore.formats.part_files import lattice_from_json, lattice_to_json
 from rescore.sharing.parts import (
+    Note,
     Parts,
     Split,
     finished_splits,
     part_files,
     parts_beside,
+    read_note,
     read_plan,
     remove_parts,
     were_merged,
@@ -68,7 +71,9 @@ def run_shared(
 
 
 def merge(out: Path, say: Callable[[str], None]) -> dict[str, ErrorCounts | None]:
-    """Writes the results of all sets whose shares are in a folder; the errors of each set by its name.
+    """Writes the results of all sets whose shares are in a folder; the errors of each by the set's name.
+
+    A set that was decoded in several ways goes by NAME-SUFFIX, as its files do.
 
     Raises:
       DataError: there are none.
@@ -78,7 +83,10 @@ def merge(out: Path, say: Callable[[str], None]) -> dict[str, ErrorCounts | None
     if not folders:
         raise DataError(f"{out}: no shares of a decoding; run asr decode --split K/N --out {out} first")
     left = [folder for folder in folders if not were_merged(folder)]
-    return {str(read_plan(folder)["outputs"]["name"]): merge_set(folder, say) for folder in left}
+    plans = [read_plan(folder)["outputs"] for folder in left]
+    count = Counter(made["name"] for made in plans)
+    names = [made["name"] if count[made["name"]] == 1 else f"{made['name']}-{made['suffix']}" for made in plans]
+    return {name: merge_set(folder, say) for name, folder in zip(names, left, strict=True)}
 
 
 def merge_set(folder: Path, say: Callable[[str], None]) -> ErrorCounts | None:
@@ -102,20 +110,27 @@ def _share(plan: DecodeRun, options: DecodeOptions, split: Split) -> None:
     for path, outputs in zip(plan.cuts, made, strict=True):
         folder = _folder(outputs)
         with locked(folder / f"split-{split.name}"):
-            parts = Parts(folder, _plan_of(plan, options, path, outputs, decoder.model), split, SUFFIX)
+            parts = Parts(folder, _plan_of(plan, options, path, outputs, decoder), split, SUFFIX)
             _share_set(decoder, plan, path, parts)
 
 
 def _share_set(decoder: Decoder, plan: DecodeRun, path: Path, parts: Parts) -> None:
+    """Does the parts of a share that are not there; the ids of what could not be loaded are in the note of each."""
+
     def wanted(index: int) -> bool:
         return parts.has(index) and not parts.path(index).exists()
 
-    limits = plan.max_duration, plan.max_seconds
-    found, left_out, _ = batches_of(path, *limits, plan.allow_pipes, wanted)
+    lost, noted = set[str](), set[str]()
+    found, left_out, _ = batches_of(path, plan.max_duration, plan.max_seconds, plan.allow_pipes, wanted, lost)
     number = 0
-    for number, batch in enumerate(found, start=1):
+    for index, batch in enumerate(found):
+        number = index + 1
         if batch is not None:
-            _write(parts.path(number - 1), recognised(decoder, [batch]))
+            parts.note(index, Note(skipped=sorted(lost - noted)))
+            _write(parts.path(index), recognised(decoder, [batch]))
+        elif parts.has(index):  # done by a run that was stopped
+            lost.update(read_note(parts.folder, index).skipped)
+        noted |= lost
     parts.finish({"parts": number, "left out": left_out()})
 
 
@@ -123,27 +138,26 @@ def _folder(outputs: Outputs) -> Path:
     return parts_beside(outputs.folder / f"recogs-{outputs.name}-{outputs.suffix}")
 
 
-def _plan_of(
-    plan: DecodeRun, options: DecodeOptions, path: Path, outputs: Outputs, model: Transducer
-) -> dict[str, Any]:
+def _plan_of(plan: DecodeRun, options: DecodeOptions, path: Path, outputs: Outputs, decoder: Decoder) -> dict[str, Any]:
     """All that the results depend on, by content; audio by the names in the manifest."""
     lms = [*plan.lms, *([plan.lodr] if plan.lodr else [])]
-    scales = ("lm_scales", "ilme_scale", "lodr_scale", "word_reward", "max_duration", "max_seconds", "device")
+    scales = ("lm_scales", "ilme_scale", "lodr_scale", "word_reward")
+    others = ("text_view", "max_duration", "max_seconds", "device")
     return {
         "command": "asr decode",
         "version": __version__,
         "cuts": content([path]),
-        "model": _digest(model),
+        "model": _digest(decoder.model, decoder.pieces.vocab.model),
         "--lm, --lodr": [lm_identity(split_name(lm)[1]) for lm in lms],
         "--lang-dir": content([plan.lang_dir]) if plan.lang_dir else None,
         "search": asdict(options),
-        "settings": {name: getattr(plan, name) for name in scales},
+        "settings": {name: getattr(plan, name) for name in (*scales, *others)},
         "outputs": {**vars(outputs), "folder": str(outputs.folder)},
     }
 
 
-def _digest(model: Transducer) -> str:
-    total = hashlib.blake2b(digest_size=16)
+def _digest(model: Transducer, pieces: bytes) -> str:
+    total = hashlib.blake2b(pieces, digest_size=16)
     for name, values in sorted(model.state_dict().items()):
         total.update(name.encode() + values.cpu().contiguous().numpy().tobytes())
     return total.hexdigest()

@@ -207,15 +207,15 @@ def beam_search(
 def greedy_search(
     model: OnnxModel, tokens: Tokens, encoded: EncodedSpeech, seconds: Sequence[float], options: SearchOptions
 ) -> list[Ended]:
-    """The most probable token at each step, for each utterance."""
+    """The most probable token that text may have, or its end, at each step, for each utterance."""
     limits = [options.limit(length) for length in seconds]
     found: list[Ended | None] = [None] * len(encoded)
     texts: list[list[int]] = [[] for _ in found]
     scores = [0.0] * len(found)
     rows, logits = model.start(encoded, np.array([tokens.prompt] * len(encoded), dtype=np.int64))
-    going = list(range(len(found)))
+    going, barred = list(range(len(found))), _barred(tokens, logits.shape[1])
     while going:
-        values, chosen, ends = best_tokens(torch.from_numpy(logits), 1, tokens.end)
+        values, chosen, ends = best_tokens(torch.from_numpy(logits), 1, tokens.end, barred)
         stay = []
         for place, utt in enumerate(going):
             cut = len(texts[utt]) == limits[utt]
@@ -233,15 +233,29 @@ def greedy_search(
     return [one for one in found if one is not None]
 
 
-def best_tokens(logits: Tensor, branch: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _barred(tokens: Tokens, vocab: int) -> Tensor:
+    """bool `(vocabulary,)`: all tokens that text may not have, but its end."""
+    barred = torch.ones(vocab, dtype=torch.bool)
+    known = tokens.allowed[:vocab]
+    barred[: len(known)] = torch.from_numpy(~known)
+    barred[tokens.end] = False
+    return barred
+
+
+def best_tokens(
+    logits: Tensor, branch: int, end: int, barred: Tensor | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Log-probabilities and ids `(rows, branch)` of the best tokens, and log-probabilities of the end `(rows,)`.
 
     Args:
       logits: float32 `(rows, vocabulary)`.
+      barred: bool `(vocabulary,)`: tokens that are not taken; the log-probabilities of the others stay what they are.
     """
     rows, vocab = logits.shape
     top = logits.amax(dim=1, keepdim=True)
     norm = top.squeeze(1) + (logits - top).exp_().sum(dim=1).log()
+    if barred is not None:
+        logits = logits.masked_fill(barred, -torch.inf)
     if vocab % BLOCK == 0 and branch < vocab // BLOCK:
         blocks = logits.view(rows, vocab // BLOCK, BLOCK)
         best = blocks.amax(dim=2).topk(branch, dim=1).indices

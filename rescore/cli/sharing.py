@@ -67,8 +67,12 @@ max_seconds_option = click.option(
 )
 
 
-def sharing_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The argument `sharing` (a `Sharing`), of --split, --executor, --shards, --workers and --ray-address."""
+def sharing_options(command: Callable[..., Any], merge: str = "rescore merge") -> Callable[..., Any]:
+    """The argument `sharing` (a `Sharing`), of --split, --executor, --shards, --workers and --ray-address.
+
+    Args:
+      merge: the command that puts shares together.
+    """
 
     @wraps(command)
     def with_sharing(**arguments: Any) -> Any:
@@ -83,7 +87,7 @@ def sharing_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--split",
             type=_SplitType(),
             is_eager=True,  # before --out, whose lock the shares have together
-            help="Do share K of N alone, as a job of Slurm or queue.pl; rescore merge puts them together.",
+            help=f"Do share K of N alone, as a job of Slurm or queue.pl; {merge} puts them together.",
         ),
         click.option(
             "--executor",

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from asr.cli.decode import command
 from asr.cli.main import cli
+from asr.decoding import shares
 from asr.decoding.beam_search import modified_beam_search
 from asr.decoding.decode import Decoder
 from asr.decoding.lattice_path import best_score
@@ -351,6 +352,48 @@ def test_shares_give_the_files_of_one_process(folder: Path, tmp_path: Path) -> N
     assert found[0] == found[1] and len(found[0]) > 5
     with pytest.raises(DataError, match="no shares of a decoding"):
         CliRunner().invoke(cli, ["merge", str(tmp_path / "out")], catch_exceptions=False)
+
+
+def test_a_share_that_goes_on_knows_what_could_not_be_loaded_before(folder: Path, tmp_path: Path) -> None:
+    search = ("--decoding-method", "greedy_search", "--max-duration", 1)
+    whole = run(folder, *search, "--out", tmp_path / "whole")
+    share = (*search, "--out", tmp_path / "out", "--split", "1/1")
+    run(folder, *share)
+    (parts,) = (tmp_path / "out").glob(".recogs*")
+    before = (parts / "split-1-of-1.json").read_text()
+    assert json.loads(before)["left out"] == {"c-3": "A MAT"}
+    for suffix in (".json", None):  # as if killed at the end, and before the last part was written
+        (parts / "split-1-of-1.json").unlink()
+        if suffix is None:
+            max(parts.glob("0*.decoded.gz")).unlink()
+        run(folder, *share)
+        assert (parts / "split-1-of-1.json").read_text() == before
+    merged = CliRunner().invoke(cli, ["merge", str(tmp_path / "out")], catch_exceptions=False)
+    assert merged.stdout == whole.stdout and " / 9, " in merged.stdout
+    assert "1 of 4 utterances were not recognised" in merged.stderr
+
+
+def test_shares_of_another_text_view_or_other_pieces_are_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = ("--decoding-method", "greedy_search", "--out", tmp_path)
+    run(folder, *search, "--split", "1/2")
+    with pytest.raises(UsageError, match="parts of a run with another settings"):
+        run(folder, *search, "--text-view", "exact", "--split", "2/2")
+    network, vocab = load_model(folder / "stateless")
+    assert shares._digest(network, vocab.model) != shares._digest(network, vocabulary(20).model)
+
+
+def test_one_set_decoded_in_two_ways_has_two_entries(folder: Path, tmp_path: Path) -> None:
+    for size in (2, 3):
+        run(folder, "--beam-size", size, "--out", tmp_path, "--split", "1/1")
+    result = CliRunner().invoke(cli, ["merge", str(tmp_path), "--json", "-"], catch_exceptions=False)
+    stem = "test-stateless-modified_beam_search-beam-size"
+    assert sorted(json.loads(result.stdout)) == [f"{stem}-2", f"{stem}-3"]
+
+
+def test_the_help_names_the_command_that_merges_its_shares() -> None:
+    assert "asr merge puts them" in " ".join(CliRunner().invoke(cli, ["decode", "--help"]).stdout.split())
 
 
 def test_the_name_of_a_shipped_model_is_its_folder(folder: Path, tmp_path: Path) -> None:

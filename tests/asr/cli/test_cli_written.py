@@ -116,6 +116,31 @@ def test_a_killed_decoding_goes_on(folder: Path, tmp_path: Path, monkeypatch: py
     assert (tmp_path / f"nbest-{STEM}.jsonl.gz").read_bytes() == expected
 
 
+def test_a_decoding_of_a_mended_manifest_begins_anew(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ids are the same: what was found belongs to the cuts as they were."""
+    line = ("decode", "--model", folder / "tiny", "--out", tmp_path / "out", tmp_path / "cuts_test.jsonl")
+    cuts = [cut for cut in load_cuts(folder / "my_cuts_test.jsonl.gz") if cut.id != "c-3"]
+    CutSet.from_cuts(cuts).to_file(str(tmp_path / "cuts_test.jsonl"))
+    real, calls = written.WrittenDecoder.nbest, list[str]()
+
+    def killed(self: written.WrittenDecoder, samples: np.ndarray, utt_id: str) -> object:
+        calls.append(utt_id)
+        if len(calls) == 2:
+            raise RuntimeError("killed")
+        return real(self, samples, utt_id)
+
+    monkeypatch.setattr(written.WrittenDecoder, "nbest", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        run(*line)
+    CutSet.from_cuts([cut.truncate(duration=0.3, preserve_id=True) for cut in cuts]).to_file(
+        str(tmp_path / "cuts_test.jsonl")
+    )
+    assert "with other settings or cuts; begun anew" in run(*line).stderr
+    assert calls == ["a-1", "b-2", "a-1", "b-2", "d-4"]
+
+
 def test_a_journal_of_other_settings_or_cuts_is_not_taken(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,7 +149,7 @@ def test_a_journal_of_other_settings_or_cuts_is_not_taken(
     again = Journal(tmp_path / "part.jsonl", {"beam": 6})
     assert again.count == 1 and list(again) == [{"id": "a", "cut": False}]
     assert Journal(tmp_path / "part.jsonl", {"beam": 7}).count == 0
-    assert "of a run with other settings; begun anew" in capsys.readouterr().err
+    assert "of a run with other settings or cuts; begun anew" in capsys.readouterr().err
     journal.add({"id": "x", "lost": "no audio"})
     stale = Journal(tmp_path / "part.jsonl", {"beam": 7})
     with pytest.raises(DataError, match=r"of other cuts \(found x, expected a-1"):
@@ -189,6 +214,17 @@ def test_audio_that_is_too_long_or_bad_is_told(folder: Path) -> None:
         decoder(np.zeros(80 * 16000, dtype=np.float32))
     with pytest.raises(DataError, match="NaN or infinite"):
         decoder(np.full(FRAME, np.nan, dtype=np.float32))
+
+
+def test_one_file_that_the_model_refuses_does_not_end_a_run(folder: Path, tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "long.wav", np.zeros(80 * 16000, dtype=np.float32), 16000)
+    line = ["transcribe", "--model", str(folder / "tiny"), str(tmp_path / "long.wav")]
+    result = CliRunner().invoke(cli, [*line, str(folder / "a-1.wav")])
+    assert "1 of 2 files could not be transcribed" in str(result.exception)
+    assert f"{tmp_path}/long.wav: 80.0 s of audio, tiny takes 64 s at most" in result.stderr
+    assert result.stdout.startswith(f"{folder}/a-1.wav: ")
+    with pytest.raises(DataError, match=r"long.wav: 80\.0 s of audio"):
+        run(*line)
 
 
 def test_the_internal_lm_hears_silence(folder: Path) -> None:

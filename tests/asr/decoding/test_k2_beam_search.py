@@ -118,6 +118,22 @@ def test_a_graph_of_words_allows_its_words_only(k2: Any, tmp_path: Path) -> None
         load_graph(tmp_path / "words.txt")
 
 
+def test_scores_of_the_graph_are_within_am(k2: Any, tmp_path: Path) -> None:
+    """As the help of `asr decode --lang-dir` says."""
+    (tmp_path / "words.txt").write_text("<eps> 0\nCAT 1\nTHE 2\n")
+    model, found = Tiny(SIZE, seed=3), []
+    for score in (0.0, -3.0):
+        text = f"0 0 3 1 {score}\n0 0 4 2 {score}\n0 1 -1 -1 0\n1\n"
+        graph = k2.arc_sort(k2.Fsa.from_str(text, acceptor=False))
+        fsas = fast_beam_search(model, *model.encoded(3), **WIDE, graph=graph)
+        (lattice,) = word_lattices(fsas, ["a"], pieces(SIZE), tmp_path / "words.txt", beam=None)
+        found.append({hyp.words: hyp.scores["am"] for hyp in exact_nbest(lattice, AM, 5).hyps})
+    shared = found[0].keys() & found[1].keys()
+    assert any(shared)
+    for words in shared:
+        assert found[1][words] == pytest.approx(found[0][words] - 3.0 * len(words), abs=1e-4)
+
+
 def test_graphs_of_others_run_no_code(tmp_path: Path, k2: Any) -> None:
     """Ragged words are read as k2 pickles them; a function that LG.pt names is not called."""
     graph = k2.Fsa.from_str("0 0 1 0.5\n0 0 2 0.5\n0 1 -1 0\n1")

@@ -129,6 +129,28 @@ def test_scores_of_lms_are_what_they_say_of_the_words_and_the_total_decides(monk
     assert [hyp.tokens for hyp in alone] != [hyp.tokens for hyp in found]
 
 
+@pytest.mark.parametrize("beam", [2, 3])
+def test_the_search_goes_on_where_an_lm_is_subtracted(beam: int) -> None:
+    """The list of a narrow beam is the begin of that of all hypotheses there are, which no stop can cut short."""
+    model = Tiny(18, seed=3)
+    encoded, lengths = model.encoded(2)
+    lm = neural(vocabulary(18))
+    few, whole = (
+        label_sync_search(model, encoded, lengths, size, make_fusion(pieces(18), {"lm": (lm, -0.5)}))[0]
+        for size in (beam, 400)
+    )
+    assert len(whole) == 1 + 17 + 17 * 17
+    assert [hyp.tokens for hyp in few] == [hyp.tokens for hyp in whole[:beam]]
+
+
+def test_what_may_add_to_a_prefix() -> None:
+    lm = neural(vocabulary(18))
+    scales = [(0.3, None), (0.3, 0.0), (-0.3, None), (0.3, 0.1)]
+    found = [make_fusion(pieces(18), {"lm": (lm, scale)}, ilme_scale=ilme) for scale, ilme in scales]
+    found += [make_fusion(pieces(18), {}, word_reward=reward) for reward in (-1.0, 1.0)]
+    assert [fusion is not None and fusion.may_add for fusion in found] == [False, False, True, True, False, True]
+
+
 def test_a_beam_below_one_and_encoded_values_that_are_no_numbers_are_refused() -> None:
     model = Tiny(4)
     encoded, lengths = model.encoded(3)

@@ -130,7 +130,9 @@ def test_the_greedy_search_takes_the_best_token(tiny: Recogniser) -> None:
     tokens, score, limit = list[int](), 0.0, options.limit(0.2)
     while True:
         after = next_log_probs(tiny, encoded, tuple(tokens))
-        best = tiny.tokens.end if len(tokens) == limit else int(after.argmax())
+        usable = np.where(tiny.tokens.allowed, after, -np.inf)
+        usable[tiny.tokens.end] = after[tiny.tokens.end]
+        best = tiny.tokens.end if len(tokens) == limit else int(usable.argmax())
         score += after[best]
         if best == tiny.tokens.end:
             break
@@ -172,6 +174,25 @@ def test_a_list_has_as_many_different_texts_as_asked_for(tiny: Recogniser) -> No
     hyps = distinct(found, lambda ids: text_of(tiny.tokens, ids), BASIC)[:10]
     assert len({BASIC(hyp.text) for hyp in hyps}) == 10
     assert [hyp.am for hyp in hyps] == sorted((hyp.am for hyp in hyps), reverse=True)
+
+
+def test_the_greedy_search_takes_no_token_that_text_may_not_have(
+    tiny: Recogniser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = SearchOptions(tokens_per_second=30.0)
+    encoded = tiny.model.encode(tiny.tokens.features([speech(20)]))
+    banned = int(next_log_probs(tiny, encoded, ()).argmax())
+    allowed = tiny.tokens.allowed.copy()
+    allowed[banned] = False
+    monkeypatch.setattr(tiny.tokens, "allowed", allowed)
+    (found,) = greedy_search(tiny.model, tiny.tokens, encoded, [0.2], options)
+    score, may = 0.0, np.flatnonzero(allowed)
+    for place, token in enumerate((*found.tokens, *(() if found.cut else (tiny.tokens.end,)))):
+        after = next_log_probs(tiny, encoded, found.tokens[:place])
+        assert token == max([*may, tiny.tokens.end], key=lambda one: after[one])
+        score += after[token]
+    score += next_log_probs(tiny, encoded, found.tokens)[tiny.tokens.end] if found.cut else 0.0
+    assert banned != tiny.tokens.end and found.tokens and found.score == pytest.approx(score, abs=1e-4)
 
 
 def test_fragments_are_no_hypotheses() -> None:
