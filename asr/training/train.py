@@ -54,7 +54,7 @@ Batches = Callable[[int, int], Iterable[Batch]]
 # Settings that may change when a run goes on: how long it is, what is kept and looked at on the way.  "optimizer" is
 # the name of the optimisers' states in a checkpoint.
 FREE = {"num_epochs", "max_steps", "max_minutes", "save_every_n", "keep_last_k", "valid_every", "log_every"}
-FREE |= {"loss_backend", "optimizer"}
+FREE |= {"loss_backend", "optimizer", "dtype"}
 PATIENCE = 20  # batches on end that may give nothing before the run stops
 LAST = "last-checkpoint"
 
@@ -375,7 +375,8 @@ class TransducerRun(TrainingRun):
             counts = self.skipped.summary() or "none"
             raise AsrError(
                 f"training stopped at batch {progress.step}: the last {PATIENCE} batches gave no usable gradient "
-                f"(utterances left out: {counts}); lower --base-lr, leave out --use-fp16, or look at the data"
+                f"(utterances left out: {counts}); go on without --use-fp16, begin another --exp-dir with a lower "
+                "--base-lr, or look at the data"
             )
         if self.average is not None and progress.step % config.average_period == 0:
             update_average(self.average, self.model, config.average_period / progress.step)

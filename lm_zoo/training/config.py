@@ -10,7 +10,7 @@ from lm_zoo.training.runtime import Progress
 
 CHOICES = {"optimizer": ("adamw", "muon", "sgd"), "schedule": ("cosine", "newbob"), "text": ("sentences", "windows")}
 CHOICES |= {"dtype": ("float32", "bfloat16")}
-LEAST = {"steps": 1, "batch_tokens": 1, "window": 1, "batch_windows": 1, "accumulate": 1, "save_every": 1}
+LEAST = {"batch_tokens": 1, "window": 1, "batch_windows": 1, "accumulate": 1, "save_every": 1}
 LEAST |= {"log_every": 1, "passes": 0, "warmup": 0, "join": 0, "valid_every": 0, "patience": 0, "seed": 0}
 LEAST |= {"lr": 0, "muon_lr": 0, "momentum": 0, "weight_decay": 0, "muon_decay": 0, "lm_loss": 0}
 POSITIVE = ("clip", "posterior")
@@ -59,6 +59,8 @@ class TrainConfig:
         for name, least in LEAST.items():
             if not (value := getattr(self, name)) >= least:
                 raise ModelError(f"training setting '{name}' is {value}, expected {least} or more")
+        if not self.passes and self.steps < 1:
+            raise ModelError(f"training setting 'steps' is {self.steps}, expected 1 or more")
         for name in POSITIVE:
             if not (value := getattr(self, name)) > 0:
                 raise ModelError(f"training setting '{name}' is {value}, expected more than 0")

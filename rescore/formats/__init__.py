@@ -18,7 +18,7 @@ from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, UsageError
 from rescore.file_names import DRIVE
 from rescore.formats.common import Checked, CountedErrors, Piece, Place, UniqueIds, utterance_id
-from rescore.formats.symbols import same_table
+from rescore.formats.symbols import same_table, usual_tables
 from rescore.formats.table import FORMATS, Format, all_formats, by_suffix
 from rescore.skipping import OnError, fail
 from rescore.types import Lattice, NbestList
@@ -195,10 +195,13 @@ def copy_lattices(source: str, target: str, on_error: OnError = fail) -> int:
 
 def can_copy(source: str, target: str) -> bool:
     """Whether `copy_lattices` copies records as they are: no score is to change, and no word's number."""
-    (one, _, told), (other, _, options) = _parse(source, "lattice"), _parse(target, "lattice")
+    (one, path, told), (other, _, options) = _parse(source, "lattice"), _parse(target, "lattice")
     if one is not other or not hasattr(_module(one), "copy_lattices") or {"graph", "weights"} & options.keys():
         return False
-    return "words" not in options or same_table(options["words"], told.get("words"))
+    if "words" not in options:
+        return True
+    known = [told["words"]] if "words" in told else usual_tables(Path(path))
+    return all(same_table(options["words"], table) for table in known)
 
 
 def has_option(spec: str, name: str) -> bool:

@@ -39,6 +39,7 @@ from rescore.formats.common import (
 from rescore.types import Hypothesis, NbestList
 
 _LINES = 1 << 19  # of all files together that are held
+_OTHERS = 256  # files that may be open besides
 _BYTES = 1 << 24  # likewise, before they are written; about
 _Lines = Callable[[Path], Iterator[tuple[int, str]]]
 _TENSOR = re.compile(r"tensor\(([^,)]*)(?:,.*)?\)")
@@ -105,7 +106,7 @@ class _Rank:
 
 def _lines_of(files: int) -> _Lines:
     """How each of so many files is read: as they are open all together, or if these are too many, a batch at a time."""
-    if 2 * files < os.sysconf("SC_OPEN_MAX"):
+    if files + _OTHERS < os.sysconf("SC_OPEN_MAX"):
         return partial(read_lines, ended=True)
     return partial(_in_batches, size=max(1, _LINES // files))
 

@@ -158,11 +158,11 @@ def _to_lattice(entry: _Entry, table: SymbolTable | None) -> Lattice:
 
 
 def _unweighted_transducer(rows: list[list[str]]) -> bool:
-    """Whether four fields are two labels without weights: some fourth field is no weight, and none is surely one."""
+    """Whether four fields are two labels without weights: more of the fourth are words than surely weights."""
     fourth = [row[3] for row in rows if len(row) == 4]
-    if any(_is_weight(text) and re.search("[.,eE]", text) for text in fourth):
-        return False
-    return not all(_is_weight(text) or text.lower().lstrip("-") in _BAD_WEIGHTS for text in fourth)
+    weights = sum(_is_weight(text) and re.search("[.,eE]", text) is not None for text in fourth)
+    words = sum(not (_is_weight(text) or text.lower().lstrip("-") in _BAD_WEIGHTS) for text in fourth)
+    return words > weights
 
 
 def _is_weight(text: str) -> bool:

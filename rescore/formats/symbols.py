@@ -237,7 +237,7 @@ def table_for(path: Path, words: str | None) -> SymbolTable:
     """
     if words is not None:
         return table_of(words)
-    found = _usual_tables(path)
+    found = usual_tables(path)
     if len({file.read_bytes() for file in found}) == 1:
         remark(f"{path}: words are those of {found[0]} (else: --words FILE, or PATH?words=FILE)")
         return read_symbols(found[0])
@@ -248,7 +248,7 @@ def table_for(path: Path, words: str | None) -> SymbolTable:
     )
 
 
-def _usual_tables(path: Path) -> list[Path]:
+def usual_tables(path: Path) -> list[Path]:
     """The table with the lattices' own name alone, or those beside them, in the graph's folder, in data/lang*."""
     if own_table(path).is_file():
         return [own_table(path)]

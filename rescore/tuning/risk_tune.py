@@ -180,12 +180,14 @@ def _kept_if_it_helps(tuned: RiskTuned, errors: np.ndarray, table: ScoreTable, f
 
 
 def checked_by_folds(tuned: RiskTuned, table: ScoreTable, fixed: Mapping[str, float], fits: CrossFit) -> RiskTuned:
-    """Kept only if the folds of `cross_validated` speak for it, too.
+    """Kept only if the folds of `cross_validated` speak for it, too; nothing more is asked of what was not kept before.
 
     Their utterances neither scales nor columns were chosen on; selected columns have the fewest errors on those that
     `tune_risk` checks by, of many sets of columns, and seem to help where none does.
     """
-    return _kept_if_it_helps(tuned, fits.utterance_errors(table), table, fixed) if fits.parts else tuned
+    if tuned.decision == FIRST or not fits.parts:
+        return tuned
+    return _kept_if_it_helps(tuned, fits.utterance_errors(table), table, fixed)
 
 
 def cross_validated(

@@ -143,6 +143,8 @@ def test_a_copy_by_another_table_has_the_same_words(tmp_path: Path, monkeypatch:
     assert copy_lattices("kaldi-lat:a.ark?words=one.txt", "kaldi-lat:b.ark?words=other.txt") == 1
     assert words_of("kaldi-lat:b.ark?words=other.txt") == ["HELLO", "WORLD"]
     assert can_copy("kaldi-lat:a.ark?words=one.txt", "kaldi-lat:b.ark?words=same.txt")
+    assert can_copy("kaldi-lat:a.ark", "kaldi-lat:b.ark?words=other.txt"), "no other table is known"
+    make(tmp_path, words=HELLO)
     assert not can_copy("kaldi-lat:a.ark", "kaldi-lat:b.ark?words=other.txt")
 
 

@@ -127,7 +127,7 @@ def _check_table(path: Path, table: Mapping[str, Any], systems: Sequence[str]) -
 
 
 def _check_keys(path: Path, found: Mapping[str, Any], keys: Sequence[str]) -> None:
-    missing = [key for key in keys if key not in found]
+    missing = [key for key in keys if not isinstance(found, Mapping) or key not in found]
     if missing:
         raise FormatError(path, f"has no '{missing[0]}', which rescore run writes; {AGAIN}")
 

@@ -125,6 +125,9 @@ def test_four_fields_may_be_two_labels(tmp_path: Path) -> None:
     (tmp_path / "lat").write_text("u\n0 1 x A\n1 2 y 2\n2 3 z nan\n3\n\n")
     (lattice,) = read_lattices(f"openfst:{tmp_path / 'lat'}")
     assert best_path(lattice, {"score": 1.0}).words == ("A", "2", "nan")
+    (tmp_path / "lat").write_text("u\n0 1 x A\n1 2 y 2.5\n2 3 z B\n3\n\n")
+    (lattice,) = read_lattices(f"openfst:{tmp_path / 'lat'}")
+    assert best_path(lattice, {"score": 1.0}).words == ("A", "2.5", "B")
 
 
 def test_openfst_needs_to_know_the_score(tmp_path: Path) -> None:
