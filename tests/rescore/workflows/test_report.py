@@ -202,6 +202,10 @@ def test_wrong_input(folder: Path, tmp_path: Path) -> None:
         (damaged / name).write_text(json.dumps({k: value for k, value in found.items() if k != key}))
         with pytest.raises(RescoreError, match=f"{name}: has no '{key}', .*start the same rescore run again"):
             report(damaged)
+    found = json.loads((folder / "table.json").read_text())
+    (tmp_path / "without rows" / "table.json").write_text(json.dumps({**found, "how": None}))
+    with pytest.raises(RescoreError, match="start the same rescore run again"):
+        report(tmp_path / "without rows")
     (tmp_path / "wav.scp").write_text("someone a.wav\n")
     with pytest.raises(RescoreError, match="no utterance of the test set is in it"):
         report(folder, tmp_path / "wav.scp")
