@@ -1,13 +1,14 @@
 """A step of Muon: ours in float32 and in bfloat16 against `torch.optim.Muon`, where torch has it.
 
 The matrices are those of TransfoRNN's layers (two Transformer layers, two LSTM layers); each kind steps in turn, the
-best of some rounds counts.
+best of some rounds counts.  Then whole training steps of TransfoRNN in bfloat16, 64 windows of 64 of 10,000 words.
 
-Example: OMP_NUM_THREADS=1 python benchmarks/muon.py --dim 512
+Example: OMP_NUM_THREADS=2 python benchmarks/muon.py --dim 512
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import click
@@ -15,7 +16,14 @@ import torch
 from measure import heading, row, seconds
 from torch import nn
 
+from lm_zoo.registry import build
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
+from lm_zoo.training.config import TrainConfig
 from lm_zoo.training.muon import Muon, adds_up_in_float32
+from lm_zoo.training.optimizers import make_optimizers
+from lm_zoo.training.runtime import autocast
+
+WINDOWS = (64, 64)
 
 
 def matrices(dim: int) -> list[nn.Parameter]:
@@ -25,6 +33,28 @@ def matrices(dim: int) -> list[nn.Parameter]:
     for matrix in made:
         matrix.grad = torch.randn_like(matrix)
     return made
+
+
+def training_step(dim: int, half: bool) -> Callable[[], None]:
+    """A step of training, Muon's iterations in bfloat16 or not."""
+    vocab = WordVocabulary([SOS_EOS, UNK, *map(str, range(9998))])
+    lm = build("transfornn", vocab, {"dim": dim, "dropout": 0.35}).train()
+    optimizers = make_optimizers(lm, TrainConfig(optimizer="muon", dtype="bfloat16"))
+    for optimizer in optimizers:
+        if isinstance(optimizer, Muon):
+            optimizer.half = half
+    inputs, targets = (torch.randint(2, len(vocab), WINDOWS) for _ in range(2))
+
+    def step() -> None:
+        with autocast("bfloat16", lm.device):
+            loss = lm(inputs, targets) / targets.numel()
+        loss.backward()
+        nn.utils.clip_grad_norm_(lm.parameters(), 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+
+    return step
 
 
 @click.command()
@@ -40,6 +70,10 @@ def main(dim: int, rounds: int) -> None:
     times = {name: seconds(partial(optimizer.step), rounds) for name, optimizer in kinds.items()}
     for name, time in times.items():
         row(str(dim), name, f"{time:.3f}", f"{time / times['ours, float32']:.2f}")
+    heading("d", "training, Muon in", "tokens a second")
+    for name, half in (("float32", False), ("bfloat16", True)):
+        tokens = WINDOWS[0] * WINDOWS[1] / seconds(training_step(dim, half), rounds)
+        row(str(dim), name, f"{tokens:,.0f}")
 
 
 if __name__ == "__main__":
