@@ -182,7 +182,8 @@ class TransducerRun(TrainingRun):
                     f"{start}: its optimizer moves other weights than that of now ({error}); start another run from "
                     "its model, with --init and another --exp-dir"
                 ) from None
-        self.scaler.load_state_dict(contents["grad_scaler"])
+        if contents["grad_scaler"]:  # empty where the run was not in float16
+            self.scaler.load_state_dict(contents["grad_scaler"])
         if self.average is not None:
             self.average.load_state_dict(contents["model_avg"])
         self.progress = TransducerProgress(**contents["progress"])
