@@ -1,29 +1,35 @@
 """A step of Muon: ours in float32 and in bfloat16 against `torch.optim.Muon`, where torch has it.
 
 The matrices are those of TransfoRNN's layers (two Transformer layers, two LSTM layers); each kind steps in turn, the
-best of some rounds counts.  Then whole training steps of TransfoRNN in bfloat16, 64 windows of 64 of 10,000 words.
+best of some rounds counts.  Then whole training steps of TransfoRNN in bfloat16, 64 windows of 64 of 10,000 words, and
+the share of the processor's rate (2048 x d by d x 2048 products in bfloat16) at which a step computes its products:
+those of the model alone (forward and backward), and with Muon's.
 
 Example: OMP_NUM_THREADS=2 python benchmarks/muon.py --dim 512
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable
 from functools import partial
 
 import click
 import torch
+from hypotheses import rate
 from measure import heading, row, seconds
 from torch import nn
 
 from lm_zoo.registry import build
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.training.config import TrainConfig
-from lm_zoo.training.muon import Muon, adds_up_in_float32
+from lm_zoo.training.muon import AFTER, BEFORE, LONG, Muon, adds_up_in_float32
 from lm_zoo.training.optimizers import make_optimizers
 from lm_zoo.training.runtime import autocast
 
 WINDOWS = (64, 64)
+WORDS = 10_000
 
 
 def matrices(dim: int) -> list[nn.Parameter]:
@@ -35,9 +41,26 @@ def matrices(dim: int) -> list[nn.Parameter]:
     return made
 
 
+def model_products(dim: int) -> float:
+    """FLOPs of a step's products but Muon's: two a weight and word forward, four backward; attention's beside them."""
+    weights = sum(matrix.numel() for matrix in matrices(dim)) + WORDS * dim
+    attention = 2 * 2 * WINDOWS[1] * dim  # q k^T and its product with v, in two layers
+    return 6.0 * math.prod(WINDOWS) * (weights + attention)
+
+
+def muon_products(dim: int) -> float:
+    """FLOPs of Muon's products (`orthogonal`): few with a long matrix, the others of its Gram matrix."""
+    total = 0.0
+    for matrix in matrices(dim):
+        short, long = sorted(matrix.shape)
+        grams, longs = (4 * (BEFORE + AFTER) - 6, 4) if long > LONG * short else (BEFORE + AFTER, 2 * (BEFORE + AFTER))
+        total += 2.0 * short * short * (grams * short + longs * long)
+    return total
+
+
 def training_step(dim: int, half: bool) -> Callable[[], None]:
     """A step of training, Muon's iterations in bfloat16 or not."""
-    vocab = WordVocabulary([SOS_EOS, UNK, *map(str, range(9998))])
+    vocab = WordVocabulary([SOS_EOS, UNK, *map(str, range(WORDS - 2))])
     lm = build("transfornn", vocab, {"dim": dim, "dropout": 0.35}).train()
     optimizers = make_optimizers(lm, TrainConfig(optimizer="muon", dtype="bfloat16"))
     for optimizer in optimizers:
@@ -70,10 +93,17 @@ def main(dim: int, rounds: int) -> None:
     times = {name: seconds(partial(optimizer.step), rounds) for name, optimizer in kinds.items()}
     for name, time in times.items():
         row(str(dim), name, f"{time:.3f}", f"{time / times['ours, float32']:.2f}")
-    heading("d", "training, Muon in", "tokens a second")
-    for name, half in (("float32", False), ("bfloat16", True)):
-        tokens = WINDOWS[0] * WINDOWS[1] / seconds(training_step(dim, half), rounds)
-        row(str(dim), name, f"{tokens:,.0f}")
+    fastest, steps = 0.0, {"float32": training_step(dim, half=False), "bfloat16": training_step(dim, half=True)}
+    times = dict.fromkeys(steps, math.inf)
+    for _, (name, step) in itertools.product(range(rounds), steps.items()):
+        times[name] = min(times[name], seconds(step, rounds=1))
+        fastest = max(fastest, rate("bfloat16", dim, cpu=False))
+    click.echo(f"products: bfloat16 {fastest / 1e9:.0f} GFLOP/s")
+    heading("d", "training, Muon in", "tokens a second", "of the rate", "with Muon's")
+    model = model_products(dim)
+    for name, time in times.items():
+        speeds = (products / time / fastest for products in (model, model + muon_products(dim)))
+        row(str(dim), name, f"{math.prod(WINDOWS) / time:,.0f}", *(f"{share:.0%}" for share in speeds))
 
 
 if __name__ == "__main__":
