@@ -125,8 +125,9 @@ def sets_of(cuts: tuple[Path, ...], folder: Path | None) -> tuple[Path, ...]:
 @click.option(
     "--lang-dir",
     type=PATH,
-    help="Folder with LG.pt and words.txt: the graph of fast_beam_search; its scores are within `am`.",
+    help="Folder with LG.pt and words.txt: the graph of fast_beam_search and fast_beam_search_nbest.",
 )
+@setting(DecodeOptions, "ngram-lm-scale", type=NUMBER, help="Of the scores of LG in the search, as icefall has it.")
 @setting(DecodeRun, "max-duration", type=POSITIVE, help="Seconds of speech in a batch.")
 @setting(DecodeRun, "max-seconds", type=POSITIVE, help="Longer cuts count as not recognised.")
 @normalise_option
@@ -152,8 +153,8 @@ def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     that sum (the beam searches and fast_beam_search_nbest), and that of every LM; the search's own total has am and
     alignments at scale 1. Lattices have `am` of the best alignment alone, and no LM: greedy_search and
     modified_beam_search write those of a fast_beam_search, with the 1-best as a path where it was not in them.
-    With --lang-dir, `am` of lists and lattices has the scores of the graph within it (those of LG, so the LM G's too):
-    an LM that rescores them comes on top of G.
+    With --lang-dir, lists and lattices have the scores of LG (of its LM G, above all) as `lm`, unscaled: `rescore tune`
+    finds their scale beside those of other LMs; the search weighs them by --ngram-lm-scale.
 
     --model moonshine (extra `moonshine`), or the folder of another encoder-decoder in ONNX, gives written text. There
     --beam-size is the number of hypotheses that differ in their words, and --normalise says when they do [basic]; `am`

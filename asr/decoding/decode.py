@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -59,12 +58,12 @@ class Decoder:
         pieces: Pieces,
         options: DecodeOptions,
         fusion: Fusion | None = None,
-        graph: tuple[Any, Path] | None = None,
+        graph: k2_search.WordGraph | None = None,
         device: str | torch.device = "cpu",
     ) -> None:
         """
         Args:
-          graph: k2's LG and its words.txt, for the methods that run in k2.
+          graph: an LG, for the methods that run in k2.
         Raises:
           ConfigError: settings that do not go together.
           DataError: the tokens are not the model's.
@@ -135,17 +134,16 @@ class Decoder:
             limits = (options.beam, options.max_contexts)
             found = lattice_search(self.model, encoded, lengths, utt_ids, self.pieces, *limits)
             return [word_lattice(lattice, self.pieces, options.lattice_beam) for lattice in found]
-        graph, words = self.graph or (None, None)
         limits_k2 = (options.beam, options.max_contexts, options.max_states)
-        fsas = k2_search.fast_beam_search(self.model, encoded, lengths, *limits_k2, graph)
-        return k2_search.word_lattices(fsas, utt_ids, self.pieces, words, options.lattice_beam)
+        fsas = k2_search.fast_beam_search(self.model, encoded, lengths, *limits_k2, self.graph)
+        return k2_search.word_lattices(fsas, utt_ids, self.pieces, self.graph, options.lattice_beam)
 
     def _nbest(self, lattice: Lattice) -> NbestList:
-        options = self.options
+        options, scales = self.options, AM if self.graph is None else self.graph.scales
         if options.method == FAST_NBEST:
-            nbest = k2_search.nbest_of_lattice(lattice, options.num_paths, options.nbest_scale)
+            nbest = k2_search.nbest_of_lattice(lattice, options.num_paths, options.nbest_scale, scales)
         else:
-            nbest = exact_nbest(lattice, AM, options.num_paths)
+            nbest = exact_nbest(lattice, scales, options.num_paths)
         for hyp in nbest.hyps:
             hyp.scores["words"] = float(len(hyp.words))
         return nbest

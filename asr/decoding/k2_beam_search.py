@@ -6,7 +6,8 @@ tokens) or an LG.  k2 tells hypotheses apart by their last tokens, so the decode
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ from rescore.types import Lattice, NbestList, Words
 if TYPE_CHECKING:
     from asr.model.transducer import Transducer
 
+LM = "lm"  # the score of a graph
+FINAL = -1  # k2's label of arcs into the final state
 _IMPOSSIBLE = -1e10
 
 
@@ -46,13 +49,41 @@ def import_k2() -> ModuleType:
     return k2  # type: ignore[no-any-return]
 
 
-def load_graph(path: Path) -> Any:
-    """`LG.pt` of icefall's lang folder, as k2 Fsa.
+@dataclass(frozen=True)
+class WordGraph:
+    """An LG to search in, made by `word_graph`.
+
+    Attributes:
+      fsa: k2 Fsa over tokens with words as `aux_labels`; `lm_scores` are weighted by `lm_scale` within its `scores`.
+      words: words.txt of its words.
+    """
+
+    fsa: Any
+    words: Path
+    lm_scale: float = 1.0
+
+    @property
+    def scales(self) -> dict[str, float]:
+        """Of the scores of lattices that come of it: what the search goes by."""
+        return {**AM, LM: self.lm_scale}
+
+
+def word_graph(fsa: Any, words: Path, lm_scale: float = 1.0) -> WordGraph:
+    """A graph whose scores (its `lm_scores`, where it has them apart, as icefall's HLG) count with a scale."""
+    if not hasattr(fsa, "lm_scores"):
+        fsa.lm_scores = fsa.scores.clone()
+    fsa.scores = fsa.scores + (lm_scale - 1.0) * fsa.lm_scores
+    return WordGraph(fsa, words, lm_scale)
+
+
+def load_graph(folder: Path, lm_scale: float = 1.0) -> WordGraph:
+    """`LG.pt` and `words.txt` of icefall's lang folder.
 
     Raises:
       DataError: no such file, or not `torch.save(fsa.as_dict())`.
     """
     import_k2()
+    path = folder / "LG.pt"
     try:
         graph = load_fsa(path)
         graph.aux_labels  # noqa: B018
@@ -61,7 +92,7 @@ def load_graph(path: Path) -> Any:
         raise DataError(
             f"{path}: not a graph, expected LG.pt with aux_labels, as icefall writes it ({problem})"
         ) from None
-    return graph
+    return word_graph(graph, folder / "words.txt", lm_scale)
 
 
 @torch.no_grad()
@@ -72,14 +103,17 @@ def fast_beam_search(
     beam: float = 20.0,
     max_contexts: int = 8,
     max_states: int = 64,
-    graph: Any = None,
+    graph: WordGraph | None = None,
 ) -> Any:
     """k2's lattices, an FsaVec with an Fsa for each utterance; labels are tokens, 0 the blank.
+
+    Those of a graph have `lm_scores`, the graph's, that of the end of a sentence with them (which k2 leaves out); as
+    everywhere, `am` is `scores - lm_scores`.
 
     Args:
       encoded: float `(batch, frames, dim)`; lengths: int64 `(batch,)`, at least 1.
       beam, max_contexts, max_states: k2's, a frame and utterance.
-      graph: k2 Fsa over tokens with words as `aux_labels`; None for the trivial graph, whose aux_labels are tokens.
+      graph: None for the trivial graph, whose aux_labels are tokens.
     Raises:
       ConfigError: k2 is not there, or the decoder has an unlimited context.
       DataError: an utterance without a frame, or as `check_encoded`.
@@ -94,8 +128,7 @@ def fast_beam_search(
             "fast_beam_search needs a stateless decoder, found lstm; use --decoding-method modified_beam_search, "
             "which writes lattices too"
         )
-    if graph is None:
-        graph = k2.trivial_graph(config.vocab_size - 1, device=encoded.device)
+    fsa = k2.trivial_graph(config.vocab_size - 1, device=encoded.device) if graph is None else graph.fsa
     settings = k2.RnntDecodingConfig(
         vocab_size=config.vocab_size,
         decoder_history_len=config.context_size,
@@ -103,7 +136,7 @@ def fast_beam_search(
         max_contexts=max_contexts,
         max_states=max_states,
     )
-    streams = k2.RnntDecodingStreams([k2.RnntDecodingStream(graph) for _ in limits], settings)
+    streams = k2.RnntDecodingStreams([k2.RnntDecodingStream(fsa) for _ in limits], settings)
     predictor = Predictor(model, encoded.device)
     projected = model.joiner.project_encoder(encoded)
     silence = projected.new_full((config.vocab_size,), _IMPOSSIBLE)
@@ -119,7 +152,15 @@ def fast_beam_search(
         streams.advance(torch.where(ended, silence, log_probs))
     streams.terminate_and_flush_to_streams()
     # k2 makes the last frame the arcs into the final state, so that its scores would not count: one more, of silence.
-    return streams.format_output([limit + 1 for limit in limits], allow_partial=True)
+    found = streams.format_output([limit + 1 for limit in limits], allow_partial=True)
+    return found if graph is None else _with_whole_lm(found, graph.lm_scale)
+
+
+def _with_whole_lm(fsas: Any, lm_scale: float) -> Any:
+    """The lattices, their LM at scale 1; at arcs into the final state, where k2 has 0, its end of the sentence."""
+    lm = fsas.lm_scores
+    fsas.scores = torch.where(fsas.labels == FINAL, lm, fsas.scores + (1.0 - lm_scale) * lm)
+    return fsas
 
 
 def token_lattices(fsas: Any, utt_ids: Sequence[str], pieces: Pieces) -> list[Lattice]:
@@ -140,45 +181,54 @@ def _timed(lattice: Lattice) -> Lattice:
 
 
 def word_lattices(
-    fsas: Any, utt_ids: Sequence[str], pieces: Pieces, words: Path | None = None, beam: float | None = 10.0
+    fsas: Any,
+    utt_ids: Sequence[str],
+    pieces: Pieces,
+    graph: WordGraph | None = None,
+    beam: float | None = 10.0,
 ) -> list[Lattice]:
     """k2's lattices as lattices of words.
 
     Args:
-      words: words.txt of the graph (LG); None for the trivial graph, where pieces become words.
+      graph: that they come of; None for the trivial graph, where pieces become words.
       beam: arcs on no path at most so much below the best are left out.
     """
-    if words is None:
+    if graph is None:
         return [word_lattice(lattice, pieces, beam) for lattice in token_lattices(fsas, utt_ids, pieces)]
     from rescore.lattices.epsilons import remove_epsilons
     from rescore.lattices.prune import prune_beam
 
-    found = [remove_epsilons(_timed(lattice), AM) for lattice in to_lattices(fsas, utt_ids, read_symbols(words))]
-    return found if beam is None else [prune_beam(lattice, AM, beam) for lattice in found]
+    scales, words = graph.scales, read_symbols(graph.words)
+    found = [remove_epsilons(_timed(lattice), scales) for lattice in to_lattices(fsas, utt_ids, words)]
+    return found if beam is None else [prune_beam(lattice, scales, beam) for lattice in found]
 
 
-def nbest_of_lattice(lattice: Lattice, n: int, scale: float = 0.5) -> NbestList:
+def nbest_of_lattice(lattice: Lattice, n: int, scale: float = 0.5, scales: Mapping[str, float] = AM) -> NbestList:
     """The N-best of icefall's `fast_beam_search_nbest`, without chance: the exact `n` best, ranked by summed paths.
 
     icefall samples `n` paths from the lattice with scores times `scale` and scores what is distinct.  Here the exact
-    `n` best word sequences come first, ranked by `log(sum over its paths of exp(scale * am)) / scale`.  `am` is that of
-    the best path, `alignments` what the sum adds to it.
+    `n` best word sequences come first, ranked by `log(sum over its paths of exp(scale * total)) / scale`.  Scores are
+    those of the best path, `alignments` is what the sum adds to their total.
 
+    Args:
+      scales: of the lattice's scores, whose sum is the total of a path.
     Raises:
       ValueError: `n` is below 1 or `scale` not positive.
     """
     if not scale > 0:
         raise ValueError(f"scale = {scale}, expected a positive number")
-    best = exact_nbest(lattice, AM, n)
-    sums = sum_over_paths(lattice, [hyp.words for hyp in best.hyps], scale)
+    best = exact_nbest(lattice, scales, n)
+    sharp = {name: scale * value for name, value in scales.items()}
+    sums = sum_over_paths(lattice, [hyp.words for hyp in best.hyps], sharp)
+    totals = {hyp.words: sum(value * hyp.scores[name] for name, value in scales.items()) for hyp in best.hyps}
     for hyp in best.hyps:
-        hyp.scores[ALIGNMENTS] = max(0.0, sums[hyp.words] / scale - hyp.scores["am"])
-    ranked = sorted(best.hyps, key=lambda hyp: -(hyp.scores["am"] + hyp.scores[ALIGNMENTS]))
+        hyp.scores[ALIGNMENTS] = max(0.0, sums[hyp.words] / scale - totals[hyp.words])
+    ranked = sorted(best.hyps, key=lambda hyp: -(totals[hyp.words] + hyp.scores[ALIGNMENTS]))
     return NbestList(lattice.utt_id, ranked)
 
 
-def sum_over_paths(lattice: Lattice, sequences: Sequence[Words], scale: float) -> dict[Words, float]:
-    """`log sum exp(scale * am)` over all paths of each word sequence; all are followed at once, as a tree."""
+def sum_over_paths(lattice: Lattice, sequences: Sequence[Words], scales: Mapping[str, float]) -> dict[Words, float]:
+    """`log sum exp(total)` over all paths of each word sequence, scores by their scales; all at once, as a tree."""
     tree: dict[tuple[int, int], int] = {}
     number = {word: label for label, word in enumerate(lattice.symbols)}
     ends = {}
@@ -187,7 +237,7 @@ def sum_over_paths(lattice: Lattice, sequences: Sequence[Words], scale: float) -
         for word in words:
             node = tree.setdefault((node, number[word]), len(tree) + 1)
         ends[words] = node
-    totals = total_scores(lattice, {"am": scale})
+    totals = total_scores(lattice, scales)
     ranges = arc_ranges(lattice)
     reached: list[dict[int, float]] = [{} for _ in range(lattice.num_states)]
     reached[0][0] = 0.0

@@ -27,7 +27,8 @@ class DecodeOptions:
       length_norm: the modified beam search's best hypothesis has the largest total for each token.
       beam, max_contexts, max_states: pruning of the searches that make lattices (natural logs; a frame each).
       num_paths:  hypotheses taken from lattices.
-      nbest_scale: see `fast_beam_search.nbest_of_lattice`.
+      nbest_scale: see `k2_beam_search.nbest_of_lattice`.
+      ngram_lm_scale: of a graph's scores in the search, which lists and lattices have as `lm`, at scale 1.
       lattices:   whether lattices are made; the 1-best is always in them.  `am` of lists and lattices is that of the
         best alignment; `alignments` of lists is what a search that sums adds (see `asr.decoding.greedy_search`).
       lattice_beam: arcs on no path at most so much below the best are left out of lattices.
@@ -41,6 +42,7 @@ class DecodeOptions:
     max_states: int = 64
     num_paths: int = 200
     nbest_scale: float = 0.5
+    ngram_lm_scale: float = 0.01
     lattices: bool = False
     lattice_beam: float = 10.0
 
@@ -78,7 +80,7 @@ class DecodeRun:
       lms:     `[NAME=]LM`; lm_scales: one for each, or none.
       ilme_scale: of the internal LM, which is subtracted and scored (0: scored alone); None: neither.
       lodr:    a token n-gram that is subtracted.
-      lang_dir: folder with LG.pt and words.txt; the scores of LG are within `am`.
+      lang_dir: folder with LG.pt and words.txt.
       max_duration, max_seconds: of a batch, of a cut.
       lattices: one of LATTICE_FORMATS, or None.
       allow_pipes: run the commands that the manifests name.

@@ -84,10 +84,10 @@ def empty_nbest(utt_id: str, names: Iterable[str], ref: Words | None = None) -> 
     return NbestList(utt_id, [Hypothesis((), dict.fromkeys(names, 0.0))], ref)
 
 
-def empty_lattice(utt_id: str) -> Lattice:
+def empty_lattice(utt_id: str, names: Iterable[str]) -> Lattice:
     """As `empty_nbest`: one arc without a word."""
     src, dst, labels = (np.array([value], dtype=np.int32) for value in (0, 1, 0))
-    return Lattice(utt_id, 2, src, dst, labels, {"am": np.zeros(1)}, [""], np.zeros(2))
+    return Lattice(utt_id, 2, src, dst, labels, {name: np.zeros(1) for name in names}, [""], np.zeros(2))
 
 
 def save_nbest(path: Path, lists: Iterable[NbestList]) -> None:
@@ -144,13 +144,14 @@ class Results:
 
     Attributes:
       refs, hyps: the words of each utterance.
-      scores: names of the scores in N-best lists.
+      scores, lattice_scores: names of the scores in N-best lists and lattices.
     """
 
     def __init__(self, folder: Path) -> None:
         self.refs: dict[str, Words] = {}
         self.hyps: dict[str, Words] = {}
         self.scores: list[str] = []
+        self.lattice_scores: list[str] = []
         self._symbols: set[str] = set()
         self._lists, self._lattices = Spool(folder), Spool(folder)
 
@@ -160,6 +161,7 @@ class Results:
         if decoded.lattice is not None:
             self._lattices.add(utt_id, decoded.lattice)
             self._symbols.update(decoded.lattice.symbols)
+            self.lattice_scores = self.lattice_scores or list(decoded.lattice.scores)
         self.refs[utt_id], self.hyps[utt_id] = tuple(kaldi_fields(text)), decoded.words
         self.scores = self.scores or list(decoded.nbest.hyps[0].scores)
 

@@ -40,10 +40,12 @@ def opened(plan: DecodeRun, options: DecodeOptions) -> tuple[Decoder, list[Outpu
     check_tokens(vocab, plan.bpe_model, folder)
     pieces = Pieces(vocab)
     fusion, fused = read_lms(plan, pieces)
-    graph = (load_graph(plan.lang_dir / "LG.pt"), plan.lang_dir / "words.txt") if plan.lang_dir else None
+    graph = load_graph(plan.lang_dir, options.ngram_lm_scale) if plan.lang_dir else None
+    searched = f"-ngram-lm-scale-{options.ngram_lm_scale:g}" if graph else ""
     decoder = Decoder(model, pieces, options, fusion, graph, device)
     results = make_folder(plan.out or folder / options.method)
-    setting, suffix = (options.setting + fused).replace("-", "_"), f"{model_name}-{options.suffix}{fused}"
+    setting = (options.setting + searched + fused).replace("-", "_")
+    suffix = f"{model_name}-{options.suffix}{searched}{fused}"
     return decoder, [Outputs(results, name, suffix, setting, plan.lattices) for name in names]
 
 

@@ -52,7 +52,8 @@ def decode_set(
         remark(f"{outputs.name}: {len(lost)} of {count} utterances were not recognised; they count as without a word")
         count_skipped(len(lost))
     for utt_id, text in lost.items():
-        results.add(Decoded(empty_nbest(utt_id, results.scores), empty_lattice(utt_id)), text)
+        lattice = empty_lattice(utt_id, results.lattice_scores) if results.lattice_scores else None
+        results.add(Decoded(empty_nbest(utt_id, results.scores), lattice), text)
     counts, written = results.write(outputs)
     for line in kaldi_lines(counts) if counts else ["no references: no error rate"]:
         say(f"{outputs.name}: {line}")

@@ -317,7 +317,7 @@ def test_long_streams_show_their_last_words_alone(here: Path) -> None:
 def test_results_wait_on_disk_and_come_sorted(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     for name in ("b", "a", "c"):
-        spool.add(name, Decoded(empty_nbest(name, ["am"]), empty_lattice(name)))
+        spool.add(name, Decoded(empty_nbest(name, ["am"]), empty_lattice(name, ["am"])))
     assert [item.nbest.utt_id for item in spool] == ["a", "b", "c"] == [item.lattice.utt_id for item in spool]
     with pytest.raises(RescoreError, match="utterance 'a' occurs a second time"):
         spool.add("a", None)

@@ -18,6 +18,7 @@ from asr.decoding.k2_beam_search import (
     nbest_of_lattice,
     sum_over_paths,
     token_lattices,
+    word_graph,
     word_lattices,
 )
 from asr.decoding.lattice_search import AM, lattice_search, word_lattice
@@ -29,6 +30,7 @@ from rescore.formats import read_lattices
 from rescore.formats.k2 import write_lattices
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.paths import best_path
+from rescore.types import Hypothesis, Lattice
 from tests.asr.tiny import Tiny, alignments, log_sum, pieces, vocabulary
 from tests.counting import count_paths
 
@@ -111,27 +113,66 @@ def test_a_graph_of_words_allows_its_words_only(k2: Any, tmp_path: Path) -> None
     torch.save(graph.as_dict(), tmp_path / "LG.pt")
     (tmp_path / "words.txt").write_text("<eps> 0\nCAT 1\nTHE 2\n")
     model = Tiny(SIZE, seed=3)
-    fsas = fast_beam_search(model, *model.encoded(9, 5), **WIDE, graph=load_graph(tmp_path / "LG.pt"))
-    for lattice in word_lattices(fsas, ["a", "b"], pieces(SIZE), tmp_path / "words.txt", beam=None):
+    found = load_graph(tmp_path)
+    fsas = fast_beam_search(model, *model.encoded(9, 5), **WIDE, graph=found)
+    for lattice in word_lattices(fsas, ["a", "b"], pieces(SIZE), found, beam=None):
         assert set(lattice.symbols) <= {"", "CAT", "THE"} and len(lattice.symbols) > 1
-    with pytest.raises(DataError, match=r"not a graph, expected LG.pt"):
-        load_graph(tmp_path / "words.txt")
+    with pytest.raises(DataError, match=r"LG.pt: not a graph, expected LG.pt"):
+        load_graph(tmp_path / "none")
 
 
-def test_scores_of_the_graph_are_within_am(k2: Any, tmp_path: Path) -> None:
-    """As the help of `asr decode --lang-dir` says."""
+@pytest.mark.parametrize("lm_scale", [0.0, 0.25, 1.0])
+def test_scores_of_the_graph_stand_apart(k2: Any, tmp_path: Path, lm_scale: float) -> None:
+    """`am` is that of a search without them, `lm` the LM's own sum, the end of the sentence with it."""
     (tmp_path / "words.txt").write_text("<eps> 0\nCAT 1\nTHE 2\n")
-    model, found = Tiny(SIZE, seed=3), []
-    for score in (0.0, -3.0):
-        text = f"0 0 3 1 {score}\n0 0 4 2 {score}\n0 1 -1 -1 0\n1\n"
-        graph = k2.arc_sort(k2.Fsa.from_str(text, acceptor=False))
+    logs, model = {"CAT": -3.0, "THE": -1.0, "</s>": -2.0}, Tiny(SIZE, seed=3)
+
+    def lists(cat: float, the: float, end: float) -> list[Hypothesis]:
+        text = f"0 0 3 1 {cat}\n0 0 4 2 {the}\n0 1 -1 -1 {end}\n1\n"
+        graph = word_graph(k2.arc_sort(k2.Fsa.from_str(text, acceptor=False)), tmp_path / "words.txt", lm_scale)
         fsas = fast_beam_search(model, *model.encoded(3), **WIDE, graph=graph)
-        (lattice,) = word_lattices(fsas, ["a"], pieces(SIZE), tmp_path / "words.txt", beam=None)
-        found.append({hyp.words: hyp.scores["am"] for hyp in exact_nbest(lattice, AM, 5).hyps})
-    shared = found[0].keys() & found[1].keys()
-    assert any(shared)
-    for words in shared:
-        assert found[1][words] == pytest.approx(found[0][words] - 3.0 * len(words), abs=1e-4)
+        (lattice,) = word_lattices(fsas, ["a"], pieces(SIZE), graph, beam=None)
+        return exact_nbest(lattice, graph.scales, 20).hyps
+
+    plain, found = {hyp.words: hyp.scores["am"] for hyp in lists(0.0, 0.0, 0.0)}, lists(*logs.values())
+    assert len(found) == len(plain) > 5
+    for hyp in found:
+        assert hyp.scores["am"] == pytest.approx(plain[hyp.words], abs=1e-4)
+        assert hyp.scores["lm"] == pytest.approx(sum(logs[word] for word in (*hyp.words, "</s>")), abs=1e-4)
+    totals = [hyp.scores["am"] + lm_scale * hyp.scores["lm"] for hyp in found]
+    assert totals == sorted(totals, reverse=True)
+
+
+def test_an_lm_that_a_graph_has_apart_is_what_is_scaled(k2: Any, tmp_path: Path) -> None:
+    fsa = k2.Fsa.from_str("0 0 3 1 -3\n0 1 -1 -1 -1\n1\n", acceptor=False)
+    fsa.lm_scores = torch.tensor([-2.0, -1.0])
+    assert word_graph(fsa, tmp_path, 0.5).fsa.scores.tolist() == [-2.0, -0.5]
+
+
+def test_sums_over_paths_weigh_the_graph(k2: Any, tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("<eps> 0\nCAT 1\nTHE 2\n")
+    text, model = "0 0 3 1 -3\n0 0 4 2 -1\n0 1 -1 -1 -2\n1\n", Tiny(SIZE, seed=3)
+    graph = word_graph(k2.arc_sort(k2.Fsa.from_str(text, acceptor=False)), tmp_path / "words.txt", 0.3)
+    fsas = fast_beam_search(model, *model.encoded(3), **WIDE, graph=graph)
+    (lattice,) = word_lattices(fsas, ["a"], pieces(SIZE), graph, beam=None)
+    paths: dict[tuple[str, ...], list[float]] = {}
+    for words, am, lm in _paths(lattice):
+        paths.setdefault(words, []).append(0.5 * (am + 0.3 * lm))
+    nbest = nbest_of_lattice(lattice, 20, 0.5, graph.scales)
+    totals = [hyp.scores["am"] + 0.3 * hyp.scores["lm"] + hyp.scores["alignments"] for hyp in nbest.hyps]
+    assert len(totals) == len(paths) and totals == sorted(totals, reverse=True)
+    assert totals == pytest.approx([log_sum(paths[hyp.words]) / 0.5 for hyp in nbest.hyps], abs=1e-4)
+
+
+def _paths(lattice: Lattice) -> list[tuple[tuple[str, ...], float, float]]:
+    """Words, am and lm of every path, one by one."""
+    paths: list[list[tuple[tuple[str, ...], float, float]]] = [[] for _ in range(lattice.num_states)]
+    paths[0] = [((), 0.0, 0.0)]
+    columns = (lattice.src, lattice.dst, lattice.labels, lattice.scores["am"], lattice.scores["lm"])
+    for src, dst, label, am, lm in zip(*(column.tolist() for column in columns), strict=True):
+        word = (lattice.symbols[label],) if label else ()
+        paths[dst].extend((words + word, one + am, other + lm) for words, one, other in paths[src])
+    return paths[-1]
 
 
 def test_graphs_of_others_run_no_code(tmp_path: Path, k2: Any) -> None:
@@ -139,16 +180,16 @@ def test_graphs_of_others_run_no_code(tmp_path: Path, k2: Any) -> None:
     graph = k2.Fsa.from_str("0 0 1 0.5\n0 0 2 0.5\n0 1 -1 0\n1")
     graph.aux_labels = k2.RaggedTensor([[1, 2], [], [-1]])
     torch.save(graph.as_dict(), tmp_path / "LG.pt")
-    found = load_graph(tmp_path / "LG.pt")
+    found = load_graph(tmp_path).fsa
     assert found.aux_labels.tolist() == [[1, 2], [], [-1]] and torch.equal(found.arcs.values(), graph.arcs.values())
     (tmp_path / "target").write_text("")
     for contents in ({**graph.as_dict(), "x": Removes(tmp_path / "target")}, Removes(tmp_path / "target")):
         torch.save(contents, tmp_path / "LG.pt")
         with pytest.raises(DataError, match=r"LG.pt: not a graph, expected LG.pt .*unlink in the file"):
-            load_graph(tmp_path / "LG.pt")
+            load_graph(tmp_path)
     torch.jit.script(torch.nn.Linear(1, 1)).save(str(tmp_path / "LG.pt"))
     with pytest.raises(DataError, match=r"LG.pt: not a graph, .*TorchScript"):
-        load_graph(tmp_path / "LG.pt")
+        load_graph(tmp_path)
     assert (tmp_path / "target").exists()
 
 
@@ -168,7 +209,7 @@ def test_nbest_ranks_by_the_sum_over_paths() -> None:
     tokens = lattice_search(model, encoded, lengths, ["a"], pieces(SIZE), beam=1e9, max_contexts=10**6)[0]
     lattice = word_lattice(tokens, pieces(SIZE), beam=None, most=10**6)
     everything = [hyp.words for hyp in exact_nbest(lattice, AM, 400).hyps]
-    assert log_sum(list(sum_over_paths(lattice, everything, 1.0).values())) == pytest.approx(
+    assert log_sum(list(sum_over_paths(lattice, everything, AM).values())) == pytest.approx(
         log_sum([0.0 + score for score in _path_scores(lattice)]), abs=1e-9
     )
     first, viterbi = nbest_of_lattice(lattice, 10, 0.5), exact_nbest(lattice, AM, 10)
@@ -178,7 +219,7 @@ def test_nbest_ranks_by_the_sum_over_paths() -> None:
     assert [hyp.scores["am"] for hyp in sharp.hyps] == pytest.approx([hyp.scores["am"] for hyp in viterbi.hyps])
     assert [hyp.scores["alignments"] for hyp in sharp.hyps] == pytest.approx([0.0] * 10, abs=0.05)
     best = {hyp.words: hyp.scores["am"] for hyp in viterbi.hyps}
-    sums = sum_over_paths(lattice, list(best), 0.5)
+    sums = sum_over_paths(lattice, list(best), {"am": 0.5})
     for hyp in first.hyps:
         assert hyp.scores["am"] == best[hyp.words]
         assert hyp.scores["am"] + hyp.scores["alignments"] == pytest.approx(sums[hyp.words] / 0.5)

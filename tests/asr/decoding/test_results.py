@@ -77,7 +77,7 @@ def test_lattices_are_read_back(kind: str, tmp_path: Path) -> None:
     model = Tiny(18, "lstm", seed=11)
     encoded, lengths = model.encoded(8, 5)
     tokens = lattice_search(model, encoded, lengths, ["a", "b"], pieces(), beam=12.0, max_contexts=6)
-    lattices = [*(word_lattice(lattice, pieces(), 5.0) for lattice in tokens), empty_lattice("c")]
+    lattices = [*(word_lattice(lattice, pieces(), 5.0) for lattice in tokens), empty_lattice("c", ["am"])]
     words = {word for lattice in lattices for word in lattice.symbols} - {""}
     save_lattices(kind, tmp_path / "lattices-test", lattices[:1], words)  # is replaced, like all results of a set
     spec = save_lattices(kind, tmp_path / "lattices-test", lattices, words)
