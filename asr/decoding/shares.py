@@ -37,9 +37,9 @@ from rescore.sharing.parts import (
     part_files,
     parts_beside,
     read_note,
-    read_plan,
     remove_parts,
     were_merged,
+    whole_plan,
 )
 from rescore.sharing.shares import Sharing, share_out
 from rescore.types import Hypothesis, NbestList
@@ -83,7 +83,7 @@ def merge(out: Path, say: Callable[[str], None]) -> dict[str, ErrorCounts | None
     if not folders:
         raise DataError(f"{out}: no shares of a decoding; run asr decode --split K/N --out {out} first")
     left = [folder for folder in folders if not were_merged(folder)]
-    plans = [read_plan(folder)["outputs"] for folder in left]
+    plans = [whole_plan(folder, "outputs")["outputs"] for folder in left]
     count = Counter(made["name"] for made in plans)
     names = [made["name"] if count[made["name"]] == 1 else f"{made['name']}-{made['suffix']}" for made in plans]
     return {name: merge_set(folder, say) for name, folder in zip(names, left, strict=True)}
@@ -91,7 +91,7 @@ def merge(out: Path, say: Callable[[str], None]) -> dict[str, ErrorCounts | None
 
 def merge_set(folder: Path, say: Callable[[str], None]) -> ErrorCounts | None:
     """Writes the results of a set from the folder of its parts, which goes; the errors."""
-    shares, plan = finished_splits(folder), read_plan(folder)
+    shares, plan = finished_splits(folder), whole_plan(folder, "outputs")
     outputs = Outputs(**{**plan["outputs"], "folder": folder.parent})
     if plan.get("written"):
         files = part_files(folder, shares[0]["parts"], SUFFIX_WRITTEN)

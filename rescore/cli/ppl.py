@@ -95,10 +95,10 @@ def command(
 
 def show_merged(folder: Path) -> None:
     """Writes and prints the figures of the parts in a folder, which goes."""
-    from rescore.sharing.parts import read_plan, remove_parts
+    from rescore.sharing.parts import remove_parts, whole_plan
     from rescore.workflows.perplexity_shares import merged_rows
 
-    target = Path(read_plan(folder)["target"])
+    target = Path(whole_plan(folder, "target")["target"])
     _show(merged_rows(folder), target)
     remove_parts(folder)
 

@@ -228,6 +228,21 @@ def read_plan(folder: Path) -> dict[str, Any]:
     return _read(folder / PLAN)
 
 
+def whole_plan(folder: Path, *names: str) -> dict[str, Any]:
+    """The plan, which has these entries.
+
+    Raises:
+      FormatError: it has not, as it is damaged or was removed.
+    """
+    plan = read_plan(folder)
+    missing = [name for name in names if name not in plan]
+    if missing:
+        raise FormatError(
+            folder / PLAN, f"damaged or removed (no {missing[0]}); remove the folder, and run the shares again"
+        )
+    return plan
+
+
 def read_note(folder: Path, index: int) -> Note:
     """What was counted and left out in a part."""
     found = _read(_note(folder, index))

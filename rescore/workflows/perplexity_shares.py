@@ -19,7 +19,7 @@ from rescore.errors import UsageError
 from rescore.evaluation.tail import TailMarker, load_tail
 from rescore.files import file_identity
 from rescore.formats.part_files import TEXTS, ScoredText
-from rescore.sharing.parts import finished_splits, part_files, read_plan
+from rescore.sharing.parts import finished_splits, part_files, whole_plan
 from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError
 from rescore.weights import NGRAM
@@ -133,7 +133,7 @@ def merged_rows(folder: Path) -> list[Row]:
       FormatError: a share or a part is missing.
       VocabError: too many words are unknown to an LM.
     """
-    shares, plan = finished_splits(folder), read_plan(folder)
+    shares, plan = finished_splits(folder), whole_plan(folder, "--tail", "--mix", "--max-unknown", "columns")
     marker = TailMarker(load_tail(plan["--tail"][0])) if plan["--tail"] else None
     parts: list[WordScores] = []
 

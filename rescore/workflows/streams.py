@@ -35,8 +35,8 @@ from rescore.sharing.parts import (
     notes,
     part_files,
     parts_beside,
-    read_plan,
     remove_parts,
+    whole_plan,
 )
 from rescore.sharing.shares import Sharing, share_out
 from rescore.sharing.work import do_parts, in_halves
@@ -164,7 +164,7 @@ def merge_stream(folder: Path) -> dict[str, Any]:
     Raises:
       FormatError: a share or a part is missing.
     """
-    shares, plan = finished_splits(folder), read_plan(folder)
+    shares, plan = finished_splits(folder), whole_plan(folder, "results", "target", "command", "n", "--on-error")
     part_file, number = PARTS[plan["results"]], shares[0]["parts"]
     files = part_files(folder, number, part_file.suffix)
     on_error = Skip() if plan["--on-error"] == "skip" else fail

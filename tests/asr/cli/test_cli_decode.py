@@ -24,7 +24,7 @@ from asr.decoding.sets import set_name
 from asr.errors import CheckpointError, ConfigError, DataError
 from asr.model.checkpoint import load_model, write_checkpoint
 from lm_zoo.registry import save_folder
-from rescore.errors import RescoreError, UsageError
+from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import read_lattices, read_nbest
 from rescore.lattices.paths import best_path
 from rescore.types import NbestList
@@ -369,9 +369,13 @@ def test_a_share_that_goes_on_knows_what_could_not_be_loaded_before(folder: Path
             max(parts.glob("0*.decoded.gz")).unlink()
         run(folder, *share)
         assert (parts / "split-1-of-1.json").read_text() == before
+    copy = shutil.copytree(tmp_path / "out", tmp_path / "copy")
     merged = CliRunner().invoke(cli, ["merge", str(tmp_path / "out")], catch_exceptions=False)
     assert merged.stdout == whole.stdout and " / 9, " in merged.stdout
     assert "1 of 4 utterances were not recognised" in merged.stderr
+    (copy / parts.name / "plan.json").write_text("{")
+    with pytest.raises(FormatError, match=r"plan.json: damaged or removed"):
+        CliRunner().invoke(cli, ["merge", str(copy)], catch_exceptions=False)
 
 
 def test_shares_of_another_text_view_or_other_pieces_are_refused(

@@ -146,6 +146,18 @@ def test_shares_of_another_plan_are_refused(inputs: Path, tmp_path: Path, monkey
         assert f"parts of a run with another {differs};" in str(refused.exception)
 
 
+@pytest.mark.parametrize("name", ["lattice nbest", "ppl"])
+def test_a_damaged_plan_is_one_line(name: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(inputs)
+    words, out = line(name, tmp_path / "out")
+    done([*words, "--split", "1/1"])
+    (plan,) = tmp_path.glob(".*/plan.json")
+    plan.write_text("{")
+    found = run("merge", str(out))
+    assert isinstance(found.exception, FormatError) and not out.exists()
+    assert str(found.exception).startswith(f"{plan}: damaged or removed (no ")
+
+
 def test_what_cannot_be_shared_is_refused(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(inputs)
     for arguments, message in (
