@@ -220,6 +220,34 @@ class FoundPerOptimizer:
         self.updated = True
 
 
+class ScalesAsTorch(FoundPerOptimizer):
+    """Its state is that of torch's scaler, which refuses that of one that is not enabled."""
+
+    loaded: dict[str, Any] | None = None
+
+    def scale(self, loss: Tensor) -> Tensor:
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"scale": 2.0**16}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if not state:
+            raise RuntimeError("The source state dict is empty, possibly because it was saved from a disabled instance")
+        self.loaded = state
+
+
+def test_a_run_in_float32_goes_on_in_float16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no scale to take over; later there is."""
+    run(tmp_path, config(max_steps=10))
+    scaler = ScalesAsTorch()
+    monkeypatch.setattr(loop, "grad_scaler", lambda enabled: scaler)
+    assert run(tmp_path, config(max_steps=15)).step == 15
+    assert scaler.loaded is None
+    assert run(tmp_path, config(max_steps=20)).step == 20
+    assert scaler.loaded == {"scale": 2.0**16}
+
+
 def test_a_finished_run_goes_on_when_asked_for_more_or_says_that_it_does_not(tmp_path: Path) -> None:
     lines: list[str] = []
     assert run(tmp_path / "steps", config(max_steps=10)).step == 10
