@@ -69,8 +69,8 @@ class Perplexity:
 
 
 def exp_or_inf(value: float) -> float:
-    """Infinite where float64 ends."""
-    return math.exp(value) if value < math.log(sys.float_info.max) else math.inf
+    """Infinite where float64 ends; NaN stays."""
+    return math.inf if value >= math.log(sys.float_info.max) else math.exp(value)
 
 
 @dataclass
