@@ -210,7 +210,10 @@ class _Recursion:
         for block, (stands, deleted) in in_time(zip(reversed(self.blocks), reversed(aligned), strict=True)):
             target = self.dst[block.arcs]
             rows = self.share[block.arcs, None] * flow[target]
-            for place in np.flatnonzero(deleted.any(axis=0))[::-1]:
+            live = np.flatnonzero(rows.any(axis=0))
+            for place in np.flatnonzero(deleted[:, : live.max(initial=-1) + 1].any(axis=0))[::-1]:
+                if place < live[0] and not rows[:, place].any():
+                    break  # nothing has moved here, so nothing moves on
                 gone = np.where(deleted[:, place], rows[:, place], 0.0)
                 rows[:, place] -= gone
                 rows[:, place - 1] += gone

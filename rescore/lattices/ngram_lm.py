@@ -27,6 +27,7 @@ from rescore.types import Lattice, NbestList
 
 __all__ = ["WordLM", "expand_ngram", "ngram_nbest"]
 
+SPARSE = 32  # places of a table for each key, from where on sorting is better
 _ROUNDING = 1e-9  # relative; scores of one path summed in different orders differ by less
 
 
@@ -193,16 +194,12 @@ class _Expansion:
         arrivals, self.waiting[number] = self.waiting[number], []
         width = len(self.histories.states)
         keys = [(arrival.state - low) * width + arrival.history for arrival in arrivals]
-        every = np.concatenate(keys)
-        rows = np.arange(len(every))
-        place = np.empty((high - low) * width, dtype=np.int64)  # what was not written is not read
-        place[every] = rows
-        present = np.sort(every[place[every] == rows])  # distinct ones, without sorting all
+        present, place = _distinct(np.concatenate(keys), (high - low) * width)
         begin = self.first_pair[low]
         self.first_pair[low : high + 1] = begin + np.searchsorted(present, width * np.arange(high - low + 1))
-        place[present] = np.arange(begin, begin + len(present))
-        for arrival, key in zip(arrivals, keys, strict=True):
-            arrival.target[arrival.rows] = place[key]
+        ends = np.cumsum(list(map(len, keys)))
+        for arrival, end in zip(arrivals, ends.tolist(), strict=True):
+            arrival.target[arrival.rows] = begin + place[end - len(arrival.rows) : end]
         return low + present // width, present % width
 
     def _leave(self, low: int, high: int, state: np.ndarray, history: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -237,14 +234,8 @@ class _Expansion:
         """Scores of `labels[which]` after `history[pair]`, and the longer histories; each is asked for once."""
         olds, row = np.unique(history, return_inverse=True)
         words, column = np.unique(labels, return_inverse=True)
-        keys = row[pair] * len(words) + column[which]
-        wanted = np.zeros(len(olds) * len(words), dtype=bool)
-        wanted[keys] = True
-        asked = np.flatnonzero(wanted)
+        asked, found = _distinct(row[pair] * len(words) + column[which], len(olds) * len(words))
         answers = self.histories.extend(olds[asked // len(words)].tolist(), words[asked % len(words)].tolist())
-        place = np.empty(len(wanted), dtype=np.int64)
-        place[asked] = np.arange(len(asked))
-        found = place[keys]
         return answers[0][found], answers[1][found]
 
     def _end(self, logprob: np.ndarray, longer: np.ndarray, at_end: np.ndarray) -> None:
@@ -253,6 +244,22 @@ class _Expansion:
             distinct, back = np.unique(longer[at_end], return_inverse=True)
             logprob[at_end] += np.array([self.histories.end(history) for history in distinct.tolist()])[back]
             longer[at_end] = 0
+
+
+def _distinct(keys: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The different keys, ascending, and the place of each key among them; keys are from 0, below `size`.
+
+    By a table where the keys fill a good part of it, as they mostly do, without sorting all; else, as in lattices whose
+    states stand side by side by the thousand, the table would grow with the square of the lattice.
+    """
+    if size > SPARSE * len(keys):
+        present, place = np.unique(keys, return_inverse=True)
+        return present, place
+    rows, table = np.arange(len(keys)), np.empty(size, dtype=np.int64)  # what was not written is not read
+    table[keys] = rows
+    present = np.sort(keys[table[keys] == rows])
+    table[present] = np.arange(len(present))
+    return present, table[keys]
 
 
 class _Arrivals(NamedTuple):

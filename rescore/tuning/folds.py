@@ -40,12 +40,14 @@ def make_folds(utt_ids: Sequence[str], words: np.ndarray, folds: int, seed: int)
     """
     folds = max(1, min(folds, len(utt_ids)))
     groups, what = group_ids(utt_ids, folds)
-    sizes, held = np.zeros(folds), np.zeros(len(utt_ids), dtype=np.int64)
+    sizes = np.zeros(folds)
     weights = np.bincount(groups, words + 1e-3)  # utterances without a word are spread, too
+    of_group = np.zeros(len(weights), dtype=np.int64)
     for group in np.random.default_rng(seed).permutation(len(weights)):
         fold = int(sizes.argmin())
         sizes[fold] += weights[group]
-        held[groups == group] = fold
+        of_group[group] = fold
+    held = of_group[groups]
     parts = [np.flatnonzero(held == fold) for fold in range(folds)]
     return Folds(parts, f"{what} shuffled with seed {seed} into {folds} folds of about as many words")
 

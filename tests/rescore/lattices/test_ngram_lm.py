@@ -17,7 +17,7 @@ from lm_zoo.text.vocabulary import Vocabulary
 from rescore.errors import ScoreError
 from rescore.lattices.build import EPSILON
 from rescore.lattices.nbest import exact_nbest
-from rescore.lattices.ngram_lm import expand_ngram, ngram_nbest
+from rescore.lattices.ngram_lm import SPARSE, _distinct, expand_ngram, ngram_nbest
 from rescore.lattices.paths import total_scores
 from rescore.lattices.posteriors import through_scores
 from rescore.types import Lattice, Words
@@ -215,3 +215,11 @@ def test_kenlm(tmp_path: Path) -> None:
         }
     )
     assert expanded.counts["unknown_words"] == 1
+
+
+@pytest.mark.parametrize("size", [40, 10**5])
+def test_keys_are_told_apart_by_a_table_or_by_sorting(size: int) -> None:
+    keys = np.random.default_rng(1).integers(0, size, 100)
+    present, place = _distinct(keys, size)
+    assert present.tolist() == sorted(set(keys.tolist())) and (present[place] == keys).all()
+    assert (size > SPARSE * len(keys)) == (size == 10**5)
