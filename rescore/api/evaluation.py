@@ -13,6 +13,7 @@ from rescore.evaluation.wer import (
     kaldi_lines,
     utterance_errors,
 )
+from rescore.files import file_identity, texts_identity
 from rescore.shown import Shown, Table
 from rescore.types import Words
 from rescore.workflows import compare as comparing
@@ -112,7 +113,8 @@ def compare(
 
     folders = {name: str(source) for name, source in systems.items() if isinstance(source, (str, Path))}
     normaliser = Normaliser(normalise or normaliser_of_systems(folders))
-    refs = normaliser.texts(references(ref))
+    texts = references(ref)
+    refs = normaliser.texts(texts)
     if cer:
         refs = characters(refs)
     counts = load_tail(tail) if tail else None
@@ -120,7 +122,12 @@ def compare(
         counts.check_characters()
     loaded = [_system(name, source, refs, cer, normaliser) for name, source in systems.items()]
     found = comparing.compare_systems(refs, loaded, against, seed, samples, counts, cer)
-    return ComparisonTable(found.rows, found.against, {**found.how, KEY: normaliser.name})
+    how = {**found.how, KEY: normaliser.name}
+    if isinstance(ref, (str, Path)):
+        how["ref"] = texts_identity(Path(ref), texts)
+    if tail:
+        how["tail_counts"] = file_identity(Path(tail))
+    return ComparisonTable(found.rows, found.against, how)
 
 
 def _system(name: str, source: Texts, refs: Mapping[str, Words], cer: bool, normaliser: Normaliser) -> comparing.System:

@@ -95,7 +95,12 @@ def by_column(lms: LMs, dtype: str = "float32", device: str | None = None) -> di
 
     if isinstance(lms, Mapping):
         check_columns(list(lms))
-        return {column: load_lm(lm, name=column, dtype=dtype, device=device or "cpu") for column, lm in lms.items()}
+        return {
+            column: lm
+            if isinstance(lm, LanguageModel)
+            else load_lm(lm, name=column, dtype=dtype, device=device or "cpu")
+            for column, lm in lms.items()
+        }
     found: dict[str, LanguageModel] = {}
     for given in [lms] if isinstance(lms, (str, Path, LanguageModel)) else lms:
         lm = given if isinstance(given, LanguageModel) else load_lm(given, dtype=dtype, device=device or "cpu")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -23,6 +24,21 @@ from rescore.weights import default_scales
 if TYPE_CHECKING:
     from rescore.lattices.mbr import MbrResult
     from rescore.lattices.oracle import Oracle
+
+
+def number(name: str, value: Any, low: float, high: float = math.inf) -> float:
+    """The value, if it is a finite number from `low` to `high`; a UsageError else."""
+    right = isinstance(value, (int, float)) and math.isfinite(value) and low <= value <= high
+    if not right:
+        to = f" to {high:g}" if high < math.inf else ", or more"
+        raise UsageError(f"{name} is {value!r}, expected a number from {low:g}{to}")
+    return value
+
+
+def _above_zero(name: str, value: Any) -> float:
+    if number(name, value, 0) == 0:
+        raise UsageError(f"{name} is 0, expected a number above 0")
+    return float(value)
 
 
 class Lattice(types.Lattice):
@@ -55,7 +71,7 @@ class Lattice(types.Lattice):
         """The exact `n` best different word sequences, best first."""
         from rescore.lattices.nbest import exact_nbest
 
-        return exact_nbest(self, self._scales(weights), n)
+        return exact_nbest(self, self._scales(weights), int(number("n", n, 1)))
 
     def oracle(self, ref: Sequence[str]) -> Oracle:
         """The path with the fewest errors against the words `ref`: its words, scores and errors."""
@@ -71,17 +87,30 @@ class Lattice(types.Lattice):
         weights: AnyWeights | None = None,
         posterior_scale: float = 0.1,
     ) -> Lattice:
-        """A smaller lattice, see `rescore lattice prune`; the best path stays."""
+        """A smaller lattice, see `rescore lattice prune`; the best path stays.
+
+        Raises:
+          RescoreError: no limit, or one that is out of its range.
+        """
         from rescore.lattices.prune import Limits
 
-        limits = Limits(beam, posterior, posterior_scale, None, arcs_per_word)
+        if beam is posterior is arcs_per_word is None:
+            raise UsageError("give a limit: beam, posterior or arcs_per_word")
+        limits = Limits(
+            None if beam is None else number("beam", beam, 0),
+            None if posterior is None else number("posterior", posterior, 0, 1),
+            _above_zero("posterior_scale", posterior_scale),
+            None,
+            None if arcs_per_word is None else number("arcs_per_word", arcs_per_word, 0),
+        )
         return Lattice.of(limits.apply(self, self._scales(weights)))
 
     def mbr(self, weights: AnyWeights | None = None, posterior_scale: float = 0.1) -> MbrResult:
         """The words with the fewest expected errors, their confidences, and the confusion network."""
         from rescore.lattices.mbr import mbr_decode
 
-        return mbr_decode(self, {name: posterior_scale * scale for name, scale in self._scales(weights).items()})
+        factor = _above_zero("posterior_scale", posterior_scale)
+        return mbr_decode(self, {name: factor * scale for name, scale in self._scales(weights).items()})
 
     def dot(self, weights: AnyWeights | None = None, max_arcs: int = 200) -> str:
         """Source for graphviz, the best path in bold."""
@@ -95,7 +124,10 @@ class Lattice(types.Lattice):
 
 @dataclass(repr=False)
 class Lattices(Shown):
-    """Lattices, an utterance each; of a data frame, a lattice a row.  Methods as of `Lattice`, for all of them."""
+    """Lattices, an utterance each; of a data frame, a lattice a row.  Methods of all as those of one `Lattice`.
+
+    One lattice is rescored and written as `Lattices([lattice])`.
+    """
 
     lattices: Sequence[Lattice]
 
@@ -115,7 +147,10 @@ class Lattices(Shown):
             return Lattices(self.lattices[which])
         if isinstance(which, int):
             return self.lattices[which]
-        return next(lattice for lattice in self.lattices if lattice.utt_id == which)
+        for lattice in self.lattices:
+            if lattice.utt_id == which:
+                return lattice
+        raise KeyError(which)
 
     def best_path(self, weights: AnyWeights | None = None) -> dict[str, Words]:
         """The words of each best path by utterance id: a text for `wer` and `compare`."""
@@ -152,24 +187,33 @@ class Lattices(Shown):
         Args:
           weights: a scale for each LM and each score that takes part; acoustics count 1 unless they say otherwise.
           context: histories that share so many last words are merged; None merges nothing.
+          ngram_beam, beam: None for the usual ones where neural LMs take part, with a remark; without a `context`, for
+            none.
         Raises:
-          RescoreError: no LM, or no scale for one of them.  LMError: text that does not suit an LM.
+          RescoreError: no LM, no scale for one of them, a scale of no score, or a number that is out of its range.
+          LMError: text that does not suit an LM.
         """
         from lm_zoo.registry import load_ngram
         from rescore.workflows.columns import prepared_scorer
-        from rescore.workflows.lattice_rescore import LatticeRescoring
+        from rescore.workflows.lattice_rescore import LatticeRescoring, with_beams
 
+        settings = {
+            "context": None if context is None else int(number("context", context, 0)),
+            "ngram_beam": None if ngram_beam is None else number("ngram_beam", ngram_beam, 0),
+            "beam": None if beam is None else number("beam", beam, 0),
+        }
         found = by_column(lms, dtype, device) if lms else {}
         scorers = [prepared_scorer(column, lm, dtype, device, max_unknown) for column, lm in found.items()]
+        scales = {**default_scales(["am"]), **({} if weights is None else scales_of(weights))}
+        asked = tuple(weights) if isinstance(weights, Mapping) else ()
         work = LatticeRescoring(
-            {**default_scales(["am"]), **({} if weights is None else scales_of(weights))},
+            scales,
             {scorer.column: scorer.lm for scorer in scorers},
             None if ngram is None else load_ngram(str(ngram)),
             None if old_ngram is None else load_ngram(str(old_ngram)),
-            context,
-            ngram_beam,
-            beam,
             max_unknown=max_unknown,
+            asked=asked,
+            **with_beams(settings, scales, list(found)),
         )
         return Lattices([Lattice.of(lattice) for lattice in work(self.lattices)])
 

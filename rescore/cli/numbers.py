@@ -19,6 +19,10 @@ class Number(click.FloatRange):
             self.fail(f"found '{value}', expected a finite number.", param, ctx)
         return number
 
+    def _describe_range(self) -> str:
+        """Nothing in a command's help where there are no bounds."""
+        return "" if self.min is self.max is None else super()._describe_range()
+
 
 NUMBER = Number()
 POSITIVE = Number(min=0, min_open=True)

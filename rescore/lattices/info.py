@@ -10,7 +10,7 @@ import numpy as np
 
 from rescore.console import some_names
 from rescore.errors import ReferencesError
-from rescore.evaluation.wer import ErrorCounts, json_counts
+from rescore.evaluation.wer import ErrorCounts, check_same_case, json_counts
 from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import oracle
 from rescore.types import Lattice, Words
@@ -69,9 +69,11 @@ class LatticeInfo:
             self.no_ref.append(lattice.utt_id)
 
     def check(self) -> None:
-        """Raises ReferencesError if there are references, but none of any lattice."""
+        """Raises ReferencesError if there are references, but none of any lattice, or all in another letter case."""
         if self.refs is not None and self.oracle is None:
             raise ReferencesError("references and lattices have no utterance in common")
+        if self.refs is not None:
+            check_same_case(self.refs.values(), [tuple(self.words)])
 
     def data(self) -> dict[str, Any]:
         """The same as data; None or NaN for what is not known."""

@@ -112,7 +112,7 @@ def _info(
         "columns": names,
         "fixed": dict(fixed),
         "chosen": chosen,
-        "left_out": [name for name in varies if name not in (*fixed, *chosen)],
+        "left_out": [name for name in varies if name not in (*fixed, *chosen) and not tuned.scales[names.index(name)]],
         **rates(table, tuned, fits),
         "fold_scales": _intervals(names, tuned),
         "seed": settings.seed,

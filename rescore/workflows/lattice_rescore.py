@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -15,7 +15,7 @@ from lm_zoo.inference.viewed import Reader, ViewedNgram, view_of
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, taken_back
 from lm_zoo.text.view import View
 from rescore.console import progress, remark
-from rescore.errors import UsageError
+from rescore.errors import ScoreError, UsageError
 from rescore.formats.counting import count_lattices
 from rescore.lattices.build import normalize_words
 from rescore.lattices.nbest import exact_nbest
@@ -27,7 +27,7 @@ from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError, Skip, report_skipped
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList, Weights
-from rescore.weights import MBR, decision_of, default_scales
+from rescore.weights import MBR, WORDS_COLUMN, decision_of, default_scales
 from rescore.workers import kept
 from rescore.workflows.columns import column_of, open_scorers
 from rescore.workflows.combine import combine_list
@@ -58,6 +58,7 @@ class LatticeRescoring:
       in_flight: lattices that the neural LMs go over together.
       max_unknown: the largest share of words on best paths that an LM may not know.
       exact: LMs see the words as they are written, and refuse those of another case than their text's.
+      asked: of the scales, those that must be of some score; others, as of a file, may be of scores that are not here.
       counts: what was left out so far, summed over the lattices, and `evaluations` of the LMs.
     """
 
@@ -73,6 +74,7 @@ class LatticeRescoring:
     normalizer: TextNormalizer = field(default_factory=TextNormalizer)
     max_unknown: float = MOST_UNKNOWN
     exact: bool = False
+    asked: Collection[str] = ()
     coverages: list[Coverage] = field(default_factory=list, init=False)
     views: dict[str, View] = field(default_factory=dict, init=False)
     counts: Counter[str] = field(default_factory=Counter, init=False)
@@ -110,8 +112,10 @@ class LatticeRescoring:
         """Lattices that the neural LMs go over together, with every score by name; what fails is not counted.
 
         Raises:
-          VocabError: as `__call__`.
+          ScoreError: a scale that is `asked` is of no score.  VocabError: as `__call__`.
         """
+        for lattice in group:
+            self._check_asked(lattice)
         with taken_back(self.coverages):
             found = [self.prepare(lattice) for lattice in group]
             if self.lms:
@@ -119,6 +123,13 @@ class LatticeRescoring:
         for lattice in found:
             self.counts.update(lattice.counts)
         return found
+
+    def _check_asked(self, lattice: Lattice) -> None:
+        new = [name for name, lm in ((NGRAM, self.ngram), (OLD, self.old_ngram)) if lm is not None]
+        known = [*lattice.scores, *new, *self.lms, WORDS_COLUMN]
+        unknown = [name for name in self.asked if name not in known]
+        if unknown:
+            raise ScoreError(f"lattice '{lattice.utt_id}' has no score '{unknown[0]}'; it has: {', '.join(known)}")
 
     def _with_neural(self, group: list[Lattice]) -> list[Lattice]:
         scales = self.known_scales(group[0]) | self._new_scales()

@@ -13,7 +13,7 @@ from rescore.tuning.decisions import CrossFit
 from rescore.tuning.score_table import build_table
 from rescore.tuning.settings import RISK, Settings, tune
 from rescore.types import Lattice, Weights
-from rescore.weights import FIRST, MBR
+from rescore.weights import FIRST, MBR, WORDS_COLUMN
 from rescore.workflows.combine import SCORES_FILE, read_scores
 from rescore.workflows.normalising import KEY, Normaliser
 
@@ -127,6 +127,8 @@ def _note(name: str, info: dict[str, Any]) -> str:
         return "tuned"
     if name in info.get("left_out", []):
         return "left out"
+    if name == WORDS_COLUMN and info.get("chosen"):
+        return "for the lengths that LMs prefer"
     region = info.get("flat_region", {}).get(name)
     if not region:
         return "the same in every list"

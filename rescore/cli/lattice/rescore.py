@@ -111,7 +111,7 @@ def command(
     """
     from rescore.formats import has_option, with_option
     from rescore.text import TextNormalizer
-    from rescore.weights import decision_of
+    from rescore.weights import decision_of, parse_scales
     from rescore.workflows.first_pass import given_scales, with_new_lms
     from rescore.workflows.lattice_rescore import OLD, LatticeRequest, new_scores, rescore_lattices, with_beams
 
@@ -127,6 +127,7 @@ def command(
         "normalizer": normalizer,
         "max_unknown": max_unknown,
         "exact": text_view == "exact",
+        "asked": tuple(parse_scales(scales)),
     }
     weights, source = given_scales(weights_file, scales, ref), with_option(source, "words", words)
     decision_of(weights, weights_file)

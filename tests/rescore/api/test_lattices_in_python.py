@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,10 @@ def test_rescoring_tuning_and_files(lattices: rs.Lattices, tmp_path: Path) -> No
 def test_wrong_input(lattices: rs.Lattices, tmp_path: Path) -> None:
     with pytest.raises(rs.RescoreError, match="no scale for tiny"):
         lattices.rescore({"tiny": zoo.neural("lstm")})
+    with pytest.raises(rs.RescoreError, match="has no score 'wrods'; it has: graph, am, tiny, words"):
+        lattices.rescore({"tiny": zoo.neural("lstm")}, {"tiny": 1.0, "wrods": -3.0})
+    with pytest.raises(KeyError, match="utt-x"):
+        lattices["utt-x"]
     with pytest.raises(rs.RescoreError, match="tune\\(lattices, ref\\)"):
         rs.tune(lattices)
     with pytest.raises(rs.RescoreError, match="no lattice 'utt-x'"):
@@ -70,6 +75,41 @@ def test_wrong_input(lattices: rs.Lattices, tmp_path: Path) -> None:
         lattices[0].oracle("A C")
     with pytest.raises(rs.RescoreError, match="expected stop or skip"):
         rs.read_lattices(f"kaldi:{tmp_path}", on_error="never")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda each: each.prune(), "give a limit"),
+        (lambda each: each.prune(beam=-1), r"beam is -1, expected a number from 0, or more"),
+        (lambda each: each.prune(beam=float("nan")), "beam is nan"),
+        (lambda each: each.prune(beam="3"), "beam is '3'"),
+        (lambda each: each.prune(posterior=2), "posterior is 2, expected a number from 0 to 1"),
+        (lambda each: each[0].mbr(posterior_scale=-1), "posterior_scale is -1"),
+        (lambda each: each[0].mbr(posterior_scale=0), "posterior_scale is 0, expected a number above 0"),
+        (lambda each: each.nbest(0), "n is 0, expected a number from 1"),
+        (lambda each: each.rescore({"tiny": zoo.neural("lstm")}, {"tiny": 1.0}, beam=-1), "beam is -1"),
+        (lambda each: each.rescore({"tiny": zoo.neural("lstm")}, {"tiny": 1.0}, context=-1), "context is -1"),
+    ],
+)
+def test_numbers_are_checked_as_those_of_commands(
+    lattices: rs.Lattices, wrong: Callable[[rs.Lattices], object], message: str
+) -> None:
+    with pytest.raises(rs.RescoreError, match=message):
+        wrong(lattices)
+
+
+def test_rescoring_has_the_usual_beams_of_the_command(
+    lattices: rs.Lattices, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lattices.rescore({"tiny": zoo.neural("lstm")}, {"graph": 10.0, "tiny": 5.0})
+    assert "--ngram-beam 80 --beam 60: the usual width" in capsys.readouterr().err
+
+
+def test_an_lm_keeps_its_name(lattices: rs.Lattices) -> None:
+    lm = zoo.neural("lstm")
+    lm.name = "mine"
+    assert "tiny" in lattices.rescore({"tiny": lm}, {"tiny": 1.0})[0].scores and lm.name == "mine"
 
 
 def test_lattices_are_tuned_in_normalised_words(tmp_path: Path) -> None:
