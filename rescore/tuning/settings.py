@@ -14,7 +14,7 @@ from rescore.tuning.risk_tune import RiskTuned, checked_by_folds, cross_validate
 from rescore.tuning.score_table import ScoreTable
 from rescore.tuning.tune import choose_fixed, percent, rates, tune_errors
 from rescore.types import Weights
-from rescore.weights import MAP, MBR
+from rescore.weights import MAP, MBR, default_scales
 
 if TYPE_CHECKING:
     from rescore.tuning.tune import Table
@@ -92,17 +92,25 @@ def tune(table: Table, settings: Settings) -> tuple[Weights, CrossFit]:
 
         tuned, fits = tune_lattice_risk(table, fixed, s.decision, s.folds, s.seed, s.select)
     scales = {name: float(scale) for name, scale in zip(table.names, tuned.scales, strict=True)}
+    # Lattices have no order of their own that a score without a scale could leave as it is.
+    usual = {} if isinstance(table, ScoreTable) else default_scales(table.names)
+    for name in _constant(table, fixed):
+        scales[name] = usual.get(name, 0.0)
+        remark(f"no list has different values of {name}: scale {scales[name]:g}")
     return Weights(scales, _info(table, tuned, fits, fixed, s)), fits
+
+
+def _constant(table: Table, fixed: Mapping[str, float]) -> list[str]:
+    """The scores that are the same within each list, and have no scale of the user's."""
+    varies = zip(table.names, table.varies(), strict=True)
+    return [name for name, different in varies if not different and name not in fixed]
 
 
 def _info(
     table: Table, tuned: RiskTuned, fits: CrossFit, fixed: Mapping[str, float], settings: Settings
 ) -> dict[str, Any]:
     names = table.names
-    varies = [name for name, different in zip(names, table.varies(), strict=True) if different or name in fixed]
-    constant = [name for name in names if name not in varies]
-    if constant:
-        remark(f"no list has different values of {', '.join(constant)}: scale 0")
+    varies = [name for name in names if name not in _constant(table, fixed)]
     chosen = [names[k] for k in tuned.chosen if tuned.scales[k] != 0.0]
     info: dict[str, Any] = {
         "objective": settings.objective,
