@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from lm_zoo.deadline import in_time
-from rescore.evaluation.wer import edit_distance
 from rescore.types import Words
 
 _BITS = 64
+_HELD = 1 << 22  # bits of 64 that are held in one table; the rows of more are done one part after another
 
 
 def nbest_expected_errors(hyps: Sequence[Words], totals: Sequence[float], scale: float) -> np.ndarray:
@@ -28,13 +28,20 @@ def pairwise_distances(hyps: Sequence[Words]) -> np.ndarray:
     """The edit distance of every pair, int64 `(hyps, hyps)`."""
     begin, end = _shared(hyps)
     cut = [words[begin : len(words) - end] for words in hyps]
-    if max(map(len, cut), default=0) <= _BITS:
-        return _by_bits(cut)
-    distances = np.zeros((len(cut), len(cut)), dtype=np.int64)
-    for i, words in enumerate(cut):
-        for j in in_time(range(i)):
-            distances[i, j] = distances[j, i] = edit_distance(words, cut[j])
-    return distances
+    order = sorted(range(len(cut)), key=lambda i: -len(cut[i]))  # those that still have words come first
+    lengths = np.array([len(cut[i]) for i in order], dtype=np.int64)
+    numbers: dict[str, int] = {}
+    texts = np.zeros((len(cut), int(lengths.max(initial=0))), dtype=np.int64)
+    for row, i in enumerate(order):
+        texts[row, : len(cut[i])] = [numbers.setdefault(word, len(numbers)) for word in cut[i]]
+    result = np.empty((len(cut), len(cut)), dtype=np.int64)
+    begin = 0
+    while begin < len(cut):
+        blocks = -(-max(1, int(lengths[begin])) // _BITS)
+        rows = slice(begin, begin + max(1, _HELD // (blocks * max(len(cut), len(numbers), 1))))
+        result[np.ix_(order[rows], order)] = _by_bits(texts[rows], lengths[rows], texts, lengths, len(numbers))
+        begin = rows.stop
+    return result
 
 
 def _shared(hyps: Sequence[Words]) -> tuple[int, int]:
@@ -47,41 +54,52 @@ def _shared(hyps: Sequence[Words]) -> tuple[int, int]:
     return begin, end
 
 
-def _by_bits(hyps: Sequence[Words]) -> np.ndarray:
-    """Of hypotheses of at most 64 words: a column of all tables of distances in a few operations on bits.
+def _by_bits(patterns: np.ndarray, sizes: np.ndarray, texts: np.ndarray, lengths: np.ndarray, words: int) -> np.ndarray:
+    """The edit distances of patterns to texts, int64 `(patterns, texts)`: a column of all tables in a few operations.
 
     G. Myers, "A fast bit-vector algorithm for approximate string matching based on dynamic programming", Journal of
     the ACM 46 (1999), as H. Hyyroe, "A bit-vector algorithm for computing Levenshtein and Damerau edit distances",
-    Nordic Journal of Computing 10 (2003), Fig. 3, has it.  A bit stands for a word of the hypothesis of the row, a
-    step for a word of the hypothesis of the column.
+    Nordic Journal of Computing 10 (2003), Fig. 3, has it.  A bit stands for a word of the pattern, a step for a word of
+    the text.  Patterns of more than 64 words have several blocks of bits, each with what the one below it carries
+    (Myers, section 4).
+
+    Args:
+      patterns, texts: numbers of words below `words`, `(..., longest)`, filled up at the end; longest ones first.
+      sizes, lengths: of these.
     """
-    order = sorted(range(len(hyps)), key=lambda i: -len(hyps[i]))  # those that still have words come first
-    lengths = np.array([len(hyps[i]) for i in order], dtype=np.int64)
-    numbers: dict[str, int] = {}
-    texts = np.zeros((len(hyps), int(lengths.max(initial=0))), dtype=np.int64)
-    for row, i in enumerate(order):
-        texts[row, : len(hyps[i])] = [numbers.setdefault(word, len(numbers)) for word in hyps[i]]
-    places = np.zeros((len(hyps), max(1, len(numbers))), dtype=np.uint64)  # of each word in each hypothesis
-    for n in range(texts.shape[1]):
-        rows = np.flatnonzero(lengths > n)
-        places[rows, texts[rows, n]] |= np.uint64(1 << n)
-    last = np.where(lengths > 0, np.uint64(1) << np.maximum(lengths - 1, 0).astype(np.uint64), np.uint64(0))[:, None]
-    one, shape = np.uint64(1), (len(hyps), len(hyps))
+    reach = [int((sizes > _BITS * block).sum()) for block in range(-(-int(sizes[0]) // _BITS))]  # patterns of a block
+    places = np.zeros((len(reach), len(patterns), max(1, words)), dtype=np.uint64)  # of each word in each pattern
+    last = np.zeros((len(reach), len(patterns), 1), dtype=np.uint64)
+    for n in range(int(sizes[0])):
+        rows, block, bit = np.flatnonzero(sizes > n), n // _BITS, np.uint64(1 << n % _BITS)
+        places[block, rows, patterns[rows, n]] |= bit
+        last[block, sizes == n + 1] = bit
+    one, top = np.uint64(1), np.uint64(_BITS - 1)
+    shape = (len(reach), len(patterns), len(texts))
     higher, lower = np.full(shape, ~np.uint64(0)), np.zeros(shape, dtype=np.uint64)  # differences down a column
-    distances = np.repeat(lengths[:, None], len(hyps), axis=1)
-    for n in range(texts.shape[1]):
+    distances = np.repeat(sizes[:, None], len(texts), axis=1)
+    for n in in_time(range(texts.shape[1])):
         left = int((lengths > n).sum())
-        up, down = higher[:, :left], lower[:, :left]
-        equal = places[:, texts[:left, n]]
-        across = (((equal & up) + up) ^ up) | equal
-        rise, fall = down | ~(across | up), up & across
-        distances[:, :left] += ((rise & last) != 0).astype(np.int64) - ((fall & last) != 0)
-        rise = (rise << one) | one
-        fall = fall << one
-        change = equal | down
-        higher[:, :left] = fall | ~(change | rise)
-        lower[:, :left] = rise & change
-    distances[lengths == 0] = lengths
-    result = np.empty(shape, dtype=np.int64)
-    result[np.ix_(order, order)] = distances
-    return result
+        below: tuple[np.ndarray, np.ndarray] | None = None  # where the column rises and falls from the block below on
+        for block, count in enumerate(reach):
+            up, down = higher[block, :count, :left], lower[block, :count, :left]
+            equal = places[block, :count][:, texts[:left, n]]
+            change = equal | down
+            if below is not None:
+                equal |= below[1][:count]
+            across = (((equal & up) + up) ^ up) | equal
+            rise, fall = down | ~(across | up), up & across
+            end = last[block, :count]
+            distances[:count, :left] += ((rise & end) != 0).astype(np.int64) - ((fall & end) != 0)
+            above = rise >> top, fall >> top
+            rise, fall = rise << one, fall << one
+            if below is None:
+                rise |= one  # the first row counts the words of the text
+            else:
+                rise |= below[0][:count]
+                fall |= below[1][:count]
+            higher[block, :count, :left] = fall | ~(change | rise)
+            lower[block, :count, :left] = rise & change
+            below = above
+    distances[sizes == 0] = lengths
+    return distances

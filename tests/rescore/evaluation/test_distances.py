@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,15 @@ def test_as_many_words_as_bits_and_more(length: int) -> None:
     first = tuple("ABCD"[i * i % 7 % 4] for i in range(length))
     hyps = [first, first[::-1], (*first[3:], "X", "A"), ("B", *first[:-2]), ()]
     assert pairwise_distances(hyps).tolist() == [[edit_distance(a, b) for b in hyps] for a in hyps]
+
+
+@pytest.mark.parametrize("held", [1, 300, 1 << 22])
+def test_lists_of_any_lengths_in_parts_of_any_size(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rescore.evaluation.distances._HELD", held)
+    rng = np.random.default_rng(1)
+    for longest in (10, 70, 200, 300):
+        hyps = [tuple(rng.choice(list("ABCDEFG"), rng.integers(0, longest)).tolist()) for _ in range(12)]
+        assert pairwise_distances(hyps).tolist() == [[edit_distance(a, b) for b in hyps] for a in hyps]
 
 
 def test_expected_errors_by_hand() -> None:
