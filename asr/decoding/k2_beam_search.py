@@ -128,7 +128,11 @@ def fast_beam_search(
             "fast_beam_search needs a stateless decoder, found lstm; use --decoding-method modified_beam_search, "
             "which writes lattices too"
         )
-    fsa = k2.trivial_graph(config.vocab_size - 1, device=encoded.device) if graph is None else graph.fsa
+    fsa = (
+        k2.trivial_graph(config.vocab_size - 1, device=encoded.device)
+        if graph is None
+        else graph.fsa.to(encoded.device)
+    )
     settings = k2.RnntDecodingConfig(
         vocab_size=config.vocab_size,
         decoder_history_len=config.context_size,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -26,18 +27,25 @@ if TYPE_CHECKING:
     from rescore.lattices.oracle import Oracle
 
 
-def number(name: str, value: Any, low: float, high: float = math.inf) -> float:
+def _number(name: str, value: Any, low: float, high: float = math.inf, kind: Any = Real) -> Any:
     """The value, if it is a finite number from `low` to `high`; a UsageError else."""
-    right = isinstance(value, (int, float)) and math.isfinite(value) and low <= value <= high
-    if not right:
-        to = f" to {high:g}" if high < math.inf else ", or more"
-        raise UsageError(f"{name} is {value!r}, expected a number from {low:g}{to}")
+    if not (isinstance(value, kind) and low <= value <= high and value < math.inf):
+        what = "a whole number" if kind is Integral else "a number"
+        raise UsageError(
+            f"{name} is {value!r}, expected {what} from {low:g}" + (f" to {high:g}" if high < math.inf else "")
+        )
     return value
 
 
-def _above_zero(name: str, value: Any) -> float:
-    if number(name, value, 0) == 0:
-        raise UsageError(f"{name} is 0, expected a number above 0")
+def _limit(name: str, value: Any, high: float = math.inf, kind: Any = Real) -> Any:
+    """None, or a number from 0 on."""
+    return None if value is None else _number(name, value, 0, high, kind)
+
+
+def _sharpness(value: Any) -> float:
+    """What scores are multiplied by before they are posteriors."""
+    if _number("posterior_scale", value, 0) == 0:
+        raise UsageError("posterior_scale is 0, expected a number above 0")
     return float(value)
 
 
@@ -71,7 +79,7 @@ class Lattice(types.Lattice):
         """The exact `n` best different word sequences, best first."""
         from rescore.lattices.nbest import exact_nbest
 
-        return exact_nbest(self, self._scales(weights), int(number("n", n, 1)))
+        return exact_nbest(self, self._scales(weights), _number("n", n, 1, kind=Integral))
 
     def oracle(self, ref: Sequence[str]) -> Oracle:
         """The path with the fewest errors against the words `ref`: its words, scores and errors."""
@@ -97,11 +105,11 @@ class Lattice(types.Lattice):
         if beam is posterior is arcs_per_word is None:
             raise UsageError("give a limit: beam, posterior or arcs_per_word")
         limits = Limits(
-            None if beam is None else number("beam", beam, 0),
-            None if posterior is None else number("posterior", posterior, 0, 1),
-            _above_zero("posterior_scale", posterior_scale),
+            _limit("beam", beam),
+            _limit("posterior", posterior, 1),
+            _sharpness(posterior_scale),
             None,
-            None if arcs_per_word is None else number("arcs_per_word", arcs_per_word, 0),
+            _limit("arcs_per_word", arcs_per_word),
         )
         return Lattice.of(limits.apply(self, self._scales(weights)))
 
@@ -109,7 +117,7 @@ class Lattice(types.Lattice):
         """The words with the fewest expected errors, their confidences, and the confusion network."""
         from rescore.lattices.mbr import mbr_decode
 
-        factor = _above_zero("posterior_scale", posterior_scale)
+        factor = _sharpness(posterior_scale)
         return mbr_decode(self, {name: factor * scale for name, scale in self._scales(weights).items()})
 
     def dot(self, weights: AnyWeights | None = None, max_arcs: int = 200) -> str:
@@ -198,9 +206,9 @@ class Lattices(Shown):
         from rescore.workflows.lattice_rescore import LatticeRescoring, with_beams
 
         settings = {
-            "context": None if context is None else int(number("context", context, 0)),
-            "ngram_beam": None if ngram_beam is None else number("ngram_beam", ngram_beam, 0),
-            "beam": None if beam is None else number("beam", beam, 0),
+            "context": _limit("context", context, kind=Integral),
+            "ngram_beam": _limit("ngram_beam", ngram_beam),
+            "beam": _limit("beam", beam),
         }
         found = by_column(lms, dtype, device) if lms else {}
         scorers = [prepared_scorer(column, lm, dtype, device, max_unknown) for column, lm in found.items()]

@@ -34,13 +34,11 @@ def pairwise_distances(hyps: Sequence[Words]) -> np.ndarray:
     texts = np.zeros((len(cut), int(lengths.max(initial=0))), dtype=np.int64)
     for row, i in enumerate(order):
         texts[row, : len(cut[i])] = [numbers.setdefault(word, len(numbers)) for word in cut[i]]
+    blocks = max(1, -(-texts.shape[1] // _BITS))
+    step = max(1, _HELD // (blocks * max(len(cut), len(numbers), 1)))
     result = np.empty((len(cut), len(cut)), dtype=np.int64)
-    begin = 0
-    while begin < len(cut):
-        blocks = -(-max(1, int(lengths[begin])) // _BITS)
-        rows = slice(begin, begin + max(1, _HELD // (blocks * max(len(cut), len(numbers), 1))))
+    for rows in (slice(first, first + step) for first in range(0, len(cut), step)):
         result[np.ix_(order[rows], order)] = _by_bits(texts[rows], lengths[rows], texts, lengths, len(numbers))
-        begin = rows.stop
     return result
 
 

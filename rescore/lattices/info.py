@@ -26,6 +26,7 @@ class LatticeInfo:
       crossing: over all frames, the number of arcs that cross each (Kaldi's lattice-depth), None as `seconds`.
       words: of the symbols, those that are on arcs of some lattice.
       oracle: errors of the best paths, None without references.
+      nearest: words of these paths.
       ref_arcs: arcs of the lattices that have a reference.
       no_ref: lattices without a reference, where others have one.
       counts: what was left out on the way, summed.
@@ -40,6 +41,7 @@ class LatticeInfo:
     words: set[str] = field(default_factory=set)
     scores: dict[str, int] = field(default_factory=dict)
     oracle: ErrorCounts | None = None
+    nearest: list[Words] = field(default_factory=list)
     ref_arcs: int = 0
     no_ref: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -47,7 +49,7 @@ class LatticeInfo:
     def add(self, lattice: Lattice) -> None:
         """Counts a lattice; nothing of it where memory does not suffice."""
         ref = None if self.refs is None else self.refs.get(lattice.utt_id)
-        best = None if ref is None else oracle(lattice, ref).counts
+        best = None if ref is None else oracle(lattice, ref)
         words = {lattice.symbols[label] for label in np.unique(lattice.labels) if label != EPSILON}
         epsilons, times = int((lattice.labels == EPSILON).sum()), _times(lattice)
         self.states.append(lattice.num_states)
@@ -63,7 +65,8 @@ class LatticeInfo:
         else:
             self.seconds, self.crossing = self.seconds + times[0], self.crossing + times[1]
         if best is not None:
-            self.oracle = (self.oracle or ErrorCounts()) + best
+            self.oracle = (self.oracle or ErrorCounts()) + best.counts
+            self.nearest.append(best.hyp.words)
             self.ref_arcs += lattice.num_arcs
         elif self.refs is not None:
             self.no_ref.append(lattice.utt_id)
@@ -73,7 +76,7 @@ class LatticeInfo:
         if self.refs is not None and self.oracle is None:
             raise ReferencesError("references and lattices have no utterance in common")
         if self.refs is not None:
-            check_same_case(self.refs.values(), [tuple(self.words)])
+            check_same_case(self.refs.values(), self.nearest)
 
     def data(self) -> dict[str, Any]:
         """The same as data; None or NaN for what is not known."""

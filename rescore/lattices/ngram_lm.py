@@ -197,9 +197,10 @@ class _Expansion:
         present, place = _distinct(np.concatenate(keys), (high - low) * width)
         begin = self.first_pair[low]
         self.first_pair[low : high + 1] = begin + np.searchsorted(present, width * np.arange(high - low + 1))
-        ends = np.cumsum(list(map(len, keys)))
-        for arrival, end in zip(arrivals, ends.tolist(), strict=True):
-            arrival.target[arrival.rows] = begin + place[end - len(arrival.rows) : end]
+        place, done = place + begin, 0
+        for arrival in arrivals:
+            arrival.target[arrival.rows] = place[done : done + len(arrival.rows)]
+            done += len(arrival.rows)
         return low + present // width, present % width
 
     def _leave(self, low: int, high: int, state: np.ndarray, history: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rescore import __version__
-from rescore.console import remark
 from rescore.errors import ReferencesError, UsageError
 from rescore.tuning.decisions import CrossFit
 from rescore.tuning.risk_tune import RiskTuned, checked_by_folds, cross_validated, tune_risk
 from rescore.tuning.score_table import ScoreTable
-from rescore.tuning.tune import choose_fixed, percent, rates, tune_errors
+from rescore.tuning.tune import choose_fixed, constant, final_scales, percent, rates, tune_errors
 from rescore.types import Weights
-from rescore.weights import MAP, MBR, default_scales
+from rescore.weights import MAP, MBR
 
 if TYPE_CHECKING:
     from rescore.tuning.tune import Table
@@ -91,27 +90,16 @@ def tune(table: Table, settings: Settings) -> tuple[Weights, CrossFit]:
         from rescore.tuning.lattice_lists import tune_lattice_risk
 
         tuned, fits = tune_lattice_risk(table, fixed, s.decision, s.folds, s.seed, s.select)
-    scales = {name: float(scale) for name, scale in zip(table.names, tuned.scales, strict=True)}
-    # Lattices have no order of their own that a score without a scale could leave as it is.
-    usual = {} if isinstance(table, ScoreTable) else default_scales(table.names)
-    for name in _constant(table, fixed):
-        scales[name] = usual.get(name, 0.0)
-        remark(f"no list has different values of {name}: scale {scales[name]:g}")
-    return Weights(scales, _info(table, tuned, fits, fixed, s)), fits
-
-
-def _constant(table: Table, fixed: Mapping[str, float]) -> list[str]:
-    """The scores that are the same within each list, and have no scale of the user's."""
-    varies = zip(table.names, table.varies(), strict=True)
-    return [name for name, different in varies if not different and name not in fixed]
+    return Weights(final_scales(table, tuned.scales, fixed), _info(table, tuned, fits, fixed, s)), fits
 
 
 def _info(
     table: Table, tuned: RiskTuned, fits: CrossFit, fixed: Mapping[str, float], settings: Settings
 ) -> dict[str, Any]:
     names = table.names
-    varies = [name for name in names if name not in _constant(table, fixed)]
+    same = constant(table, fixed)
     chosen = [names[k] for k in tuned.chosen if tuned.scales[k] != 0.0]
+    idle = [name for name, scale in zip(names, tuned.scales, strict=True) if scale == 0.0]
     info: dict[str, Any] = {
         "objective": settings.objective,
         "decision": tuned.decision,
@@ -120,7 +108,7 @@ def _info(
         "columns": names,
         "fixed": dict(fixed),
         "chosen": chosen,
-        "left_out": [name for name in varies if name not in (*fixed, *chosen) and not tuned.scales[names.index(name)]],
+        "left_out": [name for name in idle if name not in (*fixed, *same)],
         **rates(table, tuned, fits),
         "fold_scales": _intervals(names, tuned),
         "seed": settings.seed,

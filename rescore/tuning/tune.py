@@ -17,7 +17,7 @@ from rescore.tuning.line_search import PaddedLists
 from rescore.tuning.score_table import ScoreTable
 from rescore.tuning.selection import best_sharpness
 from rescore.types import Weights
-from rescore.weights import MAP, SIGNED, no_score
+from rescore.weights import MAP, SIGNED, default_scales, no_score
 
 if TYPE_CHECKING:
     from rescore.tuning.lattice_line_search import LatticeTable
@@ -71,9 +71,6 @@ def tune_errors(
     found.errors = problem.lists.count(found.scales)  # as `rescore combine` counts them, to the last digit
     decider = decided(table, found.scales, decision)
     words = table.total_words
-    constant = [name for k, name in enumerate(table.names) if name not in scales and k not in problem.free]
-    if constant:
-        remark(f"no list has different values of {', '.join(constant)}: scale 0")
     fits = cross_fit(table, scales, seed, min(restarts, FOLD_RESTARTS), folds, decision)
     info: dict[str, Any] = {
         "columns": table.names,
@@ -85,7 +82,27 @@ def tune_errors(
         "restarts": restarts,
         "version": __version__,
     }
-    return Weights({name: float(scale) for name, scale in zip(table.names, found.scales, strict=True)}, info), fits
+    return Weights(final_scales(table, found.scales, scales), info), fits
+
+
+def final_scales(table: Table, found: np.ndarray, fixed: Mapping[str, float]) -> dict[str, float]:
+    """The scales found `(columns,)`, by name; what is the same within every list, and not fixed, changes no choice.
+
+    In lists it has scale 0.  Lattices have no order of their own that this would leave: there it has the scale that it
+    has without tuning, as it may differ in others.
+    """
+    scales = {name: float(scale) for name, scale in zip(table.names, found, strict=True)}
+    usual = {} if isinstance(table, ScoreTable) else default_scales(table.names)
+    for name in constant(table, fixed):
+        scales[name] = usual.get(name, 0.0)
+        remark(f"no list has different values of {name}: scale {scales[name]:g}")
+    return scales
+
+
+def constant(table: Table, fixed: Mapping[str, float]) -> list[str]:
+    """The scores that are the same within every list, and have no fixed scale."""
+    varies = zip(table.names, table.varies(), strict=True)
+    return [name for name, different in varies if not different and name not in fixed]
 
 
 def percent(errors: int, words: int) -> float:

@@ -97,7 +97,7 @@ def summary(weights: Weights) -> list[str]:
         lines[1:1] = _held_out(info)
         lines.append(f"objective: expected errors, L2 {info['strength']:g}, seed {info['seed']}")
         lines.append(info["cv_how"])
-    return [*lines, *(f"{name} = {scale:g} ({_note(name, info)})" for name, scale in weights.scales.items())]
+    return [*lines, *(f"{name} = {scale:g} ({_note(name, scale, info)})" for name, scale in weights.scales.items())]
 
 
 def _held_out(info: dict[str, Any]) -> list[str]:
@@ -116,7 +116,7 @@ def _held_out(info: dict[str, Any]) -> list[str]:
     return [found, "do not rescore: utterances not tuned on speak against it; the weights keep the first hypotheses"]
 
 
-def _note(name: str, info: dict[str, Any]) -> str:
+def _note(name: str, scale: float, info: dict[str, Any]) -> str:
     """What is said of a scale: its flat region, or its range in the folds."""
     if name in info["fixed"]:
         return "fixed"
@@ -127,7 +127,7 @@ def _note(name: str, info: dict[str, Any]) -> str:
         return "tuned"
     if name in info.get("left_out", []):
         return "left out"
-    if name == WORDS_COLUMN and info.get("chosen"):
+    if name == WORDS_COLUMN and scale and "chosen" in info:
         return "for the lengths that LMs prefer"
     region = info.get("flat_region", {}).get(name)
     if not region:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import rescore as rs
@@ -47,6 +48,8 @@ def test_scales_and_pruning(lattices: rs.Lattices) -> None:
     assert small.best_path() == lattices.best_path()
     assert sum(each.num_arcs for each in small) < sum(each.num_arcs for each in lattices)
     assert isinstance(small[0], rs.Lattice)
+    assert lattices.prune(beam=np.float32(0.0)).best_path() == lattices.best_path()
+    assert len(lattices[0].nbest(np.int64(2)).hyps) == 2
 
 
 def test_rescoring_tuning_and_files(lattices: rs.Lattices, tmp_path: Path) -> None:
@@ -81,13 +84,14 @@ def test_wrong_input(lattices: rs.Lattices, tmp_path: Path) -> None:
     ("wrong", "message"),
     [
         (lambda each: each.prune(), "give a limit"),
-        (lambda each: each.prune(beam=-1), r"beam is -1, expected a number from 0, or more"),
+        (lambda each: each.prune(beam=-1), r"beam is -1, expected a number from 0$"),
         (lambda each: each.prune(beam=float("nan")), "beam is nan"),
         (lambda each: each.prune(beam="3"), "beam is '3'"),
         (lambda each: each.prune(posterior=2), "posterior is 2, expected a number from 0 to 1"),
         (lambda each: each[0].mbr(posterior_scale=-1), "posterior_scale is -1"),
         (lambda each: each[0].mbr(posterior_scale=0), "posterior_scale is 0, expected a number above 0"),
-        (lambda each: each.nbest(0), "n is 0, expected a number from 1"),
+        (lambda each: each.nbest(0), "n is 0, expected a whole number from 1"),
+        (lambda each: each.nbest(2.5), "n is 2.5, expected a whole number"),
         (lambda each: each.rescore({"tiny": zoo.neural("lstm")}, {"tiny": 1.0}, beam=-1), "beam is -1"),
         (lambda each: each.rescore({"tiny": zoo.neural("lstm")}, {"tiny": 1.0}, context=-1), "context is -1"),
     ],
@@ -110,6 +114,17 @@ def test_an_lm_keeps_its_name(lattices: rs.Lattices) -> None:
     lm = zoo.neural("lstm")
     lm.name = "mine"
     assert "tiny" in lattices.rescore({"tiny": lm}, {"tiny": 1.0})[0].scores and lm.name == "mine"
+
+
+@pytest.mark.parametrize("objective", ["risk", "errors"])
+def test_a_score_without_differences_keeps_its_usual_scale(
+    objective: str, lattices: rs.Lattices, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flat = lattices["utt-a"]
+    flat.scores["graph"][:] = 0.0
+    weights = rs.tune(rs.Lattices([flat]), {"utt-a": flat.best_path().words}, objective=objective)
+    assert weights.scales["graph"] == 10.0
+    assert "no list has different values of graph: scale 10" in capsys.readouterr().err
 
 
 def test_lattices_are_tuned_in_normalised_words(tmp_path: Path) -> None:

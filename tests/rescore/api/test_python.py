@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 import rescore as rs
 from lm_zoo.base import LanguageModel
+from rescore.cli.main import cli
 from rescore.evaluation.wer import kaldi_lines
 from tests.lm_zoo import hugging_face, zoo
 
@@ -232,6 +234,8 @@ def test_comparisons_are_those_of_the_command(folder: Path) -> None:
     assert frame.loc["b", "wer"] == frame.loc["c", "wer"] == 0
     assert frame.loc["a", "oracle_wer"] == 0 and frame.loc["a", "ci_low"] <= frame.loc["a", "wer"]
     by_file = rs.compare("test.txt", {"a": "jsonl:test.jsonl.gz"}, samples=50)
+    said = CliRunner().invoke(cli, ["compare", "--ref", "test.txt", "a=jsonl:test.jsonl.gz", "--samples", "50"])
+    assert "|ref:" in str(by_file) and str(by_file).splitlines()[-1] == said.stdout.splitlines()[-1]
     assert by_file.rows[0].counts == table.rows[0].counts and by_file.rows[0].interval == table.rows[0].interval
 
 

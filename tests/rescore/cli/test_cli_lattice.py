@@ -11,15 +11,20 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from rescore.cli.main import cli
+from rescore.cli.main import cli, main
 from rescore.errors import ReferencesError, UsageError
 from rescore.evaluation.wer import kaldi_lines, present_errors
 from rescore.files import read_kaldi_text
 from rescore.formats import read_lattices, read_nbest
 from rescore.lattices.best_path import best_words
+from tests.commands import run_line
 from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
 
 Run = Callable[..., Result]
+ABC = (
+    "\\data\\\nngram 1=6\nngram 2=1\n\n\\1-grams:\n-9\t<s>\n-1\t</s>\n-2\t<unk>\n-0.5\tA\n-0.7\tB\n-0.9\tC\n\n"
+    "\\2-grams:\n-0.1\tA C\n\n\\end\\\n"
+)
 
 
 @pytest.fixture
@@ -90,6 +95,26 @@ def test_info(run: Run, decode: Path) -> None:
     (decode / "text").write_text("utt-a A A\nutt-b B B\n")
     result = run("info", f"kaldi:{decode}", "--words", decode / "words.txt", "--ref", decode / "text")
     assert "oracle WER       50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]" in result.stdout
+
+
+def test_references_in_another_case(decode: Path, tmp_path: Path) -> None:
+    """One refusal, whatever is asked."""
+    (tmp_path / "text").write_text("utt-a A C\nutt-b B B\n")
+    (tmp_path / "words.txt").write_text((decode / "words.txt").read_text().lower())
+    for command in ("info", "oracle", "best-path"):
+        line = f"lattice {command} kaldi:{decode} --words {tmp_path}/words.txt --ref {tmp_path}/text"
+        code, said = run_line("rescore", main, line)
+        assert code == 2 and "references and hypotheses differ in letter case" in said, command
+
+
+def test_a_scale_of_no_score_is_refused(decode: Path, tmp_path: Path) -> None:
+    (tmp_path / "lm.arpa").write_text(ABC)
+    line = f"lattice rescore kaldi:{decode} slf:{tmp_path}/out --words {decode}/words.txt --ngram {tmp_path}/lm.arpa"
+    code, said = run_line("rescore", main, f"{line} --scale ngram=5 --scale wrods=-1")
+    assert code == 2 and "lattice 'utt-a' has no score 'wrods'; it has: graph, am, ngram, words" in said
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "w.json").write_text('{"scales": {"ngram": 5.0, "others": 2.0}}')  # of a file they may be
+    assert run_line("rescore", main, f"{line} --weights {tmp_path}/w.json")[0] == 0
 
 
 def test_nbest(run: Run, decode: Path) -> None:

@@ -30,6 +30,7 @@ def test_what_is_not_finite_is_refused(text: str) -> None:
 
 def test_ranges_are_click_s() -> None:
     assert POSITIVE.convert("1e-3", None, None) == 0.001 and Number(0, 1).convert("0", None, None) == 0.0
+    assert "x<=" not in CliRunner().invoke(rescore, ["lattice", "best-path", "--help"]).output
     with pytest.raises(click.BadParameter, match=r"0\.0 is not in the range x>0"):
         POSITIVE.convert("0", None, None)
 
