@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rescore.api.lists import lists_of
 from rescore.api.texts import Texts, hypotheses, references
 from rescore.evaluation.wer import (
     ErrorCounts,
@@ -134,6 +135,6 @@ def _system(name: str, source: Texts, refs: Mapping[str, Words], cer: bool, norm
     if isinstance(source, (str, Path)):
         return comparing.read_system(name, str(source), refs, cer, normaliser)
     if not isinstance(source, Mapping):
-        return comparing.system_of_lists(name, normaliser.lists(source), refs, cer)
+        return comparing.system_of_lists(name, normaliser.lists(lists_of(source)), refs, cer)
     hyps = normaliser.texts(hypotheses(source))
     return comparing.System(name, characters(hyps) if cer else hyps)

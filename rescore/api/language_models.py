@@ -8,6 +8,7 @@ from typing import Any
 
 from lm_zoo.base import LanguageModel
 from lm_zoo.errors import ModelError
+from lm_zoo.inference.products import DTYPES
 from rescore.errors import UsageError
 
 LMs = str | Path | LanguageModel | Mapping[str, str | Path | LanguageModel] | Iterable[str | Path | LanguageModel]
@@ -38,6 +39,8 @@ def load_lm(
     """
     from rescore.workflows.columns import column_of
 
+    if dtype not in DTYPES:
+        raise UsageError(f"dtype is {dtype!r}, expected one of {', '.join(DTYPES)}")
     if isinstance(source, LanguageModel):
         lm, found = source, source.name
     elif isinstance(source, (str, Path)):

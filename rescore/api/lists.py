@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 from rescore import formats
 from rescore.errors import UsageError
@@ -79,6 +79,13 @@ def read_nbest(spec: str | Path) -> Lists:
       RescoreError: the source is not what its format says; lattices.
     """
     return Lists(list(formats.read_nbest(str(spec))))
+
+
+def lists_of(given: Any) -> Lists:
+    """`given`, if it is lists; a UsageError for anything else."""
+    if isinstance(given, Lists):
+        return given
+    raise UsageError(f"found a {type(given).__name__}, expected N-best lists: rs.read_nbest(SPEC), or rs.Lists([...])")
 
 
 def words_of(words: Iterable[str], what: str) -> Words:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lm_zoo.text.coverage import MOST_UNKNOWN, said
 from rescore.api.language_models import LMs, by_column
-from rescore.api.lists import Lists
+from rescore.api.lists import Lists, lists_of
 from rescore.console import progress, remark
 from rescore.errors import UsageError
 
@@ -29,13 +29,14 @@ def score(
         is refused.
     Raises:
       LMError: text in another case than the LM's, too many unknown words, too long a hypothesis.
-      RescoreError: a column that the lists have already, or a score that is not finite.
+      RescoreError: no lists, a column that they have already, or a score that is not finite.
     """
     from rescore.workflows.columns import prepared_scorer
     from rescore.workflows.scoring import score_lists
 
     if text_view not in ("lm", "exact"):
         raise UsageError(f"text_view is '{text_view}', expected 'lm' or 'exact'")
+    nbest = lists_of(nbest)
     given, exact = by_column(lms, dtype, device).items(), text_view == "exact"
     scorers = [prepared_scorer(column, lm, dtype, device, max_unknown, exact) for column, lm in given]
     if not nbest.lists:

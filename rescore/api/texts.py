@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rescore.api.lists import Lists, words_of
-from rescore.errors import ReferencesError, ScoreError
+from rescore.api.lists import Lists, lists_of, words_of
+from rescore.errors import ReferencesError, ScoreError, UsageError
 from rescore.files import read_kaldi_text
 from rescore.types import Words
 
@@ -19,8 +19,10 @@ def read_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
     Args:
       side: of `recogs-*.txt`, "ref" or "hyp".
     Raises:
-      RescoreError: no such file, or not of this form.
+      RescoreError: no such file, or not of this form; another side.
     """
+    if side not in ("ref", "hyp"):
+        raise UsageError(f"side is {side!r}, expected 'ref' or 'hyp'")
     return read_kaldi_text(path, side)
 
 
@@ -30,14 +32,14 @@ def references(source: Texts) -> dict[str, Words]:
     Raises:
       ReferencesError: an utterance of the lists has none.
       ScoreError: an utterance of the lists comes twice.
-      UsageError: a string where words are wanted.
+      UsageError: a string where words are wanted, or nothing that has references.
     """
     if isinstance(source, (str, Path)):
         return read_kaldi_text(source)
     if isinstance(source, Mapping):
         return {utt_id: words_of(words, f"the reference of utterance {utt_id}") for utt_id, words in source.items()}
     refs: dict[str, Words] = {}
-    for nbest in source:
+    for nbest in lists_of(source):
         if nbest.ref is None:
             raise ReferencesError(f"utterance {nbest.utt_id}: the lists have no reference for it; give a text file")
         if nbest.utt_id in refs:
@@ -54,4 +56,4 @@ def hypotheses(source: Texts) -> dict[str, Words]:
         return read_hypotheses(str(source))
     if isinstance(source, Mapping):
         return {utt_id: words_of(words, f"the hypothesis of utterance {utt_id}") for utt_id, words in source.items()}
-    return first_hypotheses(source)
+    return first_hypotheses(lists_of(source))

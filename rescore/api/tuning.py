@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rescore.api.lattices import Lattices
-from rescore.api.lists import Lists
+from rescore.api.lists import Lists, lists_of
 from rescore.api.texts import Texts, references
 from rescore.api.weights import AnyWeights, TunedWeights, weights_of
 from rescore.errors import UsageError
@@ -40,13 +40,18 @@ def tune(
         hypotheses that become equal are one, their probabilities summed, and `combine` repeats it; of lattices, each
         word is normalised by itself.
     Raises:
-      RescoreError: lists and references do not suit each other; see `rescore tune`.
+      RescoreError: neither lists nor lattices, or lists and references do not suit each other; see `rescore tune`.
     """
     from rescore.tuning.settings import DECIDED, OBJECTIVES, Settings, usual_decision
     from rescore.tuning.settings import tune as tuned_table
     from rescore.workflows.normalising import KEY, Normaliser
 
-    decision = decision or usual_decision(objective, not isinstance(dev, Lists))
+    if not isinstance(dev, (Lists, Lattices)):
+        raise UsageError(
+            f"dev is a {type(dev).__name__}, expected N-best lists or lattices: rs.read_nbest(SPEC), "
+            "rs.read_lattices(SPEC)"
+        )
+    decision = decision or usual_decision(objective, isinstance(dev, Lattices))
     if objective not in OBJECTIVES or decision not in DECIDED:
         raise UsageError(
             f"objective {objective!r}, decision {decision!r}; expected one of {', '.join(OBJECTIVES)} and one of "
@@ -99,6 +104,6 @@ def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None, normali
 
     used = for_mbr(under_weights(weights_of(weights), normalise, "weights"), mbr)
     normaliser = Normaliser(normaliser_of(used, "weights"))
-    combined = Lists([decide(each, used, normaliser)[0] for each in nbest])
+    combined = Lists([decide(each, used, normaliser)[0] for each in lists_of(nbest)])
     normaliser.say()
     return combined

@@ -23,7 +23,7 @@ from rescore.sharing.shares import Sharing, share_out
 from rescore.skipping import OnError, Skip, again, fail
 from rescore.types import NbestList, Weights
 from rescore.weights import equal_weights, given_weights, load_weights
-from rescore.workflows.combine import CombineCounts, say_combined, write_combined
+from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, write_combined
 from rescore.workflows.context import TextBefore, with_context
 from rescore.workflows.merge import merge
 from rescore.workflows.recordings import find_recordings
@@ -114,6 +114,8 @@ def _score(
     _say_what_they_are(scorers, trained_on_sentences(lms) if before else None)
     mix = _read_mix(mix_file, scorers) if mix_file else None
     new = new_columns(scorers, mix)
+    if split is None or split.number == 1:
+        _say_what_is_replaced(out / SCORES_FILE, {*first.columns, *new})
     checked = _within_limits(source, every, scorers, unread)
     plan = None
     if not is_pipe(source):
@@ -146,6 +148,16 @@ def _score(
         for shown in filter(None, (scorer.view.said(), scorer.lm.said())):
             remark(f"{scorer.column}: {shown}")
     return written
+
+
+def _say_what_is_replaced(path: Path, columns: set[str]) -> None:
+    """Of the scores that an earlier run has left there: those that this one does not write."""
+    try:
+        there = next(read_nbest(f"jsonl:{path}"), None) if path.exists() else None
+    except RescoreError:
+        there = None  # damaged: nothing to keep
+    if there is not None and (lost := [column for column in there.columns if column not in columns]):
+        remark(f"{path} is replaced, with {', '.join(lost)} of an earlier run; to add to it instead: --nbest {path}")
 
 
 def _count(scored: Iterator[NbestList]) -> int:

@@ -269,3 +269,23 @@ def test_written_text_is_normalised_as_by_the_commands() -> None:
     assert rs.wer(ref, best, normalise="librispeech").wer == 0.0 and rs.wer(ref, best).wer == 100.0
     table = rs.compare(ref, {"first": written, "best": best}, normalise="librispeech", samples=10)
     assert [row.counts.errors for row in table.rows] == [1, 0] and table.how["normalise"] == "librispeech"
+
+
+def test_what_is_no_list_is_refused_by_its_kind(folder: Path) -> None:
+    refs, wrong = {"u0": ("HE",)}, "dev.jsonl.gz"
+    of_lists = r"found a (str|list|Lattices), expected N-best lists: rs\.read_nbest\(SPEC\)"
+    for call in (
+        lambda: rs.score(wrong, zoo.neural("transfornn")),  # type: ignore[arg-type]
+        lambda: rs.combine(wrong, {"am": 1.0}),  # type: ignore[arg-type]
+        lambda: rs.wer(refs, rs.Lattices([])),  # type: ignore[arg-type]
+        lambda: rs.wer(lists().lists, refs),  # type: ignore[arg-type]
+        lambda: rs.compare(refs, {"a": lists().lists}),  # type: ignore[dict-item]
+    ):
+        with pytest.raises(rs.RescoreError, match=of_lists):
+            call()
+    with pytest.raises(rs.RescoreError, match="dev is a str, expected N-best lists or lattices"):
+        rs.tune(wrong, refs)  # type: ignore[arg-type]
+    with pytest.raises(rs.RescoreError, match="side is 'left', expected 'ref' or 'hyp'"):
+        rs.read_text("dev.txt", "left")
+    with pytest.raises(rs.RescoreError, match="dtype is 'float', expected one of float32, bfloat16, int8"):
+        rs.load_lm("transfornn", dtype="float")

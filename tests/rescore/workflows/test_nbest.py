@@ -123,3 +123,23 @@ def test_parts_of_another_version_are_not_used(
         with pytest.raises(RescoreError, match=r"in\.jsonl:4"):
             workflow.rescore_nbest(str(source), [str(folder)], None, None, None, (), tmp_path / "out")
         assert ("are not taken over" in capsys.readouterr().err) == (version == "2")
+
+
+def test_what_another_run_left_is_said_or_kept(tmp_path: Path, folder: Path) -> None:
+    source, out = write_lists(tmp_path / "in.jsonl", lists()), tmp_path / "out"
+
+    def score(name: str, nbest: Path) -> str:
+        result = run("nbest", "--nbest", nbest, "--lm", f"{name}={folder}", "--out", out)
+        assert result.exit_code == 0, result.exception
+        return result.output
+
+    scores = out / "scores.jsonl.gz"
+    assert "replaced" not in score("one", source)
+    assert "replaced" not in score("one", source)
+    said = f"scores.jsonl.gz is replaced, with one of an earlier run; to add to it instead: --nbest {scores}"
+    assert said in score("two", source).replace("\n", "")
+    assert "replaced" not in score("three", scores)
+    before = {nbest.utt_id for nbest in lists()}
+    found = list(read_nbest(f"jsonl:{scores}"))
+    assert {nbest.utt_id for nbest in found} == before
+    assert all({"two", "three"} <= hyp.scores.keys() and "one" not in hyp.scores for each in found for hyp in each.hyps)
