@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,16 +12,26 @@ from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 
 
+class Target(OutputPath):
+    """What the shares were told to write: a path, or `FORMAT:PATH`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from rescore.formats import all_formats, parse_spec
+
+        named = str(value).partition(":")[0] in all_formats()
+        return super().convert(parse_spec(value)[1] if named else value, param, ctx)
+
+
 @click.command()
-@click.argument("out", metavar="OUT", type=OutputPath(folder=None))
+@click.argument("out", metavar="OUT", type=Target(folder=None))
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Of nbest: weights of rescore tune.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Of nbest: scale of one score; repeat it.")
 @json_option
 def command(out: Path, weights_file: Path | None, scales: tuple[str, ...], json_file: Path | None) -> None:
     """Put the shares of a command that was run with --split K/N together.
 
-    Writes to OUT, the folder or file of rescore nbest, lattice rescore, lattice nbest, convert or ppl, what the command
-    writes without --split, the same bytes.  Loads no LM.
+    Writes to OUT, the folder or file ([FORMAT:]PATH) of rescore nbest, lattice rescore, lattice nbest, convert or ppl,
+    what the command writes without --split, the same bytes.  Loads no LM.
 
     \b
     Example: rescore merge exp/test --weights exp/weights.json
