@@ -7,15 +7,15 @@ of a request in one pass behind those that they have seen (`lm_zoo.inference.tre
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lm_zoo.base import LanguageModel
+from lm_zoo.base import LanguageModel, WordLM
 from lm_zoo.deadline import in_time
 from lm_zoo.inference.interpolation import InterpolatedLM
 from lm_zoo.inference.neural import NeuralLM
@@ -275,8 +275,18 @@ class _Mixed:
         return sum(part.held for part in self.parts)
 
 
+class _Place(NamedTuple):
+    """A node of a state of any form."""
+
+    state: Any
+    node: int
+
+
 class _Stepped:
-    """Of any LM, by steps of a depth each: of keys and values a prefix keeps its own, of other states all."""
+    """Of any LM, by steps of a depth each: of keys and values a prefix keeps its own, of other states all.
+
+    Of a state of unknown form, a node is known by its number alone; nodes of several states take a step for each.
+    """
 
     def __init__(self, lm: LanguageModel, used: np.ndarray | None = None) -> None:
         """
@@ -285,7 +295,7 @@ class _Stepped:
         """
         self.lm, self.used = lm, used
         self.scores: list[np.ndarray] = []  # by slot
-        self.states: list[Any] = []  # by slot; of a `State`: nothing
+        self.states: list[Any] = []  # by slot: of an n-gram its states, of others `_Place`; of keys and values: nothing
         self.store = Store()
         self.parents = np.zeros(0, dtype=np.int64)
 
@@ -294,11 +304,31 @@ class _Stepped:
         self.parents = parents
         cuts = [first, *(first + 1 + np.flatnonzero(np.diff(depths[first:]))).tolist(), len(depths)]
         for begin, stop in in_time(pairwise(cuts)):
-            state = self._state(parents[begin:stop], int(depths[begin]))
-            state, rows = self.lm.step(state, torch.arange(stop - begin), torch.from_numpy(tokens[begin:stop].copy()))
-            self._put(state, begin, stop)
-            columns = slice(None) if self.used is None else torch.from_numpy(self.used).to(rows.device)
-            self.scores += list(rows[:, columns].float().cpu().numpy())
+            scores = dict[int, np.ndarray]()
+            for slots, state, nodes in self._before(begin, parents[begin:stop], int(depths[begin])):
+                state, rows = self.lm.step(state, nodes, torch.from_numpy(tokens[slots]))
+                self._put(state, slots)
+                columns = slice(None) if self.used is None else torch.from_numpy(self.used).to(rows.device)
+                scores.update(zip(slots.tolist(), rows[:, columns].float().cpu().numpy(), strict=True))
+            self.scores += [scores[slot] for slot in range(begin, stop)]
+
+    def _before(self, begin: int, parents: np.ndarray, depth: int) -> Iterator[tuple[np.ndarray, Any, Tensor]]:
+        """What a step each is for: slots from `begin` on, a state, and for each slot the node of it that is extended.
+
+        Args:
+          parents: int64 `(slots,)`, which have all read `depth` tokens.
+        """
+        slots = np.arange(begin, begin + len(parents))
+        if not depth or not self.states or isinstance(self.lm, WordLM):
+            yield slots, self._state(parents, depth), torch.arange(len(parents))
+            return
+        places: list[_Place] = [self.states[parent] for parent in parents.tolist()]
+        groups: dict[int, list[int]] = {}
+        for number, place in enumerate(places):
+            groups.setdefault(id(place.state), []).append(number)
+        for numbers in groups.values():
+            nodes = torch.tensor([places[number].node for number in numbers])
+            yield slots[numbers], places[numbers[0]].state, nodes
 
     def _state(self, parents: np.ndarray, depth: int) -> Any:
         """The state of nodes that have all read `depth` tokens."""
@@ -312,10 +342,16 @@ class _Stepped:
         held = self.store.tensors.values()
         return State(depth, tuple(part[:, torch.from_numpy(path).to(part.device)].transpose(0, 1) for part in held))
 
-    def _put(self, state: Any, begin: int, stop: int) -> None:
-        """Keeps what a step has given; of a `State` it is keys and values, `(nodes, heads, time, size)` each."""
-        if not isinstance(state, State):
+    def _put(self, state: Any, slots: np.ndarray) -> None:
+        """Keeps what a step has given for `slots`; of keys and values, `(nodes, heads, time, size)` each, the last."""
+        begin, stop = int(slots[0]), int(slots[-1]) + 1
+        if isinstance(self.lm, WordLM):
             self.states += state
+            return
+        if not (isinstance(state, State) and all(memory.ndim == 4 for memory in state.memory)):
+            self.states += [None] * (stop - len(self.states))
+            for node, slot in enumerate(slots.tolist()):
+                self.states[slot] = _Place(state, node)
             return
         for number, memory in enumerate(state.memory):
             shape = (memory.shape[1], memory.shape[3])

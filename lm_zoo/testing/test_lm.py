@@ -16,6 +16,7 @@ import torch
 
 from lm_zoo import base
 from lm_zoo.errors import VocabError
+from lm_zoo.inference.history_cache import ROOT, Histories
 from lm_zoo.inference.trie import build_trie, score_by_steps, score_trie, sequence_scores
 from lm_zoo.text.vocabulary import SOS_EOS
 
@@ -208,6 +209,19 @@ class TestTokens:
         tokens_of.step(first, torch.tensor([0]), torch.tensor([other]))
         _, after = tokens_of.step(first, torch.tensor([0]), torch.tensor([one]))
         assert torch.equal(before, after)
+
+    def test_histories_that_grow_word_by_word(self, tokens_of: Any, words: list[str]) -> None:
+        """As lattices and shallow fusion ask: prefixes of one length from different steps, each behind its own."""
+        histories = Histories(tokens_of, ["", *words], nodes=2)
+        rng = np.random.default_rng(4)
+        sentences = rng.integers(1, 1 + len(words), (20, 4))
+        nodes, totals = np.full(len(sentences), ROOT), np.zeros(len(sentences))
+        for place in range(4):
+            scores, nodes = histories.extend(nodes, sentences[:, place], np.full(len(sentences), place == 3))
+            totals += scores
+        texts = [tuple(words[word - 1] for word in sentence) for sentence in sentences.tolist()]
+        expected = [sum(row) for row in base.score_in_batches(tokens_of, texts)]
+        assert totals.tolist() == pytest.approx(expected, abs=1e-4)
 
     def test_words_are_the_sums_of_their_tokens(self, tokens_of: Any, words: list[str]) -> None:
         """Running text, steps and the padded reference give the same words the same scores."""

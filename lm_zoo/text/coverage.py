@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
 from lm_zoo.errors import VocabError
+from lm_zoo.text.view import alphabet
 
 if TYPE_CHECKING:
     from lm_zoo.text.vocabulary import Vocabulary
@@ -153,15 +155,22 @@ def other_case(case: str, words: Iterable[str]) -> str | None:
 
 
 def check_case(vocab: Vocabulary, words: Sequence[str], where: str) -> None:
-    """Refuses text whose letters are in another case than the LM's training text.
+    """Refuses text whose letters are in another case than the LM's training text, unless its script has no cases.
 
     Raises:
       VocabError: names the place, the word found and what to do.
     """
     word = other_case(vocab.case, words)
-    if word is not None:
+    if word is not None and _has_cases(vocab):
         letter = "U" if vocab.case == "upper" else "L"
         raise VocabError(
             f"{where}: found '{word}', but the LM was trained on {vocab.case}-case text; convert it first: N-best lists"
             f" and lattices by rescore convert SRC DST --case {vocab.case}, text by sed 's/.*/\\{letter}&/'"
         )
+
+
+@lru_cache(maxsize=8)
+def _has_cases(vocab: Vocabulary) -> bool:
+    """Whether some letters of the LM's own words have another case; Chinese ones and the like have none."""
+    letters = alphabet(vocab)
+    return not letters or any(letter.lower() != letter.upper() for letter in letters)

@@ -103,7 +103,8 @@ def _rows(folder: Path, config: dict[str, Any], on_lists: bool) -> list[tuple[st
     figure = ("validation perplexity a token", f"{math.exp(min(loss, 700)):.2f}")
     if on_lists:
         figure = ("expected errors an utterance, validation", f"{loss:.4f}")
-    seen = ("trained for", f"{trained['step']:,} steps, {trained['tokens']:,} tokens; seed {trained['seed']}")
+    unit = "lists" if on_lists else "tokens"
+    seen = ("trained for", f"{trained['step']:,} steps, {trained['tokens']:,} {unit}; seed {trained['seed']}")
     size = ("size", f"{(folder / WEIGHTS).stat().st_size / 1e6:.1f} MB of weights")
     return [("kind", config["kind"]), ("vocabulary", found), size, figure, seen]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from math import ceil
@@ -249,7 +249,8 @@ def run_on_lists(
     check_run(folder, _made_of(kind, settings, recipe, data, config))
     vocab = make_vocabulary(recipe, folder, remark)
     text = tokenise(vocab, recipe.texts, recipe.longest, remark) if recipe.texts else None
-    vocab.form = text_form(read_config(find(recipe.init)))
+    before = read_config(find(recipe.init))
+    vocab.form = text_form(before)
     view = View(vocab)
     train, valid = _useful(_seen(view, data.train), remark), _seen(view, data.valid)
     if said := view.said():
@@ -264,8 +265,8 @@ def run_on_lists(
     start_from(lm, recipe.init)
     info = {
         "data": [*data.names, *map(os.path.basename, recipe.texts)],
-        "training": dataclasses.asdict(config),
-        "started_from": read_config(find(recipe.init)).get("trained", {}),
+        "training": {**dataclasses.asdict(config), **_text_seen(config, before)},
+        "started_from": before.get("trained", {}),
     }
     made = {"kind": kind, "settings": settings_of(kind, settings), **info}
     with with_wandb(config.wandb, folder, made, _reporter(remark)) as report:
@@ -273,6 +274,14 @@ def run_on_lists(
         progress = _run(MwerRun(*work, scale=data.scale, text=text), train, valid)
     finish_card(folder, remark)
     return progress
+
+
+def _text_seen(config: TrainConfig, before: Mapping[str, Any]) -> dict[str, Any]:
+    """What the LM that is trained on has seen of text before sentences (`before`: its `config.json`), if not now."""
+    usual, training = TrainConfig(), before.get("training")
+    if not isinstance(training, dict) or (config.text, config.join) != (usual.text, usual.join):
+        return {}
+    return {name: training[name] for name in ("text", "join") if name in training}
 
 
 def _run(made: MwerRun, train: list[ErrorList], valid: list[ErrorList]) -> LMProgress:

@@ -6,7 +6,9 @@ import dataclasses
 import itertools
 import math
 import os
+import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +32,8 @@ from lm_zoo.training.train import train
 from lm_zoo.training.transfer import inherit_settings
 from lm_zoo.training.wandb_log import find_wandb, with_wandb
 
+_SYMBOL = re.compile(r"<eps>|<s>|</s>|<sos/eos>|<unk>|#\d+")  # of tables of words: what no text has
+
 
 @dataclass
 class TextRecipe:
@@ -40,7 +44,7 @@ class TextRecipe:
       tokens: "bpe", "unigram" or "word".
       vocab_size: tokens of the vocabulary (None: 5000 pieces, or all words).
       vocab: name or folder of an LM whose vocabulary is taken instead; or a file of words, white space between
-        them; or a sentencepiece model (`bpe.model` of icefall).
+        them, or of words and numbers (`words.txt`); or a sentencepiece model (`bpe.model` of icefall).
       init: name or folder of a trained LM whose vocabulary, settings and weights the run starts from.
       longest: sentences of more tokens are cut.
     """
@@ -166,10 +170,12 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
     if case := (own / "case").read_text().strip() if (own / "case").exists() else "":
         return load_vocabulary(own, case)
     vocab: Vocabulary
+    if recipe.vocab is not None and recipe.vocab_size is not None:
+        remark(f"the vocabulary is that of {recipe.vocab}; --vocab-size {recipe.vocab_size} says nothing")
     if recipe.vocab is not None and recipe.vocab.endswith(".model"):
         vocab = read_pieces(Path(recipe.vocab))
     elif recipe.vocab is not None and os.path.isfile(recipe.vocab):
-        vocab = build_words(count_words(read_sentences(recipe.vocab)))
+        vocab = build_words(_listed_words(recipe.vocab, remark))
     elif recipe.vocab is not None:
         source = find(recipe.vocab)
         vocab = load_vocabulary(source, read_config(source).get("case", "mixed"))
@@ -185,6 +191,16 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
         vocab.save(made)
         write_text(made / "case", vocab.case + "\n")
     return vocab
+
+
+def _listed_words(path: str, remark: Remark) -> Counter[str]:
+    """The words of a list; of a table of words and numbers (Kaldi's `words.txt`, counts), its first column."""
+    lines = list(filter(None, read_sentences(path)))
+    if any(len(line) != 2 or not line[1].isdecimal() for line in lines):
+        return count_words(lines)
+    words = [word for word, _ in lines if not _SYMBOL.fullmatch(word)]
+    remark(f"{path}: a table of words and numbers; {len(words)} words, {len(lines) - len(words)} symbols left out")
+    return count_words([words])
 
 
 def _sentences(texts: list[str]) -> Iterator[list[str]]:

@@ -120,7 +120,7 @@ class LMRun(TrainingRun):
         self.state: State | None = None  # carried from window to window
         self.behind: list[Tensor] = []  # the tokens behind each window of a step, of what is carried
         self.patience = config.patience or (5 if config.schedule == "newbob" else math.inf)
-        self.model: Any = nn.parallel.DistributedDataParallel(lm) if ranks.size > 1 else lm
+        self.model: Any = nn.parallel.DistributedDataParallel(lm, broadcast_buffers=False) if ranks.size > 1 else lm
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 
@@ -245,7 +245,13 @@ class LMRun(TrainingRun):
             if config.carry and not progress.batch:
                 self.state = self.lm.initial_state().repeat(config.batch_windows)
             shard = islice(batches, progress.batch * self.ranks.size + self.ranks.rank, None, self.ranks.size)
+            begun, before = progress.batch > 0, progress.step
             self._epoch(shard, valid_data)
+            if progress.step == before and not begun:
+                raise ModelError(
+                    f"a pass over the text has fewer batches than a step takes: {self.ranks.size} processes with "
+                    f"accumulate={config.accumulate}; take fewer, or smaller batches (--train batch_tokens=N)"
+                )
             if progress.finished:
                 break
             progress.epoch, progress.batch = progress.epoch + 1, 0

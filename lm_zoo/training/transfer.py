@@ -65,7 +65,7 @@ def convert_lm(kind: str, source: str, settings: dict[str, Any], out: Path) -> N
     lm = build(kind, load(source).vocab, inherit_settings(kind, source, settings))
     start_from(lm, source)
     config = read_config(find(source))
-    info: dict[str, Any] = {name: config[name] for name in ("data", "licence") if name in config}
+    info: dict[str, Any] = {name: config[name] for name in ("data", "licence", "training") if name in config}
     info["started_from"] = {"kind": config["kind"], **config.get("trained", {})}
     save_folder(out, lm.eval(), kind, info)
     return lm

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--vocab",
-    help="Take the vocabulary of this LM (name or folder) instead of building one, or this list of words, or the "
-    "pieces of this recogniser (bpe.model).",
+    help="Take the vocabulary of this LM (name or folder) instead of building one, or this list of words "
+    "(words.txt too), or the pieces of this recogniser (bpe.model).",
 )
 @click.option(
     "--init",

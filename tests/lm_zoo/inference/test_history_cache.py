@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from lm_zoo.base import LanguageModel
 from lm_zoo.inference.history_cache import ROOT, Histories
+from lm_zoo.inference.state import State
 from tests.lm_zoo import zoo
 
 WORDS = ["", "A", "B", "C", "ZZZ"]
@@ -99,3 +101,34 @@ def test_words_of_no_token() -> None:
     scores, longer = histories.extend(np.zeros(2, dtype=int), np.array([number, number]), np.zeros(2, dtype=bool))
     assert scores.tolist() == [0.0, 0.0] and longer.tolist() == [ROOT, ROOT]
     assert histories.evaluations == 0
+
+
+class Other(LanguageModel):
+    """An LSTM whose state has another form: of `form`, of one tensor a layer."""
+
+    def __init__(self, form: Any) -> None:
+        self.lm, self.form = zoo.neural("lstm"), form
+        self.vocab = self.lm.vocab
+
+    def initial_state(self) -> Any:
+        return None
+
+    def step(self, state: Any, parents: torch.Tensor, tokens: torch.Tensor) -> tuple[Any, torch.Tensor]:
+        before = self.lm.initial_state() if state is None else State(1, tuple(getattr(state, "memory", state)))
+        after, rows = self.lm.step(before, parents, tokens)
+        return self.form(after.memory), rows
+
+
+@pytest.mark.parametrize("form", [tuple, list, lambda memory: State(1, memory)])
+@torch.no_grad()
+def test_states_of_any_form(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lm_zoo.inference.history_cache.SLACK", 0)
+    other, rng = Other(form), np.random.default_rng(2)
+    histories, sentences = Histories(other, WORDS, nodes=3), rng.integers(1, len(WORDS), (20, 5))
+    nodes, totals = np.full(20, ROOT), np.zeros(20)
+    for place in range(5):
+        scores, nodes = histories.extend(nodes, sentences[:, place], np.full(20, place == 4))
+        totals += scores
+        histories.keep(nodes.tolist())
+    expected = other.lm.score_words([[WORDS[word] for word in words] for words in sentences.tolist()])
+    assert totals == pytest.approx([sum(row) for row in expected], abs=1e-4)

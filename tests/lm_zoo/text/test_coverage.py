@@ -9,7 +9,7 @@ import pytest
 
 from lm_zoo.errors import LMError, VocabError
 from lm_zoo.inference.perplexity import score_text
-from lm_zoo.text.coverage import ENOUGH, Coverage, said
+from lm_zoo.text.coverage import ENOUGH, Coverage, check_case, said
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from tests.lm_zoo import zoo
 
@@ -67,3 +67,10 @@ def test_perplexity_refuses_it_too() -> None:
     with pytest.raises(LMError, match=r"book: 2 of 3 words unknown"):
         score_text([lm], [list(words) for words in OTHER], "book")
     assert score_text([lm], [list(words) for words in OTHER], "book", 1.0).perplexity(0).unknown == 2
+
+
+def test_scripts_without_cases_refuse_no_letters() -> None:
+    vocab = WordVocabulary([SOS_EOS, UNK, "今天", "天气", "很", "好", "3"], "lower")
+    check_case(vocab, ["今天", "KTV", "好"], "line 1")
+    with pytest.raises(VocabError, match="found 'KTV', but the LM was trained on lower-case text"):
+        check_case(WordVocabulary([SOS_EOS, UNK, "今天", "ktv"], "lower"), ["今天", "KTV"], "line 1")

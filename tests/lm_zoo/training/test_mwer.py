@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -131,13 +132,15 @@ def records(folder: Path, key: str) -> list[float]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_expected_errors_fall(tmp_path: Path, kind: str) -> None:
     init, out = tmp_path / "init", tmp_path / "out"
-    save_folder(init, zoo.neural(kind), kind, {"trained": {"step": 3}})
+    seen = {"text": "sentences", "join": 30}
+    save_folder(init, zoo.neural(kind), kind, {"trained": {"step": 3}, "training": {**seen, "lr": 9.0}})
     progress = trained(out, init, kind, posterior=0.2)
     losses, best = records(out, "valid_loss"), records(out, "valid_best")
     assert progress.finished and progress.epoch == 10
     assert len(losses) == len(best) == 11  # before the first step, and after each pass
     assert min(losses) < 0.85 * losses[0] and min(best) <= best[0]
     config = json.loads((out / "config.json").read_text())
+    assert config["training"] == {**config["training"], **seen, "lr": 0.01}
     assert config["started_from"] == {"step": 3} and config["trained"]["valid_loss"] == min(losses)
     lm = load(str(out))
     few, many = (lm.score_words([words])[0] for words in (("A", "B", "C"), ("C", "B", "C")))
@@ -157,6 +160,7 @@ def test_no_worse_lm_is_left(tmp_path: Path) -> None:
     assert all(torch.equal(before[name], after[name]) for name in before)
     card = (tmp_path / "out" / "README.md").read_text()
     assert "| expected errors an utterance, validation |" in card and "--nbest LISTS --valid DEV-LISTS" in card
+    assert re.search(r"\| trained for \| \d+ steps, \d+ lists; seed \d+ \|", card)
 
 
 @pytest.mark.parametrize("with_text", [False, True])

@@ -27,6 +27,7 @@ from lm_zoo.training import train as train_module
 from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import to_start
 from lm_zoo.training.optimizers import learning_rate, make_optimizers
+from lm_zoo.training.run import TextRecipe, make_vocabulary
 from lm_zoo.training.train import planned_steps, train
 from rescore.cli.main import cli
 from tests.lm_zoo.zoo import NEURAL, neural
@@ -193,6 +194,22 @@ def test_a_run_that_failed_before_it_had_a_vocabulary_holds_nobody_back(tmp_path
         cli.main([*words, "--vocab", "nothing"], standalone_mode=False)
     cli.main([*words, "--tokens", "word"], standalone_mode=False)
     assert load(str(tmp_path / "lm")).knows("A")
+
+
+def test_a_table_of_words_and_numbers_is_a_list_of_words(tmp_path: Path) -> None:
+    table, words = tmp_path / "words.txt", tmp_path / "list.txt"
+    table.write_text("<eps> 0\nhe 1\n<UNK> 2\nsaid 3\nthat 4\n#0 5\n<s> 6\n</s> 7\n")
+    words.write_text("he said\nthat <UNK> 1\n")
+    said: list[str] = []
+    made = [
+        make_vocabulary(TextRecipe([], "", vocab=str(path), vocab_size=9), tmp_path / path.stem, said.append)
+        for path in (table, words)
+    ]
+    assert [sorted(vocab.words) for vocab in made] == [  # type: ignore[attr-defined]
+        sorted([SOS_EOS, UNK, "<UNK>", "he", "said", "that", *more]) for more in ([], ["1"])
+    ]
+    assert f"{table}: a table of words and numbers; 4 words, 4 symbols left out" in said
+    assert f"the vocabulary is that of {words}; --vocab-size 9 says nothing" in said
 
 
 def test_a_kill_between_the_renames_of_a_checkpoint_loses_nothing(tmp_path: Path) -> None:
@@ -389,6 +406,13 @@ def test_processes_that_cannot_start_or_fail(tmp_path: Path, capfd: pytest.Captu
     with pytest.raises(LMError, match=r"process [01] of 2 failed, see above"):
         cli.main(["--quiet", *common, "--master-port", str(free_port())], standalone_mode=False)
     assert re.search("^process [01]: .*empty.txt: no sentence", capfd.readouterr().err, re.MULTILINE)
+    common[common.index("--valid") + 1] = str(tmp_path / "text.txt")
+    for length in ("steps=2", "passes=2"):  # one batch for two processes: neither without an end nor without a step
+        with pytest.raises(LMError, match=r"process [01] of 2 failed, see above"):
+            again = ["--quiet", *common, "--master-port", str(free_port()), "--train", length]
+            cli.main([*again, "--out", str(tmp_path / length)], standalone_mode=False)
+        few = "a pass over the text has fewer batches than a step takes: 2 processes with accumulate=1"
+        assert few in capfd.readouterr().err
 
 
 def test_torchruns_number_of_processes_counts(monkeypatch: pytest.MonkeyPatch) -> None:

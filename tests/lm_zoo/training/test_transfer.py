@@ -44,13 +44,16 @@ def test_fine_tuning_by_the_command_takes_vocabulary_and_settings(tmp_path: Path
 
 def test_the_command_makes_a_bayesian_lm(tmp_path: Path) -> None:
     source = plain_folder(tmp_path)
+    known = read_config(source)
+    (source / "config.json").write_text(json.dumps({**known, "training": {"text": "sentences", "join": 40}}))
     out = tmp_path / "bayesian"
     for blocks, uncertain in (("1", 2), ("1-2", 4)):
         command = ["convert-lm", "bayesian", str(source), "--set", f"blocks={blocks}", "--out", str(out)]
         result = CliRunner().invoke(cli, command)
         assert result.exit_code == 0, result.output
         assert len(load_folder(out).log_sigma) == uncertain
-    assert json.loads((out / "config.json").read_text())["data"] == ["made up"]
+    made = json.loads((out / "config.json").read_text())
+    assert made["data"] == ["made up"] and made["training"]["join"] == 40  # what it has seen before sentences
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
