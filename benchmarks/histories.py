@@ -86,7 +86,7 @@ def main(folder: Path, every: int, names: tuple[str, ...], beam: float, rounds: 
 
         def run(name: str = name, made: Any = made, scales: dict[str, float] = scales) -> list[Lattice]:
             Recorded.made.clear()
-            plan = lattice_lm.LatticeLM({name: made}, scales, context=3, beam=beam * 2 / 3, proxy="ngram")
+            plan = lattice_lm.LatticeLM({name: made}, scales, context=3, beam=beam * 2 / 3, proxies=("ngram",))
             parts = [given[start : start + 16] for start in range(0, len(given), 16)]
             return [lattice for part in parts for lattice in plan(part)]
 

@@ -19,7 +19,9 @@ from rescore.types import Hypothesis, Weights
 WORDS_COLUMN = "words"
 NGRAM = "ngram"  # the column of --ngram
 INTERNAL_LM = "ilm"  # a recogniser's own LM, which is taken out of its score by a negative scale
-SIGNED = (WORDS_COLUMN, INTERNAL_LM)  # columns whose scales may be negative
+OLD_NGRAM = "old-ngram"  # the column of --old-ngram, which is taken out of the lattices' LM score in the same way
+TAKEN_OUT = (INTERNAL_LM, OLD_NGRAM)
+SIGNED = (WORDS_COLUMN, *TAKEN_OUT)  # columns whose scales may be negative
 MAP, MBR, FIRST = DECISIONS = ("map", "mbr", "first")  # highest total; fewest expected errors; no rescoring
 LM_WEIGHT = 10.0  # of an LM's score, where acoustics count 1: Kaldi's --lmwt
 
@@ -163,8 +165,9 @@ def default_scales(names: Collection[str], ngram: str | None = None) -> dict[str
 
 
 def equal_weights(names: Iterable[str]) -> Weights:
-    """1 for every score; an internal LM, of which the recogniser's score has too much already, has none."""
-    return Weights({name: 1.0 for name in names if name != INTERNAL_LM}, {"how": "no weights given: every scale is 1"})
+    """1 for every score; LMs that are to be taken out, of which other scores have too much already, have none."""
+    scales = {name: 1.0 for name in names if name not in TAKEN_OUT}
+    return Weights(scales, {"how": "no weights given: every scale is 1"})
 
 
 def total(scores: Mapping[str, float], scales: Mapping[str, float]) -> float:

@@ -85,7 +85,7 @@ def command(
 
     --objective errors: exact line searches (Och 2003) from several starting points; of equally good scales, those in
     the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, those of
-    `words` and of an internal LM, `ilm`, may be negative.  Tune on dev, never on test.
+    `words` and of LMs to be taken out, `ilm` and `old-ngram`, may be negative.  Tune on dev, never on test.
 
     With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008); --normalise changes their
     words one by one, and paths that become equal stay apart.  Pruned lattices take less time.  Expected

@@ -51,12 +51,23 @@ def format_of(spec: str, kind: str | None = None) -> Format:
 
 
 def source_identity(spec: str) -> str:
-    """Changes when what is read from `spec` does: format, options, the content of all files (folders do not count)."""
+    """Changes when what is read from `spec` does: format, options, the content of all files (folders do not count).
+
+    Raises:
+      FormatError: of Kaldi's archives, one is missing.
+    """
     from lm_zoo.identity import content
 
     entry, path, options = _parse(spec)
     named = {name: content([Path(value)]) if Path(value).is_file() else value for name, value in options.items()}
-    return content([path], [entry.name, *(f"{name}={named[name]}" for name in sorted(named))])
+    files = [path]
+    if entry.name == "kaldi-lat":
+        from rescore.formats.kaldi_archive import all_files
+
+        files = all_files(path)
+    if "words" in entry.options and "words" not in options:
+        files += usual_tables(path)
+    return content(files, [entry.name, *(f"{name}={named[name]}" for name in sorted(named))])
 
 
 def is_pipe(spec: str) -> bool:

@@ -256,7 +256,7 @@ def read_line(path: Path, number: int, line: str) -> tuple[Path, RawLattice]:
         if not where:
             raise FormatError(path, f"found '{line[:80]}', expected 'utt-id FILE:OFFSET'", line=number)
         name, offset = re.fullmatch(r"(.*?)(?::([0-9]{1,18}))?", where).groups("0")  # type: ignore[union-attr]
-        file = Path(name) if Path(name).exists() else path.parent / name
+        file = beside_index(path, name)
         with open_binary(file, max(0, int(offset) - 1)) as read:
             archive = _Archive(file, read, b"" if int(offset) else b" ", max(0, int(offset) - 1), _OF_A_LINE)
             archive.more()
@@ -264,6 +264,11 @@ def read_line(path: Path, number: int, line: str) -> tuple[Path, RawLattice]:
     except (OSError, ValueError) as error:  # no name of a file that the system takes
         problem = f"found '{line[:80]}', whose file cannot be read ({str(error)[:80]})"
         raise FormatError(path, problem, line=number) from None
+
+
+def beside_index(path: Path, name: str) -> Path:
+    """The file that an index names: by its name, or beside the index."""
+    return Path(name) if Path(name).exists() else path.parent / name
 
 
 def read_all(path: str | Path, on_error: OnError = fail) -> Iterator[tuple[Path, RawLattice]]:
@@ -278,6 +283,15 @@ def read_all(path: str | Path, on_error: OnError = fail) -> Iterator[tuple[Path,
         yield found
     if empty:
         raise FormatError(path, "no lattice in it, expected a Kaldi archive: 'utt-id lattice' ...")
+
+
+def all_files(path: Path) -> list[Path]:
+    """The archives, or an index and the archives that it names; some may not be there."""
+    if path.suffix != ".scp":
+        return archive_files(path)
+    places = (key_and_rest(line)[1].strip() for _, line in read_lines(path))
+    named = dict.fromkeys(re.sub(r":[0-9]{1,18}$", "", place) for place in places)
+    return [path, *(beside_index(path, name) for name in named if name and "|" not in name)]
 
 
 def archive_pieces(path: Path) -> list[Piece]:

@@ -20,9 +20,8 @@ from rescore.lattices.build import EPSILON, build_lattice
 from rescore.lattices.paths import total_scores
 from rescore.skipping import OnError, fail
 from rescore.types import Alignments, Lattice
-from rescore.weights import load_weights
+from rescore.weights import OLD_NGRAM, load_weights
 
-OLD_LM = "old-ngram"  # the score of the LM in `graph` that another one replaces (`rescore lattice rescore`)
 WORDS = "words"  # the number of words, a score of every lattice
 FRAME_SHIFT = 0.01  # seconds; of Kaldi's features
 
@@ -189,7 +188,7 @@ def from_lattice(lattice: Lattice, table: SymbolTable, graph: Mapping[str, float
 def graph_names(lattice: Lattice) -> list[str]:
     """The scores that make up the graph cost by default, with `-` before what is taken out of it: the old LM's."""
     names = [name for name in lattice.scores if name not in ("am", "posterior")]
-    return [f"-{name}" if name == OLD_LM else name for name in names]
+    return [f"-{name}" if name == OLD_NGRAM else name for name in names]
 
 
 def signed_factors(names: Iterable[str]) -> dict[str, float]:

@@ -8,9 +8,9 @@
     FROM TO COST
     ...
 
-A word belongs to the transitions that end at its node, `NULL` is none; COST is 10000.5 times the natural log of a
-probability (SRILM's lattices: of all its scores), which becomes the score `score`.  Grammars within a grammar are not
-read.
+A word belongs to the transitions that end at its node, `NULL`, `<s>` and `</s>` are none; COST is 10000.5 times the
+natural log of a probability (SRILM's lattices: of all its scores), which becomes the score `score`.  Grammars within a
+grammar are not read.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from rescore.types import Lattice
 SUFFIXES = (".pfsg", ".pfsg.gz", ".pfsg.xz")
 UNIT = 10000.5
 NULL = "NULL"
+SILENT = (NULL, "<s>", "</s>")  # the tags are those of -print-sent-tags
 
 
 @dataclass
@@ -75,11 +76,11 @@ def read_lattice(path: Path) -> Lattice:
     pfsg = _parse(path)
     src, dst = (np.array([pair[side] for pair in pfsg.ends], dtype=np.int64) for side in (0, 1))
     costs, start, states = list(pfsg.costs), pfsg.numbers["initial"], len(pfsg.words)
-    if pfsg.words[start] != NULL or not pfsg.ends:  # the first word stands on no transition: it gets one
+    if pfsg.words[start] not in SILENT or not pfsg.ends:  # the first word stands on no transition: it gets one
         src, dst = np.append(src, states), np.append(dst, start)
         costs, start, states = [*costs, 0.0], states, states + 1
     symbols = {"": EPSILON}
-    ids = [EPSILON if word == NULL else symbols.setdefault(word, len(symbols)) for word in pfsg.words]
+    ids = [EPSILON if word in SILENT else symbols.setdefault(word, len(symbols)) for word in pfsg.words]
     labels = np.array(ids, dtype=np.int32)[dst]
     scores = {SCORE: np.array(costs) / UNIT}
     utt_id = utterance_id(_file_id(path), Place(path))

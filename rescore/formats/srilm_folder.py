@@ -6,7 +6,8 @@ A file has one of three forms, which its first line tells:
     `lm` and `am`, in bytelogs.  A unit that begins before the word in front of it has ended is a phone or a state, and
     is left out, as SRILM does, and so is one that is named as a state (`iy-1`);
   - neither: lines `am lm words w1 w2 ...`, the first two of them log10 (natural logs with `base=e`).
-A bytelog is log(x) / log(1.0001) / 1024.  All become natural logs.
+A bytelog is log(x) / log(1.0001) / 1024.  All become natural logs.  A `<s>` in front and a `</s>` at the end, as
+lattice-tool writes them, are no words.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from lm_zoo.reading import kaldi_fields, key_and_rest
 from rescore.errors import UsageError
 from rescore.files import read_lines
 from rescore.formats.common import SCORE, Place, make_list, text_score, utterance_files, utterance_id
-from rescore.types import Hypothesis, NbestList
+from rescore.types import Hypothesis, NbestList, Words
 
 BYTELOG = 1024 / 10000.5  # natural log of one bytelog
+BEGIN, END = "<s>", "</s>"
 HEADERS = ("NBestList1.0", "NBestList2.0")
 FIELDS = 11  # of a word: word ( st: T et: T g: LM a: AM )
 _ENDINGS = re.compile(r"(\.gz|\.xz)?$")
@@ -64,6 +66,12 @@ def _read_file(path: Path, unit: float) -> NbestList:
     return make_list(utt_id, hyps, None, Place(path))
 
 
+def without_tags(words: list[str]) -> Words:
+    """The words without a begin and an end of sentence around them."""
+    begin, end = words[:1] == [BEGIN], words[-1:] == [END]
+    return tuple(words[begin : len(words) - end])
+
+
 def _plain(fields: list[str], unit: float, rank: int, place: Place) -> Hypothesis:
     if len(fields) < 3:
         raise place.format_error(f"found '{' '.join(fields)}', expected 'am lm words w1 w2 ...' or a header NBestList")
@@ -71,14 +79,14 @@ def _plain(fields: list[str], unit: float, rank: int, place: Place) -> Hypothesi
         name: text_score(text, name, rank, place) * (unit if name != "words" else 1.0)
         for name, text in zip(("am", "lm", "words"), fields, strict=False)
     }
-    return Hypothesis(tuple(fields[3:]), scores)
+    return Hypothesis(without_tags(fields[3:]), scores)
 
 
 def _total(fields: list[str], rank: int, place: Place) -> Hypothesis:
     found = _TOTAL.fullmatch(fields[0]) if fields else None
     if not found:
         raise place.format_error(f"found '{' '.join(fields)[:60]}', expected '(score) words'")
-    return Hypothesis(tuple(fields[1:]), {SCORE: text_score(found[1], SCORE, rank, place) * BYTELOG})
+    return Hypothesis(without_tags(fields[1:]), {SCORE: text_score(found[1], SCORE, rank, place) * BYTELOG})
 
 
 def _timed(fields: list[str], rank: int, place: Place) -> Hypothesis:
@@ -94,4 +102,4 @@ def _timed(fields: list[str], rank: int, place: Place) -> Hypothesis:
         if begin > end and not _STATE.search(unit[0]):
             words.append(unit[0])
             sums["am"], sums["lm"], end = sums["am"] + am * BYTELOG, sums["lm"] + lm * BYTELOG, ends
-    return Hypothesis(tuple(words), {SCORE: total, **sums})
+    return Hypothesis(without_tags(words), {SCORE: total, **sums})

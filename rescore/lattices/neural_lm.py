@@ -25,6 +25,7 @@ from rescore.lattices.epsilons import remove_epsilons
 from rescore.lattices.log_zero import without_infinities
 from rescore.lattices.paths import arc_ranges, backward_scores, total_scores
 from rescore.types import Lattice
+from rescore.weights import WORDS_COLUMN
 
 HELD = 1 << 30  # bytes of an LM's states; beyond, those that no way waits for are given back
 
@@ -35,13 +36,14 @@ class LatticeLM:
 
     Attributes:
       lms: name of the score -> LM of the zoo.
-      scales: scales of the lattice's scores, of `words` and of the new ones.
+      scales: scales of the lattices' scores, of `words` and of the new ones; of those alone that a lattice has.
       context: words of history by which states are told apart; None for all of them.
       beam: histories that are this much worse than the best one under way are left out, by
         an estimate that may lose the best path (None: none are).
       most: at most so many histories a lattice state (None: no limit).
       views: name of the score -> what that LM sees of the lattices' words (`lm_zoo.text.view.View`); none: the words.
-      proxy: score of the lattice that stands for the new ones in the estimate of what is still to come.
+      proxies: the first of these scores that a lattice has stands for the new ones in the estimate of what is still to
+        come.
     """
 
     lms: Mapping[str, LanguageModel]
@@ -49,7 +51,7 @@ class LatticeLM:
     context: int | None = None
     beam: float | None = None
     most: int | None = None
-    proxy: str | None = None
+    proxies: Sequence[str] = ()
     views: Mapping[str, Any] = field(default_factory=dict)
     evaluations: int = field(default=0, init=False)  # histories that LMs were run on so far
 
@@ -66,7 +68,7 @@ class LatticeLM:
         Epsilons inside are removed first: of paths with the same words the best under the own scores counts.
 
         Raises:
-          ScoreError: a lattice has one of the new scores already, or lacks one that has a scale; an LM gave NaN.
+          ScoreError: a lattice has one of the new scores already; an LM gave NaN.
         """
         words = list(dict.fromkeys(word for lattice in lattices for word in lattice.symbols))
         words.insert(0, words.pop(words.index("")))
@@ -147,16 +149,15 @@ class _LatticePass:
         for name in plan.lms:
             if name in lattice.scores:
                 raise ScoreError(f"lattice '{lattice.utt_id}' has a score '{name}' already; give the LM another name")
-        own_scales = {name: scale for name, scale in plan.scales.items() if name not in plan.lms}
+        own_scales = {name: scale for name, scale in plan.scales.items() if name in {*lattice.scores, WORDS_COLUMN}}
         self.plan = plan
         self.lattice = lattice = remove_epsilons(lattice, own_scales)
         self.scale = np.array([plan.scales[name] for name in plan.lms])
         self.own = total_scores(lattice, own_scales)
         ahead = self.own
-        if plan.proxy is not None:
-            ahead = total_scores(
-                lattice, {**own_scales, plan.proxy: own_scales.get(plan.proxy, 0.0) + self.scale.sum()}
-            )
+        proxy = next((name for name in plan.proxies if name in lattice.scores), None)
+        if proxy is not None:
+            ahead = total_scores(lattice, {**own_scales, proxy: own_scales.get(proxy, 0.0) + self.scale.sum()})
         self.ahead, self.to_come = ahead, backward_scores(lattice, ahead)
         self.word = np.array([number[word] for word in lattice.symbols])
         self.contexts: dict[Any, int] = {}

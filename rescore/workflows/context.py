@@ -59,7 +59,10 @@ class TextBefore:
         )
 
     def groups(self, lists: Iterable[NbestList]) -> Iterator[list[NbestList]]:
-        """The lists of a recording together, in the order given, as soon as all of them have come."""
+        """The lists of a recording together, in the order given, as soon as all of them have come.
+
+        Recordings of which some were left out come at the end.
+        """
         sizes, waiting = self.recordings.sizes, dict[str, list[NbestList]]()
         for nbest in lists:
             name = self.recordings.names[nbest.utt_id]
@@ -67,6 +70,7 @@ class TextBefore:
             group.append(nbest)
             if len(group) == sizes[name]:
                 yield waiting.pop(name)
+        yield from waiting.values()
 
     def score(self, groups: Sequence[list[NbestList]], score: Score) -> list[NbestList]:
         """The lists of whole recordings, scored; the next utterances of all of them at once.

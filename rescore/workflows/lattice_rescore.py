@@ -27,7 +27,8 @@ from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError, Skip, report_skipped
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList, Weights
-from rescore.weights import MBR, WORDS_COLUMN, decision_of, default_scales
+from rescore.weights import MBR, NGRAM, WORDS_COLUMN, decision_of, default_scales
+from rescore.weights import OLD_NGRAM as OLD
 from rescore.workers import kept
 from rescore.workflows.columns import column_of, open_scorers
 from rescore.workflows.combine import combine_list
@@ -35,7 +36,6 @@ from rescore.workflows.first_pass import usual_beams
 from rescore.workflows.seen import is_seen, seen_counts, seen_lines
 from rescore.workflows.streams import WRITERS, Job, lattice_groups, run_shared, through
 
-NGRAM, OLD = "ngram", "old-ngram"  # names of the n-grams' scores
 _SAID = {
     "impossible_words": "words with an LM score of -inf (log p = -228 is taken)",
 }
@@ -132,9 +132,7 @@ class LatticeRescoring:
             raise ScoreError(f"lattice '{lattice.utt_id}' has no score '{unknown[0]}'; it has: {', '.join(known)}")
 
     def _with_neural(self, group: list[Lattice]) -> list[Lattice]:
-        scales = self.known_scales(group[0]) | self._new_scales()
-        proxy = self._proxy(group)
-        plan = LatticeLM(self.lms, scales, self.context, self.beam, self.most, proxy, self.views)
+        plan = LatticeLM(self.lms, self.scales, self.context, self.beam, self.most, (NGRAM, "lm", OLD), self.views)
         found = plan(group)
         self.counts["evaluations"] += plan.evaluations
         return found
@@ -152,15 +150,11 @@ class LatticeRescoring:
         """The scales of the scores that the lattice has."""
         return {name: scale for name, scale in self.scales.items() if name in {*lattice.scores, "words"}}
 
-    def _new_scales(self) -> dict[str, float]:
-        return {name: self.scales[name] for name in self.lms}
-
-    def _proxy(self, group: list[Lattice]) -> str | None:
-        """The score that stands for the neural LMs where they have not been yet."""
-        return next((name for name in (NGRAM, "lm", OLD) if name in group[0].scores), None)
-
     def prepare(self, lattice: Lattice) -> Lattice:
-        """The passes of the n-grams, with the neural LMs' scales lent to the new one while it stands for them."""
+        """The passes of the n-grams; an n-gram stands for the neural LMs with their scales, the new one if it is there.
+
+        An old one alone is taken out, and the neural LMs are not there yet.
+        """
         if not self.normalizer.is_identity:
             lattice = normalize_words(lattice, self.normalizer)
         words = best_path_words(lattice, self.scales) if self.coverages else {}
@@ -179,8 +173,9 @@ class LatticeRescoring:
 
     def _lent(self, lattice: Lattice, name: str) -> dict[str, float]:
         scales = {key: scale for key, scale in self.scales.items() if key in {*lattice.scores, name, "words"}}
-        if NGRAM in scales:
-            scales[NGRAM] += sum(self.scales[lm] for lm in self.lms)
+        stand_in = OLD if self.ngram is None and self.old_ngram is not None else NGRAM
+        if stand_in in scales:
+            scales[stand_in] += sum(self.scales[lm] for lm in self.lms)
         return scales
 
 

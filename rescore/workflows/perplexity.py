@@ -49,6 +49,8 @@ def measure(
         raise UsageError("--mixture needs --tune-mix TEXT, and --save-mix the interpolation of all LMs: leave one out")
     if tail_file and windows[0] is not None:
         raise UsageError("--tail needs sentences scored one by one: leave --window out")
+    if windows[0] is not None and (tune_mix or mix_file):
+        raise UsageError("--tune-mix and --mix need sentences scored one by one: leave --window out")
     marker = TailMarker(load_tail(tail_file)) if tail_file else None
     scorers = open_scorers(lms, ngram, device=device, max_unknown=max_unknown, exact=exact)
     if windows[0] is not None:

@@ -148,6 +148,28 @@ def test_identities(tmp_path: Path) -> None:
     assert source_identity(spec) != source_identity(spec.replace("n=2", "n=4"))
 
 
+def test_identities_of_kaldis_archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patterns and indices stand for what they name; a table that is found counts, logs beside archives do not."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/lat.1.gz").write_bytes(b"one")
+    (tmp_path / "lat.scp").write_text("a dev/lat.1.gz:12\nb dev/lat.1.gz:40\n")
+    specs = ("kaldi-lat:dev", "kaldi:dev/lat.*.gz", "kaldi:lat.scp", "kaldi-lat:dev?words=ids")
+    seen = [[source_identity(spec) for spec in specs]]
+    (tmp_path / "dev/score.log").write_text("WER")
+    assert [source_identity(spec) for spec in specs] == seen[0]
+    for name, data in (("dev/lat.1.gz", b"two"), ("words.txt", b"A 1"), ("data/lang/words.txt", b"A 2")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+        seen.append([source_identity(spec) for spec in specs])
+    archive, beside, lang = (
+        [now != before for now, before in zip(*pair, strict=True)] for pair in zip(seen[1:], seen, strict=False)
+    )
+    assert archive == [True] * 4
+    assert beside == [False, False, True, False]  # the index's folder
+    assert lang == [True, True, True, False]
+
+
 def test_content_of_folders(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name / "deep").mkdir(parents=True)

@@ -235,6 +235,8 @@ def test_ppl_needs_sentences_and_the_same_case(counts: Path, tmp_path: Path, two
     command = ("ppl", "--lm", two_lms[0], "--text", tmp_path / "text", "--tail", counts)
     with pytest.raises(UsageError, match="--tail needs sentences scored one by one: leave --window out"):
         run(*command, "--window", 3)
+    with pytest.raises(UsageError, match="--tune-mix and --mix need sentences scored one by one: leave --window out"):
+        run(*command[:-2], "--window", 3, "--tune-mix", tmp_path / "text", "--save-mix", tmp_path / "mix.json")
     counts.write_text("3 a\n")
     with pytest.raises(UsageError, match="counts of lower-case words, but the text is upper case"):
         run(*command)

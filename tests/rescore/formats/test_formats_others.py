@@ -230,3 +230,17 @@ def test_length_in_characters(tmp_path: Path) -> None:
     assert "characters is 'no', expected yes" in message(f"{path}?n=2&characters=no")
     with pytest.raises(UsageError, match="characters are counted, not written"):
         write_nbest(f"{tmp_path / 'x.tsv'}?score=score&characters=yes", read_nbest(f"{path}?n=2"))
+
+
+def test_tags_of_sentences_are_no_words(tmp_path: Path) -> None:
+    """As SRILM's lattice-tool writes them with -out-nbest-dir; others than those at the ends are words."""
+    one = "NBestList1.0\n(-1000) <s> HE </s> SAID </s>\n(-2000) <s> </s>\n"
+    timed = TWO.replace("(-100) ", f"(-100) {WORD.format('<s>', -1, -0.5, 0, 0)} ")
+    timed += f" {WORD.format('</s>', 0.61, 0.61, -5, 0)}"
+    files = {"a": "-100.5 -5.2 4 <s> HELLO WORLD </s>\n", "b": one, "c": timed + "\n"}
+    found = read(f"srilm:{write_tree(tmp_path / 'lists', files)}")
+    words = [[hyp.words for hyp in nbest.hyps] for nbest in found]
+    assert words == [[("HELLO", "WORLD")], [("HE", "</s>", "SAID"), ()], [("HE", "SAID")]]
+    assert found[2].hyps[0].scores["lm"] == pytest.approx(-45 * BYTELOG)  # with that of the end
+    keyed = write_tree(tmp_path / "keyed", {"u.nbest": "u-1 -100.5 -5.2 4 <s> HELLO WORLD </s>\n"}) / "u.nbest"
+    assert read(f"srilm:{keyed}?base=10")[0].hyps[0].words == ("HELLO", "WORLD")

@@ -54,6 +54,12 @@ def test_words_on_the_first_and_the_last_node(tmp_path: Path) -> None:
     assert score_sums(empty) == {((), 0.0)}
 
 
+def test_tags_of_sentences_are_no_words(tmp_path: Path) -> None:
+    tagged = read_lattice(write(tmp_path, TEXT.replace("6 NULL the a cat NULL", "6 <s> the a cat </s>")))
+    assert_well_formed(tagged)
+    assert score_sums(tagged) == PATHS
+
+
 def test_folders_and_other_formats(tmp_path: Path) -> None:
     folder = tmp_path / "lattices"
     folder.mkdir()

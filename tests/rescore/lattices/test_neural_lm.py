@@ -86,7 +86,7 @@ def test_with_merging_the_best_path_has_its_exact_scores(lattice: Lattice, conte
 @settings(max_examples=40, deadline=None)
 @given(lattices(SYMBOLS), st.sampled_from([0.0, 0.5, 3.0]), st.sampled_from([None, 1, 2]))
 def test_a_beam_never_empties_the_lattice(lattice: Lattice, beam: float, most: int | None) -> None:
-    plan = LatticeLM(LMS, NEW, beam=beam, most=most, proxy="lm")
+    plan = LatticeLM(LMS, NEW, beam=beam, most=most, proxies=("lm",))
     (pruned,) = plan([lattice])
     assert_well_formed(pruned)
     exact = full_totals(lattice, LMS)
@@ -105,7 +105,7 @@ def test_a_wide_beam_is_exact() -> None:
     ]
     lattice = make(arcs, 9)
     (exact,) = LatticeLM(LMS, NEW)([lattice])
-    plan = LatticeLM(LMS, NEW, beam=30.0, proxy="lm")
+    plan = LatticeLM(LMS, NEW, beam=30.0, proxies=("lm",))
     (wide,) = plan([lattice])
     assert best_path(wide, NEW).words == best_path(exact, NEW).words
     assert wide.num_arcs <= exact.num_arcs

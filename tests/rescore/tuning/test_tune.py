@@ -55,21 +55,21 @@ def make_table(utterances: int = 40, seed: int = 0, noise: float = 3.0) -> Score
     return build_table(*make_set(utterances, seed, noise))
 
 
-@pytest.mark.parametrize("objective", ["errors", "risk"])
-def test_an_internal_lm_gets_a_negative_scale(objective: str, tmp_path: Path) -> None:
-    """`am` holds an internal LM that says nothing of the errors: taken out, the rest tells."""
+@pytest.mark.parametrize(("objective", "name"), [("errors", "ilm"), ("risk", "ilm"), ("risk", "old-ngram")])
+def test_an_lm_to_be_taken_out_gets_a_negative_scale(objective: str, name: str, tmp_path: Path) -> None:
+    """`am` holds an LM that says nothing of the errors: taken out, the rest tells."""
     lists, refs = make_set(60, 3)
     rng = np.random.default_rng(1)
     for nbest in lists:
         for hyp in nbest.hyps:
             internal = 60.0 * float(rng.standard_normal())
             errors = count_errors(refs[nbest.utt_id], hyp.words).errors
-            hyp.scores = {"am": -20.0 * errors + internal, "ilm": internal}
+            hyp.scores = {"am": -20.0 * errors + internal, name: internal}
     write_nbest(f"jsonl:{tmp_path / 'scores.jsonl.gz'}", lists)
     write_kaldi_text(tmp_path / "ref", refs)
     settings = Settings({}, objective, "map", 0, 5, 0 if objective == "errors" else 3)
     weights, *_ = tune_folder(tmp_path, tmp_path / "ref", settings, "tune", "none")
-    assert weights.scales["ilm"] < -0.5 * weights.scales["am"] < 0
+    assert weights.scales[name] < -0.5 * weights.scales["am"] < 0
     best = {nbest.utt_id: combine_list(nbest, weights).hyps[0].words for nbest in lists}
     fewest = {
         n.utt_id: min(n.hyps, key=lambda hyp: count_errors(refs[n.utt_id], hyp.words).errors).words for n in lists

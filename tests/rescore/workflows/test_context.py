@@ -18,7 +18,8 @@ from rescore.formats import read_nbest
 from rescore.types import Hypothesis, NbestList, Words
 from rescore.workflows import scoring
 from rescore.workflows.combine import read_scores
-from rescore.workflows.context import last_words
+from rescore.workflows.context import TextBefore, last_words
+from rescore.workflows.recordings import find_recordings
 from tests.lm_zoo.zoo import neural
 from tests.rescore.workflows.test_scoring import run, write_lists
 
@@ -254,3 +255,10 @@ def test_last_words() -> None:
     assert last_words(texts, 4) == (("C",), ("D", "E", "F"))
     assert last_words(texts, 2) == (("E", "F"),)
     assert last_words([], 3) == last_words([(), ()], None) == ()
+
+
+def test_a_recording_that_lost_an_utterance_is_still_scored() -> None:
+    lists = some_lists()
+    before = TextBefore(None, find_recordings(iter(lists)))
+    groups = list(before.groups(nbest for nbest in lists if nbest.utt_id != "a-9"))
+    assert [[nbest.utt_id for nbest in group] for group in groups] == [["b-2", "b-1", "b-3"], ["a-10", "a-1", "a-2"]]

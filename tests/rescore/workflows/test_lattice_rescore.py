@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,14 @@ from rescore.cli.main import cli
 from rescore.errors import UsageError
 from rescore.formats import read_nbest
 from rescore.lattices.nbest import exact_nbest
-from rescore.types import Lattice, Weights
+from rescore.lattices.paths import best_path
+from rescore.types import Lattice, Weights, Words
 from rescore.weights import for_mbr, save_weights
 from rescore.workflows.combine import combine_list
 from rescore.workflows.lattice_rescore import LatticeRescoring
 from tests.lm_zoo import zoo
 from tests.rescore.lattices.test_ngram_lm import Backoff, ToyTrigram
-from tests.rescore.lattices.test_paths import SCALES, best_by_words, lattices
+from tests.rescore.lattices.test_paths import SCALES, best_by_words, lattices, make
 
 SYMBOLS = ("", "A", "B", "C")
 LM = zoo.neural("transfornn")
@@ -110,3 +112,38 @@ def test_the_command_writes_lists_and_lattices(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, [*source, f"slf:{tmp_path / 'new'}", *common])
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["u1.slf.gz", "u2.slf.gz"]
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_lattices_of_a_group_have_their_own_scores(place: int) -> None:
+    """HTK lattices without `l=` have no score `lm`; those beside them keep theirs, in the search, too."""
+    plain = make([(0, 1, "A", 0.0, -0.1), (0, 1, "B", 1.0, -9.0)], 2)
+    other = replace(plain, utt_id="other", scores={"am": plain.scores["am"]})
+    group = [plain, other] if place else [other, plain]
+    scales = {"am": 1.0, "lm": 10.0, "nn": 0.01}
+    found = {lattice.utt_id: lattice for lattice in LatticeRescoring(scales, {"nn": LM}, beam=4.0)(group)}
+    for lattice in group:
+        (alone,) = LatticeRescoring(scales, {"nn": LM}, beam=4.0)([lattice])
+        assert best_by_words(found[lattice.utt_id], {name: scales[name] for name in alone.scores}) == pytest.approx(
+            best_by_words(alone, {name: scales[name] for name in alone.scores})
+        )
+    assert best_path(found["utt"], scales).words == ("A",)
+
+
+class Likes(ToyTrigram):
+    """Says -1 of A, -15 of all else."""
+
+    @staticmethod
+    def _logprob(state: Words, word: str) -> float:
+        return -1.0 if word == "A" else -15.0
+
+
+def test_an_old_ngram_alone_stands_for_the_neural_lms_in_the_beam() -> None:
+    """Taken out with nothing in its place, the first pass would be cut by acoustics alone."""
+    lattice = make([(0, 1, "A", -100.0, -16.0), (0, 1, "B", 0.0, -30.0)], 2)
+    scales = {"am": 1.0, "lm": 10.0, "old-ngram": -10.0, "nn": 10.0}
+    work = LatticeRescoring(scales, {"nn": LM}, old_ngram=Likes(), ngram_beam=80.0)
+    kept = work.prepare(lattice)
+    assert set(best_by_words(kept)) == {("A",), ("B",)}
+    left = LatticeRescoring({**scales, "nn": 0.0}, {"nn": LM}, old_ngram=Likes(), ngram_beam=80.0).prepare(lattice)
+    assert set(best_by_words(left)) == {("B",)}
