@@ -241,7 +241,7 @@ class Lattices(Shown):
 
 
 def read_lattices(spec: str | Path, words: str | Path | None = None, on_error: str = "stop") -> Lattices:
-    """Reads lattices into memory: `[FORMAT:]PATH`, as of the commands (README, "Formats").
+    """Reads lattices into memory: `[FORMAT:]PATH`, as of the commands (docs/formats.md).
 
     Args:
       words: `words.txt`, for formats that hold numbers of words; default: its usual places.

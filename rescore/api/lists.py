@@ -73,7 +73,7 @@ class Lists(Shown):
 
 
 def read_nbest(spec: str | Path) -> Lists:
-    """Reads N-best lists: `[FORMAT:]PATH`, as of the commands (README, "Formats").
+    """Reads N-best lists: `[FORMAT:]PATH`, as of the commands (docs/formats.md).
 
     Raises:
       RescoreError: the source is not what its format says; lattices.

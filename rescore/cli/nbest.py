@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 @click.option(
     "--recording-of",
     metavar="REGEX",
-    help="With --context: finds the recording in an utterance's id. Without it: the id up to the number at its end.",
+    help="With --context: finds the recording in an utterance's id. Without it: the lists' own field `recording`, or "
+    "the id up to the times or the number at its end.",
 )
 @click.option(
     "--recordings",
@@ -92,7 +93,8 @@ def command(
     """Score N-best lists with LMs and combine the scores.
 
     Writes scores.jsonl.gz (every score by name), 1best.txt (Kaldi text) and nbest.jsonl.gz (best first) to the
-    folder.  Without --weights and --scale every score counts with scale 1: tune on a development set for better ones.
+    folder.  Without --weights and --scale every score but `ilm` and `old-ngram` counts with scale 1: tune on a
+    development set for better ones.
 
     Each LM sees written words in the form of its own text: in its case, without punctuation, numbers and titles in
     words.  What comes out keeps the form it came in.

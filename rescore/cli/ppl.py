@@ -79,6 +79,8 @@ def command(
     from rescore.errors import UsageError
     from rescore.workflows.perplexity import measure
 
+    if position != "all" and window is None:
+        raise UsageError(f"--position {position} is of windows of running text: give --window N, as the LM was trained")
     exact = text_view == "exact"
     if not sharing.alone:
         from rescore.workflows.perplexity_shares import TextRequest, measure_shared

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--out", required=True, type=OutputPath(), help="Weights file to write, JSON.")
 @click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Hold a scale; may be repeated.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random choices.")
-@click.option("--restarts", default=10, show_default=True, help="Starting points; small sets get more.")
+@click.option("--restarts", default=10, show_default=True, help="With errors: starting points; small sets get more.")
 @click.option("--folds", default=5, show_default=True, help="Folds of the cross-validation; 0 for none.")
 @click.option(
     "--objective",

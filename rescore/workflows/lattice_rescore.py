@@ -78,6 +78,7 @@ class LatticeRescoring:
     coverages: list[Coverage] = field(default_factory=list, init=False)
     views: dict[str, View] = field(default_factory=dict, init=False)
     counts: Counter[str] = field(default_factory=Counter, init=False)
+    _said: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         if not self.lms and self.ngram is None and self.old_ngram is None:
@@ -116,6 +117,7 @@ class LatticeRescoring:
         """
         for lattice in group:
             self._check_asked(lattice)
+            self._say_what_counts_nothing(lattice)
         with taken_back(self.coverages):
             found = [self.prepare(lattice) for lattice in group]
             if self.lms:
@@ -123,6 +125,13 @@ class LatticeRescoring:
         for lattice in found:
             self.counts.update(lattice.counts)
         return found
+
+    def _say_what_counts_nothing(self, lattice: Lattice) -> None:
+        """Once, of the recogniser's own LM; where a new n-gram takes its place, it is meant to."""
+        idle = [name for name in default_scales(lattice.scores) if name not in self.scales]
+        if idle and self.ngram is None and not self._said:
+            self._said = True
+            remark(f"the lattices' own score '{idle[0]}' has no scale and counts 0; give --scale {idle[0]}=VALUE")
 
     def _check_asked(self, lattice: Lattice) -> None:
         new = [name for name, lm in ((NGRAM, self.ngram), (OLD, self.old_ngram)) if lm is not None]

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM over the whole lattice, exactly; score `ngram`.")
 @click.option("--old-ngram", metavar="FILE|NAME", help="The LM that the lattices were made with; score `old-ngram`.")
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
-@click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score; may be repeated.")
+@click.option(
+    "--scale",
+    "scales",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Scale of a score; may be repeated. Scores without one count 0 in the search (am: 1); --ref finds them.",
+)
 @first_pass_options
 @click.option(
     "--context",
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
     "--beam",
     type=Number(min=0),
     help="Neural LMs: leave out histories that are estimated so much worse than the best one; the best may be lost.  "
-    "[default: 6 times the scale of the lattices' own LM]",
+    "[default: 6 times the scale of the lattices' own LM, or of the new ones]",
 )
 @click.option("--most", type=click.IntRange(min=1), help="Neural LMs: histories a state, at most.")
 @click.option(

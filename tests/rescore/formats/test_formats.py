@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,6 +138,14 @@ def test_table_of_formats() -> None:
         reader, writer = ("read", "write") if entry.kind == "nbest" else ("read_lattices", "write_lattices")
         assert callable(getattr(module, reader)) and hasattr(module, writer) != entry.read_only
     assert {entry.name for entry in FORMATS.values() if entry.kind == "lattice"} >= {"slf", "kaldi-lat"}
+
+
+def test_the_page_of_formats_names_all_options() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs/formats.md").read_text().splitlines()
+    for name, entry in FORMATS.items():
+        rows = [row for row in page if row.startswith(f"| `{entry.alias or name}` |")]
+        for option in entry.options:
+            assert any(re.search(rf"[?&`]{option}=", row) for row in rows), f"{name}: {option}="
 
 
 def test_lattices_are_not_lists() -> None:

@@ -112,6 +112,9 @@ def test_the_command_writes_lists_and_lattices(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, [*source, f"slf:{tmp_path / 'new'}", *common])
     assert result.exit_code == 0, result.output
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["u1.slf.gz", "u2.slf.gz"]
+    assert "has no scale" not in result.output
+    result = CliRunner().invoke(cli, [*source, f"slf:{tmp_path / 'newer'}", *common[:4], *common[6:]])
+    assert result.output.count("the lattices' own score 'lm' has no scale and counts 0; give --scale lm=VALUE") == 1
 
 
 @pytest.mark.parametrize("place", [0, 1])

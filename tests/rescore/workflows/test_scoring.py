@@ -292,6 +292,8 @@ def test_ppl_windows(tmp_path: Path, folder: Path) -> None:
     ]
     assert rows[0]["tokens"] == rows[1]["tokens"] == 8
     assert rows[0]["ppl_token"] != rows[1]["ppl_token"]
+    refused = run("ppl", "--lm", folder, "--text", text, "--position", "carried")
+    assert "--position carried is of windows of running text: give --window N" in str(refused.exception)
 
 
 def test_lms_lists_what_is_shipped() -> None:
