@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from bisect import bisect_right
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -68,7 +70,8 @@ def add_noise_to_set(path: Path, out: Path, options: NoiseOptions) -> Path:
     prefix, part = _names(path)
     name = f"{part}-{options.name}"
     folder = make_folder(out / "audio" / name)
-    chosen = {cut.id: _voices(cut, cuts, options) for cut in cuts}
+    voices = _Voices(cuts, options)
+    chosen = {cut.id: voices(place) for place, cut in enumerate(cuts)}
     load = lru_cache(maxsize=200)(lambda place: load_samples(cuts[place]))
     missing, made = Missing(), []
     for place, cut in enumerate(progress(cuts, name, len(cuts))):
@@ -112,14 +115,31 @@ def _names(path: Path) -> tuple[str, str]:
     return (kind, part) if between else ("speech", stem)
 
 
-def _voices(cut: MonoCut, cuts: list[MonoCut], options: NoiseOptions) -> list[int]:
-    """The places of the cuts that are its babble."""
-    if options.kind != BABBLE:
-        return []
-    others = [place for place, other in enumerate(cuts) if _speaker(other) != _speaker(cut)]
-    if len(others) < options.voices:
-        raise DataError(f"{len(others)} utterances of others than the speaker of {cut.id}, expected {options.voices}")
-    return Random(f"{options.seed} {BABBLE} {cut.id}").sample(others, options.voices)
+class _Voices:
+    """Whose voices are the babble of each cut: those of other speakers, drawn by its id."""
+
+    def __init__(self, cuts: list[MonoCut], options: NoiseOptions) -> None:
+        self.cuts, self.options = cuts, options
+        self.places: dict[str, list[int]] = {}  # of a speaker's cuts
+        for place, cut in enumerate(cuts):
+            self.places.setdefault(_speaker(cut), []).append(place)
+
+    def __call__(self, place: int) -> list[int]:
+        """The places of the cuts that are the babble of the cut at `place`."""
+        options, cut = self.options, self.cuts[place]
+        if options.kind != BABBLE:
+            return []
+        own = self.places[_speaker(cut)]
+        others = len(self.cuts) - len(own)
+        if others < options.voices:
+            raise DataError(f"{others} utterances of others than the speaker of {cut.id}, expected {options.voices}")
+        drawn = Random(f"{options.seed} {BABBLE} {cut.id}").sample(range(others), options.voices)
+        return [_not_among(own, number) for number in drawn]
+
+
+def _not_among(places: Sequence[int], number: int) -> int:
+    """The `number`-th place, from 0, of those that are not among `places`, which ascend."""
+    return number + bisect_right(range(len(places)), number, key=lambda index: places[index] - index)
 
 
 def _speaker(cut: MonoCut) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from asr.dataset.features import SAMPLE_RATE, OnlineFbank, fbank, resample
+from asr.dataset.flac import NO_LENGTH
 from asr.dataset.manifests import is_truncated
 from asr.decoding.beam_search import BeamSearch
 from asr.decoding.decode import Decoder
@@ -123,6 +124,8 @@ def read_audio(path: Path, longest: float | None = MAX_SECONDS) -> np.ndarray:
         raise DataError(f"{path}: {'is a folder, expected an audio file' if path.is_dir() else 'no such file'}")
     try:
         with soundfile.SoundFile(path) as file:
+            if file.frames == NO_LENGTH:
+                raise DataError(f"{path}: its header has no number of samples, as through a pipe; write it anew")
             seconds = file.frames / file.samplerate
             _check_audio(path, file.samplerate, seconds, longest)
             samples = file.read(dtype="float32", always_2d=True).mean(axis=1)

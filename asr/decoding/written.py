@@ -19,6 +19,7 @@ from lm_zoo.reading import kaldi_fields
 from rescore.types import Hypothesis, NbestList
 
 AM, INTERNAL = "am", "ilm"
+SHORTEST = SAMPLE_RATE // 10  # samples; shorter audio is followed by silence, as encoders take no less
 NORMALISER = "basic"  # by which hypotheses are distinct where none is named
 
 
@@ -57,14 +58,17 @@ class WrittenDecoder:
         """Hypotheses of samples float32 `(N,)` at 16 kHz, best first, no fragments among them.
 
         Raises:
-          DataError: no sample, or one that is not finite, or longer than the model takes.
+          DataError: no sample, or one that is not finite, or longer than the model takes; no text that ended.
         """
         seconds, longest = len(samples) / SAMPLE_RATE, self.recogniser.max_seconds
         if not len(samples) or not np.isfinite(samples).all():
             raise DataError("no sample, or one that is NaN or infinite")
         if seconds > longest:
             raise DataError(f"{seconds:.1f} s of audio, {self.recogniser.name} takes {longest:.0f} s at most; split it")
+        samples = np.pad(samples, (0, max(0, SHORTEST - len(samples))))
         found = distinct(self._search(samples, seconds), self._spell, self.normalise)
+        if not found:
+            raise DataError("no text ended; take a larger beam, or greedy search")
         return without_fragments(found)[: self.options.beam]
 
     def _spell(self, ids: Sequence[int]) -> str:

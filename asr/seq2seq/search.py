@@ -143,7 +143,7 @@ class _Beam:
             if token == self.tokens.end:
                 if self._may_end(values[parent], column):
                     self._finish(before, score, cut=False)
-            elif self.tokens.allowed[token]:
+            elif score > -math.inf:  # else there are fewer tokens that text may have than are asked for
                 key = (before.key + self.keys.pieces[token]).replace("  ", " ")
                 found.append((parent, _Beginning((*before.tokens, token), score, key)))
         return found
@@ -184,9 +184,9 @@ def beam_search(
     """
     beams = [_Beam(keys, tokens, options, options.limit(length)) for length in seconds]
     rows, logits = model.start(encoded, np.array([tokens.prompt] * len(encoded), dtype=np.int64))
-    active = beams
+    active, barred = beams, _barred(tokens, logits.shape[1])
     while active:
-        values, chosen, ends = best_tokens(torch.from_numpy(logits), options.branch, tokens.end)
+        values, chosen, ends = best_tokens(torch.from_numpy(logits), options.branch, tokens.end, barred)
         parents: list[int] = []
         last: list[int] = []
         first = 0

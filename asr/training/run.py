@@ -113,6 +113,12 @@ def run_here(plan: TrainPlan, settings: TransducerTrainConfig) -> None:
         device=device,
         start=asked_checkpoint(plan),
         anew=plan.start_epoch == 1,
+        made_of={
+            "train_cuts": [path.name for path in plan.train_cuts],
+            "max_duration": plan.max_duration,
+            "bucketing_sampler": plan.bucketing_sampler,
+            "speed_perturb": plan.speed_perturb,
+        },
     )
     if first and batches.left_out.counts():
         remark(f"training cuts left out: {batches.left_out.summary()}")

@@ -8,10 +8,11 @@ continues in mid-epoch) and `model/`, the best model so far as a model folder.
 from __future__ import annotations
 
 import copy
+import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -66,6 +67,7 @@ def train(
     device: str = "cpu",
     start: Path | None = None,
     anew: bool = False,
+    made_of: Mapping[str, Any] | None = None,
 ) -> TransducerProgress:
     """Trains a Transducer, or continues the run that `out` holds.  Under torchrun every rank calls this.
 
@@ -77,6 +79,8 @@ def train(
       remark: gets lines for the user (utterances not used).
       start: checkpoint to continue from; None: the newest of the run, if there is one.
       anew:  do not continue, whatever `out` holds.
+      made_of: what the batches of an epoch follow from, `max_duration` among it; a run that goes on in an epoch with
+        others says so.
     Returns:
       where the run stands at its end.
     Raises:
@@ -87,7 +91,8 @@ def train(
         check_free(out)
     ranks = Ranks.start(device)
     torch.manual_seed(config.seed)
-    with closing(TransducerRun(model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark)) as run:
+    work = (model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark, made_of)
+    with closing(TransducerRun(*work)) as run:
         run.begin(start or (None if anew else newest(out)), config.seed)
         return run.loop(train_batches, valid_batches)
 
@@ -112,8 +117,10 @@ class TransducerRun(TrainingRun):
         ranks: Ranks,
         report: Reporter,
         remark: Remark,
+        made_of: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(out, ranks, report, remark)
+        self.made_of = dict(made_of or {})
         self.model, self.vocab, self.config, self.info = model, vocab, config, info
         self.skipped, self.valid_remark = Skipped(remark), remark
         self.progress = TransducerProgress()
@@ -188,6 +195,7 @@ class TransducerRun(TrainingRun):
             self.average.load_state_dict(contents["model_avg"])
         self.progress = TransducerProgress(**contents["progress"])
         self.share_batches(contents.get("world_size", self.ranks.size))
+        self._same_batches(contents["sampler"].get("made_of", self.made_of))
         self.skipped.counts.update(contents["skipped"])
         random = contents.get("random") or [{"cpu": contents["rng"]}]  # once there was the first rank's alone
         set_random_state(random[self.ranks.rank] if self.ranks.rank < len(random) else {}, self.ranks)
@@ -195,6 +203,20 @@ class TransducerRun(TrainingRun):
         self.remark(f"continuing from {start}, epoch {self.progress.epoch}, batch {self.progress.step}")
         if self.progress.finished:
             self._prolong()
+
+    def _same_batches(self, before: dict[str, Any]) -> None:
+        """Where the batches of the epoch that is gone on with are others, says so; of another length, counts anew."""
+        progress, now = self.progress, self.made_of
+        differ = [name for name in now if name in before and before[name] != now[name]]
+        if not differ or not progress.batch:
+            return
+        if "max_duration" in differ:
+            progress.batch = round(progress.batch * before["max_duration"] / now["max_duration"])
+        said = "; ".join(f"{name} {json.dumps(before[name])}, now {json.dumps(now[name])}" for name in differ)
+        self.remark(
+            f"{self.out}: the batches are others than until here ({said}); the epoch goes on at about batch "
+            f"{progress.batch}, some of it is used twice or not at all"
+        )
 
     def _prolong(self) -> None:
         """A finished run goes on if it is asked for more; says so, or that it is not."""
@@ -217,7 +239,7 @@ class TransducerRun(TrainingRun):
             "optimizer": [optimizer.state_dict() for optimizer in self.optimizers],
             "scheduler": {"epoch": progress.epoch, "batch": progress.step, "seconds": progress.seconds},
             "grad_scaler": self.scaler.state_dict(),
-            "sampler": {"epoch": progress.epoch, "batch": progress.batch},
+            "sampler": {"epoch": progress.epoch, "batch": progress.batch, "made_of": self.made_of},
             "random": random,
             "progress": asdict(progress),
             "world_size": self.ranks.size,
@@ -281,9 +303,10 @@ class TransducerRun(TrainingRun):
 
     def _epoch(self, batches: Iterable[Batch], valid_batches: Batches | None) -> None:
         progress, config, ranks = self.progress, self.config, self.ranks
-        clock, source = time.monotonic(), iter(batches)
+        source = iter(batches)
         self.usable = False
         while not progress.finished:
+            begun = time.monotonic()
             batch = next(source, None)
             inputs = prepare(batch, self.vocab, self.skipped, ranks.device) if batch is not None else None
             frames = float(inputs.frames) if inputs else 0.0
@@ -294,13 +317,12 @@ class TransducerRun(TrainingRun):
                 return  # ranks must take the same number of steps
             self.usable = self.usable or not empty
             self._step(inputs if not empty else None, frames)
+            progress.sums["seconds"] = progress.sums.get("seconds", 0.0) + time.monotonic() - begun
             if progress.step % config.log_every == 0:
-                self._log_step(time.monotonic() - clock)
-                clock = time.monotonic()
+                self._log_step()
             progress.finished = (budget_used(config, progress) or 0.0) >= 1.0
             if progress.step % config.valid_every == 0 and not progress.finished:
                 self._validate(valid_batches)
-                clock = time.monotonic()
             if progress.step % config.save_every_n == 0 and not progress.finished:
                 self.save(f"checkpoint-{progress.step}.pt")
 
@@ -357,11 +379,12 @@ class TransducerRun(TrainingRun):
         progress.epoch_loss += sums["pruned"]
         progress.epoch_frames += inputs.frames
 
-    def _log_step(self, seconds: float) -> None:
-        """One record of the losses a frame and of the speed since the last."""
-        names = ["loss", *self._scales(), "frames", "input_frames"]
+    def _log_step(self) -> None:
+        """One record of the losses a frame since the last, and of the speed, without validation and saving."""
+        names = ["loss", *self._scales(), "frames", "input_frames", "seconds"]
         totals = dict(zip(names, self.ranks.sum(*(self.progress.sums.get(name, 0.0) for name in names)), strict=True))
-        frames, speed = max(totals.pop("frames"), 1.0), totals.pop("input_frames") / seconds
+        frames, seconds = max(totals.pop("frames"), 1.0), totals.pop("seconds") / self.ranks.size
+        speed = totals.pop("input_frames") / seconds
         losses = {name: value / frames for name, value in totals.items()}
         rate = self.config.base_lr * rate_share(self.config, self.progress)
         self.log(**losses, lr=rate, frames_per_s=speed, audio_per_s=speed / 100.0, seconds=self.progress.seconds)

@@ -59,6 +59,8 @@ _TOKEN = re.compile(
 )
 SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\{[^{}\s]+\}")  # <unk>, [NOISE] and the like, which are no text
 _MONEY = re.compile(rf"\W*?(?P<money>[$€£](?:{_NUMBER}))\W*")
+_HOUR = re.compile(r"[0-9]{1,2}:00")
+OCLOCK = "O'CLOCK"
 VULGAR = re.compile(r"(?<=[0-9])(?=[\u00bc-\u00be\u2150-\u215e])")  # between 3 and the fraction that follows
 _CHARACTERS = str.maketrans(
     {
@@ -72,7 +74,7 @@ _CHARACTERS = str.maketrans(
 def spoken(words: Sequence[str]) -> list[tuple[str, ...]]:
     """For each word of a sentence the words that are read for it: none for mere punctuation, several for numbers.
 
-    Each word is read by itself (`spoken_word`) but for `$5 million`, and `No.` before a number.
+    Each word is read by itself (`spoken_word`) but for `$5 million`, `No.` before a number, and `10:00 a.m.`
     """
     result = [spoken_word(word) for word in words]
     for i, (word, after) in enumerate(pairwise(words)):
@@ -82,7 +84,14 @@ def spoken(words: Sequence[str]) -> list[tuple[str, ...]]:
             result[i + 1] = (result[i + 1][0], f"{MONEY[found['money'][0]][0]}S", *result[i + 1][1:])
         elif word in ("No.", "NO.", "Nos.") and after[:1].isdecimal():
             result[i] = ("NUMBER" if word != "Nos." else "NUMBERS",)
+        elif _HOUR.fullmatch(word) and _before_noon_or_after(result[i + 1]):
+            result[i] = tuple(part for part in result[i] if part != OCLOCK)
     return result
+
+
+def _before_noon_or_after(words: Sequence[str]) -> bool:
+    """Whether the words begin with AM, A M, PM or P M."""
+    return "".join(words[:2]) in ("AM", "PM") or words[:1] in (("AM",), ("PM",))
 
 
 @lru_cache(maxsize=100_000)
@@ -90,7 +99,10 @@ def spoken_word(word: str) -> tuple[str, ...]:
     """The words that are read for one word whose neighbours are not known."""
     if SPECIAL.fullmatch(word):
         return (word,)
-    return tuple(part for token in _TOKEN.finditer(_folded(word)) for part in _read(token))
+    parts = tuple(part for token in _TOKEN.finditer(_folded(word)) for part in _read(token))
+    if OCLOCK in parts and _before_noon_or_after(parts[parts.index(OCLOCK) + 1 :]):  # 10:00am
+        return tuple(part for part in parts if part != OCLOCK)
+    return parts
 
 
 def _folded(word: str) -> str:
@@ -140,7 +152,7 @@ def _time(text: str) -> Iterator[str]:
         yield from ["O"] if minute[0] == "0" else []
         yield from _cardinal(minute.lstrip("0"))
     elif 1 <= int(hour) <= 12:
-        yield "O'CLOCK"
+        yield OCLOCK
     else:
         yield "HUNDRED"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -31,10 +33,15 @@ EXTRAS = {
 
 
 def run(name: str, command: click.Command) -> None:
-    """Runs the program `name`, whose arguments are those of this process; exit status 3 if utterances were left out."""
+    """Runs the program `name`, whose arguments are those of this process; see `watched`."""
+    watched(name, lambda: command(standalone_mode=True))
+
+
+def watched(name: str, work: Callable[[], Any]) -> None:
+    """Does the work of the program `name`; exit status 2 after an error of the user, 3 if utterances were left out."""
     forget_skipped()
     try:
-        command(standalone_mode=True)
+        work()
     except SystemExit as ended:
         if ended.code or not all_skipped():
             raise

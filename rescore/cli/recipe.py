@@ -17,9 +17,9 @@ from typing import Any
 
 import click
 
-from lm_zoo.errors import LMError
 from lm_zoo.reading import DAMAGED, read_text
-from rescore.errors import RescoreError, UsageError
+from rescore.cli.door import watched
+from rescore.errors import UsageError
 
 DEEPEST = 20  # levels of lists and mappings in a YAML file of options
 
@@ -27,22 +27,21 @@ DEEPEST = 20  # levels of lists and mappings in a YAML file of options
 def main(command: click.Command, conf: str) -> None:
     """Runs the command with the defaults of `conf`, a YAML file beside the script, or of `--conf FILE`.
 
-    User errors become one line and exit code 2.
+    Errors are those of every command (`rescore.cli.door`).
     """
-    script, arguments = Path(sys.argv[0]), sys.argv[1:]
-    path = script.parent / conf
-    try:
-        if arguments[:1] == ["--conf"]:
-            if len(arguments) < 2:
-                raise UsageError("--conf needs a YAML file")
-            path, arguments = Path(arguments[1]), arguments[2:]
-        defaults, given = read_defaults(path, command)
-        if {"-h", "--help"} & set(arguments):
-            click.echo(f"Defaults: {path}; take another file by --conf FILE, as the first option.\n")
-        command.main(given + arguments, prog_name=script.name, default_map=defaults, help_option_names=["-h", "--help"])
-    except (RescoreError, LMError) as error:
-        click.echo(f"{script.name}: {error}", err=True)
-        sys.exit(2)
+    script = Path(sys.argv[0])
+    watched(script.name, lambda: _run(command, script, script.parent / conf, sys.argv[1:]))
+
+
+def _run(command: click.Command, script: Path, path: Path, arguments: list[str]) -> None:
+    if arguments[:1] == ["--conf"]:
+        if len(arguments) < 2:
+            raise UsageError("--conf needs a YAML file")
+        path, arguments = Path(arguments[1]), arguments[2:]
+    defaults, given = read_defaults(path, command)
+    if {"-h", "--help"} & set(arguments):
+        click.echo(f"Defaults: {path}; take another file by --conf FILE, as the first option.\n")
+    command.main(given + arguments, prog_name=script.name, default_map=defaults, help_option_names=["-h", "--help"])
 
 
 def read_defaults(path: Path, command: click.Command) -> tuple[dict[str, Any], list[str]]:

@@ -93,7 +93,8 @@ class RayWorkers:
             _join_ray(address)
         cores = int(ray.cluster_resources().get("CPU", 1))
         self.count, self._work = count or cores, work
-        threads = max(1, cores // self.count)
+        nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+        threads = max(1, min(cores // self.count, max(nodes, default=1)))  # a task is on one node
         self._task: Any = ray.remote(num_cpus=threads, max_retries=0)(_in_ray)
         self._settings = threads, max_memory, time_limit()
         self._running: dict[Any, Split] = {}

@@ -319,13 +319,15 @@ def finished_splits(folder: Path) -> list[dict[str, Any]]:
     """What the shares of a finished work found, in their order.
 
     Raises:
-      FormatError: there are none, some are missing or damaged, or they were cut in different ways.
+      FormatError: there are none, some are missing or damaged, or they were cut in different ways.  Where the work was
+        divided again, shares of one number that are all there do.
     """
     names = [re.fullmatch(r"split-(\d+)-of-(\d+)\.json", path.name) for path in sorted(folder.glob("split-*.json"))]
     found = sorted((int(match[2]), int(match[1])) for match in names if match)
     if not found:
         raise FormatError(folder, "no finished share of a scoring; run the command with --split K/N first")
-    of = found[-1][0]
+    whole = [many for many in {many for many, _ in found} if sum(of == many for of, _ in found) == many]
+    of = min(whole, default=found[-1][0])
     there = {number for many, number in found if many == of}
     missing = [f"{number}/{of}" for number in range(1, of + 1) if number not in there]
     if missing:

@@ -167,7 +167,9 @@ def _check_names(run: Run) -> None:
     columns = [column_of(name)[0] for name in run.lms]
     for column in columns:
         if column in (FIRST, TUNED, ALL, NGRAM):
-            raise UsageError(f"'{column}' is the name of a system of every run; name the LM: --lm NEWNAME={column}")
+            raise UsageError(f"'{column}' is the name of a system of every run; name the LM: --lm NEWNAME=NAME|DIR")
+        if "=" in column:
+            raise UsageError(f"the column '{column}' has a '=', which ends names; name the LM: --lm NEWNAME=NAME|DIR")
         if columns.count(column) > 1:
             raise UsageError(f"two LMs would write the column '{column}'; name one of them: --lm NEWNAME=FOLDER")
 

@@ -122,7 +122,8 @@ def check_lms(
     for scorer in open_scorers(lms, ngram, max_unknown=max_unknown):
         for column in scorer.columns:
             if column in dev.columns:
-                raise UsageError(f"there is a score '{column}' already; name the LM: --lm NEWNAME={column}")
+                advice = "leave --ngram out" if column == NGRAM else "name the LM: --lm NEWNAME=NAME|DIR"
+                raise UsageError(f"there is a score '{column}' already; {advice}")
         for part, checked in parts.items():
             scorer.coverage.add(checked.words, f"LM '{scorer.column}', --{part}")
         scorer.coverage.check()

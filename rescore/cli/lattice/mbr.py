@@ -27,7 +27,8 @@ def command(
 ) -> None:
     """Minimum Bayes risk: the words with the fewest expected errors, their confidences, and confusion networks.
 
-    After Xu, Povey, Mangu and Zhu (2011).  Pruned lattices (rescore lattice prune) take less time.
+    After Xu, Povey, Mangu and Zhu (2011).  Pruned lattices (rescore lattice prune) take less time.  With --weights and
+    --ref, texts are compared in the form that the weights were tuned for (rescore tune --normalise).
 
     \b
     Example: rescore lattice mbr lattices/ --scale am=1 --scale lm=12 --posterior-scale 0.08 --ctm mbr.ctm
@@ -37,14 +38,18 @@ def command(
     from rescore.evaluation.wer import json_counts, kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
     from rescore.lattices.mbr import mbr_lines, write_mbr
+    from rescore.weights import load_weights
+    from rescore.workflows.normalising import Normaliser, normaliser_of
 
     refs = read_kaldi_text(ref) if ref else None
+    file = given["weights_file"]
+    normaliser = Normaliser(normaliser_of(load_weights(file), file) if file else "none")
     decode = mbr_lines(ctm is not None, network is not None)
     hyps = write_mbr(each_scaled(decode, **given), ctm, network)
     if out:
         write_kaldi_text(out, hyps)
     if refs is not None:
-        counts, absent = present_errors(refs, hyps)
+        counts, absent = present_errors(normaliser.texts(refs), normaliser.texts(hyps))
         show({**json_counts(counts), "absent": absent}, kaldi_lines(counts, absent=absent), json_file)
     elif json_file or not (out or ctm or network):
         show(hyps, (" ".join((utt_id, *hyp)) for utt_id, hyp in hyps.items()), json_file)

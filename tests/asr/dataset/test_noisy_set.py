@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import numpy as np
@@ -124,10 +125,13 @@ def test_babble_is_of_other_speakers(cuts: Path) -> None:
     every = list(load_cuts(cuts))
     options = noisy_set.NoiseOptions("babble", 5.0, voices=8)
     for cut in every:
-        chosen = [every[place].supervisions[0].speaker for place in noisy_set._voices(cut, every, options)]
+        others = [p for p, other in enumerate(every) if other.supervisions[0].speaker != cut.supervisions[0].speaker]
+        drawn = random.Random(f"0 babble {cut.id}").sample(others, 8)  # the plain way
+        assert noisy_set._Voices(every, options)(every.index(cut)) == drawn
+        chosen = [every[place].supervisions[0].speaker for place in drawn]
         assert len(chosen) == 8 and cut.supervisions[0].speaker not in chosen
     with pytest.raises(DataError, match="8 utterances of others than the speaker of s0-0, expected 9"):
-        noisy_set._voices(every[0], every, noisy_set.NoiseOptions("babble", 5.0, voices=9))
+        noisy_set._Voices(every, noisy_set.NoiseOptions("babble", 5.0, voices=9))(0)
 
 
 def test_voices_of_babble_are_equally_loud() -> None:

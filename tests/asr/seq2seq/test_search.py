@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from asr.dataset.features import SAMPLE_RATE
+from asr.decoding.options import BEAM
+from asr.decoding.written import WrittenDecoder
 from asr.seq2seq.lists import WrittenText, distinct, without_fragments
 from asr.seq2seq.models import Recogniser
 from asr.seq2seq.search import Ended, SearchOptions, WordKeys, beam_search, best_tokens, greedy_search, log_sum
@@ -45,6 +48,7 @@ def _words(keys: list[str], tokens: tuple[int, ...]) -> str:
 def slow_search(tiny: Recogniser, encoded: EncodedSpeech, options: SearchOptions, limit: int) -> list[Ended]:
     """The search that `asr.seq2seq.search` states, one utterance, each prefix anew at each step."""
     keys = WordKeys(tiny.tokens, BASIC).pieces
+    usable = {tiny.tokens.end, *np.flatnonzero(tiny.tokens.allowed).tolist()}
     alive: dict[tuple[int, ...], float] = {(): 0.0}
     finished: list[Ended] = []
     for length in itertools.count(1):
@@ -57,11 +61,11 @@ def slow_search(tiny: Recogniser, encoded: EncodedSpeech, options: SearchOptions
         grown = [
             (alive[tokens] + after[tokens][token], tokens, int(token))
             for tokens in alive
-            for token in np.argsort(-after[tokens])[: options.branch]
+            for token in [one for one in np.argsort(-after[tokens]) if one in usable][: options.branch]
         ]
         grown = sorted(grown, key=lambda item: -item[0])[: 4 * options.rows]
         for score, tokens, token in grown:
-            others = np.delete(after[tokens], tiny.tokens.end)
+            others = np.delete(after[tokens], [tiny.tokens.end, *np.flatnonzero(~tiny.tokens.allowed)])
             if token == tiny.tokens.end and after[tokens][token] >= others.max() - options.end_margin:
                 finished.append(Ended(tokens, score, False))
         groups: dict[str, list[tuple[float, tuple[int, ...]]]] = {}
@@ -105,7 +109,8 @@ def test_no_text_ends_where_another_token_is_far_more_probable(tiny: Recogniser)
         options = SearchOptions(8, 12, 12, end_margin=margin, tokens_per_second=40.0)
         found = beam_search(tiny.model, tiny.tokens, encoded, [0.2], keys, options)[0]
         after = {one.tokens: next_log_probs(tiny, encoded, one.tokens) for one in found if not one.cut}
-        margins = [values[tiny.tokens.end] - np.delete(values, tiny.tokens.end).max() for values in after.values()]
+        barred = [tiny.tokens.end, *np.flatnonzero(~tiny.tokens.allowed)]
+        margins = [values[tiny.tokens.end] - np.delete(values, barred).max() for values in after.values()]
         short[margin] = sum(value < -0.5 for value in margins)
     assert short[math.inf] > 0 == short[0.5]
 
@@ -195,6 +200,22 @@ def test_the_greedy_search_takes_no_token_that_text_may_not_have(
     assert banned != tiny.tokens.end and found.tokens and found.score == pytest.approx(score, abs=1e-4)
 
 
+@pytest.mark.parametrize("beam", [1, 4])
+def test_tokens_that_text_may_not_have_take_no_place_in_the_beam(
+    tiny: Recogniser, monkeypatch: pytest.MonkeyPatch, beam: int
+) -> None:
+    """The most probable four are barred: those behind them, and the end, are still found."""
+    options = SearchOptions(beam, beam, 3, tokens_per_second=30.0)
+    encoded, keys = tiny.model.encode(tiny.tokens.features([speech(20)])), WordKeys(tiny.tokens, BASIC)
+    allowed = tiny.tokens.allowed.copy()
+    best = [token for token in np.argsort(-next_log_probs(tiny, encoded, ())) if token != tiny.tokens.end]
+    allowed[best[:4]] = False
+    monkeypatch.setattr(tiny.tokens, "allowed", allowed)
+    (found,) = beam_search(tiny.model, tiny.tokens, encoded, [0.2], keys, options)
+    assert_same(found, slow_search(tiny, encoded, options, options.limit(0.2)))
+    assert found and not {int(token) for one in found for token in one.tokens} & set(map(int, best[:4]))
+
+
 def test_fragments_are_no_hypotheses() -> None:
     texts = ["the law of the land is old.", "the law of land is old.", "the law.", "the law of the", "the law of th"]
     hyps = [WrittenText(text, (), -float(rank), -float(rank), False) for rank, text in enumerate(texts)]
@@ -215,3 +236,20 @@ def test_best_tokens_by_blocks_are_those_of_all() -> None:
 
 def test_words_of_pieces(tiny: Recogniser) -> None:
     assert WordKeys(tiny.tokens, BASIC).pieces[3:11] == [" a", " a", " b", "", "c", "'s", " ", ""]
+
+
+def test_audio_of_less_than_a_tenth_of_a_second_is_followed_by_silence(
+    tiny: Recogniser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Moonshine's encoder takes no fewer than 900 samples."""
+    seen: list[int] = []
+    features = tiny.tokens.features
+
+    def watched(audio: list[np.ndarray]) -> np.ndarray:
+        seen.extend(map(len, audio))
+        return features([speech(20)])
+
+    decoder = WrittenDecoder(tiny, BEAM, 4, BASIC)
+    monkeypatch.setattr(tiny.tokens, "features", watched)
+    assert decoder(np.zeros(100, dtype=np.float32)) and decoder(np.zeros(5000, dtype=np.float32))
+    assert seen == [SAMPLE_RATE // 10, 5000]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -173,6 +175,27 @@ def test_a_killed_run_continues_in_mid_epoch_with_the_same_losses(tmp_path: Path
     if not changes:
         ends = [read_checkpoint(folder / "checkpoint-40.pt")["model_avg"] for folder in (straight, killed)]
         assert all(torch.equal(tensor, ends[1][name]) for name, tensor in ends[0].items())
+
+
+def test_the_speed_is_that_of_all_steps_since_the_last_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither ends of epochs nor validations make it faster or slower; all batches are alike here."""
+    ticks = itertools.count()
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: float(next(ticks))))
+    settings = config(max_steps=None, num_epochs=5, log_every=5, valid_every=4)
+    run(tmp_path, settings, train_batches=batches(7))
+    speeds = [speed for _, speed in records(tmp_path, "frames_per_s")]
+    assert len(speeds) == 7 and len(set(speeds)) == 1
+
+
+def test_other_batches_in_mid_epoch_are_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    made = {"train_cuts": ["a"], "max_duration": 200.0}
+    with pytest.raises(Killed):
+        run(tmp_path, config(save_every_n=6, log_every=1), made_of=made, report=killer(8), train_batches=batches(20))
+    now = {"train_cuts": ["a"], "max_duration": 100.0}
+    progress = run(tmp_path, config(max_steps=7), made_of=now, remark=said.append, train_batches=batches(40))
+    assert progress.batch == 13  # 6 batches of 200 s are 12 of 100 s, and one more
+    assert any("(max_duration 200.0, now 100.0); the epoch goes on at about batch 12" in line for line in said)
 
 
 def test_muon_takes_the_inner_matrices_and_continues_after_a_kill(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_each_word_of_a_sentence_has_what_is_read_for_it(text: str) -> None:
         ("5% 3.14 -5 007", "FIVE PER CENT THREE POINT ONE FOUR MINUS FIVE ZERO ZERO SEVEN"),
         ("1914-1918 B52", "NINETEEN FOURTEEN NINETEEN EIGHTEEN B FIFTY TWO"),
         ("10:30 a.m. 10:05 5:00", "TEN THIRTY A M TEN O FIVE FIVE O'CLOCK"),
+        ("10:00am 9:00 p.m. at 5:00 Am 7:00, a man", "TEN AM NINE P M AT FIVE AM SEVEN O'CLOCK A MAN"),
         ("1/2 3½ 2/3 24/7", "ONE HALF THREE AND ONE HALF TWO THIRDS TWENTY FOUR SEVEN"),
         ("No. 5? No.", "NUMBER FIVE NO"),
         ("Café o\u2019clock boys\u2019 \u2018well-known\u2019 U.S.", "CAFE O'CLOCK BOYS WELL KNOWN U S"),

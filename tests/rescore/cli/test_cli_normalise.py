@@ -94,3 +94,5 @@ def test_lattices_are_tuned_in_normalised_words(tmp_path: Path, monkeypatch: pyt
     best = ("lattice", "best-path", "kaldi:lat.1", "--weights", "w.json")
     assert run(*best).stdout == "u0 Mr. Hale,\n"  # what is written keeps its form
     assert run(*best, "--ref", "ref").stdout.startswith("%WER 0.00 [ 0 / 2")
+    mbr = ("lattice", "mbr", "kaldi:lat.1", "--weights", "w.json", "--ref", "ref")
+    assert run(*mbr).stdout.startswith("%WER 0.00 [ 0 / 2")

@@ -129,7 +129,12 @@ def test_lattices_become_lists(folder: Path) -> None:
         (None, {"dev": "nothing.jsonl"}, "no such file"),
         (None, {"ref": "nothing"}, "no such file"),
         (None, {"lm": "no-such-lm"}, "no LM is called 'no-such-lm'"),
-        (None, {"lm": "am=tests.toy_lm:Toy?likes=A"}, "there is a score 'am' already; name the LM: --lm NEWNAME=am"),
+        (
+            None,
+            {"lm": "am=tests.toy_lm:Toy?likes=A"},
+            "there is a score 'am' already; name the LM: --lm NEW",
+        ),
+        (None, {"lm": "exp/lr=0.1"}, "the column 'lr=0.1' has a '=', which ends names; name the LM: --lm NEWNAME="),
         (None, {"lm": "tuned=tests.toy_lm:Toy?likes=A"}, "'tuned' is the name of a system of every run"),
         (None, {"lm": f"toy=tests.toy_lm:Toy?likes={LIKES}&knows=A"}, "more than 50% are refused"),
     ],

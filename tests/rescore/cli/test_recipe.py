@@ -98,3 +98,16 @@ def test_a_wrong_file(
 def test_no_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no\.yaml: expected a YAML file"):
         recipe.read_defaults(tmp_path / "no.yaml", command)
+
+
+def test_a_package_that_is_not_there_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def without() -> None:
+        raise ModuleNotFoundError("No module named 'lhotse'", name="lhotse")
+
+    monkeypatch.setattr(sys.modules[__name__], "command", without)
+    assert call(monkeypatch, tmp_path, "{}\n") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("train.py: this needs the package lhotse") and "pip install 'rescore[asr]'" in error

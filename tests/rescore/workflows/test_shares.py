@@ -207,6 +207,16 @@ def test_another_process_s_cluster_of_ray_is_not_joined(monkeypatch: pytest.Monk
     assert found == ["local", "head:6379", "auto"]
 
 
+def test_work_that_was_divided_again_is_merged(source: Path, tmp_path: Path) -> None:
+    """A share of four is left of a run that was stopped; it went on with two."""
+    out = tmp_path / "out"
+    assert run(*nbest(source), "--split", "1/4", "--out", out).exit_code == 0
+    for number in (1, 2):
+        assert run(*nbest(source), "--split", f"{number}/2", "--out", out).exit_code == 0
+    assert run("merge", out).exit_code == 0
+    assert same(out, source / "whole")
+
+
 def test_nothing_to_merge(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="no finished share"):
         finished_splits(tmp_path / FOLDER)
