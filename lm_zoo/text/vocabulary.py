@@ -55,6 +55,8 @@ class Vocabulary(Protocol):
     case: str  # "upper", "lower" or "mixed": the text that the LM was trained on
     form: TextForm | None  # of that text; None: found out from the vocabulary (lm_zoo.text.view)
 
+    def __hash__(self) -> int: ...
+
     def __len__(self) -> int: ...
 
     def encode_word(self, word: str) -> tuple[int, ...]:
