@@ -16,7 +16,8 @@ class Target(OutputPath):
     """What the shares were told to write: a path, or `FORMAT:PATH`."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from rescore.formats import all_formats, parse_spec
+        from rescore.formats import parse_spec
+        from rescore.formats.table import all_formats
 
         named = str(value).partition(":")[0] in all_formats()
         return super().convert(parse_spec(value)[1] if named else value, param, ctx)

@@ -27,8 +27,7 @@ from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError, Skip, report_skipped
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList, Weights
-from rescore.weights import MBR, NGRAM, WORDS_COLUMN, decision_of, default_scales
-from rescore.weights import OLD_NGRAM as OLD
+from rescore.weights import MBR, NGRAM, OLD_NGRAM, WORDS_COLUMN, decision_of, default_scales
 from rescore.workers import kept
 from rescore.workflows.columns import column_of, open_scorers
 from rescore.workflows.combine import combine_list
@@ -83,13 +82,13 @@ class LatticeRescoring:
     def __post_init__(self) -> None:
         if not self.lms and self.ngram is None and self.old_ngram is None:
             raise UsageError("no LM given; use --lm NAME|DIR or --ngram FILE (rescore lms lists the names)")
-        for name, option in ((NGRAM, "--ngram"), (OLD, "--old-ngram")):
+        for name, option in ((NGRAM, "--ngram"), (OLD_NGRAM, "--old-ngram")):
             if name in self.lms:
                 raise UsageError(
                     f"'{name}' is the score of {option}; give an n-gram LM with that option, or name this LM: "
                     "--lm NEWNAME=NAME|DIR"
                 )
-        ngrams = {NGRAM: self.ngram, OLD: self.old_ngram}
+        ngrams = {NGRAM: self.ngram, OLD_NGRAM: self.old_ngram}
         lms = {**self.lms, **{name: lm for name, lm in ngrams.items() if lm is not None}}
         missing = [name for name in lms if name not in self.scales]
         if missing:
@@ -134,14 +133,16 @@ class LatticeRescoring:
             remark(f"the lattices' own score '{idle[0]}' has no scale and counts 0; give --scale {idle[0]}=VALUE")
 
     def _check_asked(self, lattice: Lattice) -> None:
-        new = [name for name, lm in ((NGRAM, self.ngram), (OLD, self.old_ngram)) if lm is not None]
+        new = [name for name, lm in ((NGRAM, self.ngram), (OLD_NGRAM, self.old_ngram)) if lm is not None]
         known = [*lattice.scores, *new, *self.lms, WORDS_COLUMN]
         unknown = [name for name in self.asked if name not in known]
         if unknown:
             raise ScoreError(f"lattice '{lattice.utt_id}' has no score '{unknown[0]}'; it has: {', '.join(known)}")
 
     def _with_neural(self, group: list[Lattice]) -> list[Lattice]:
-        plan = LatticeLM(self.lms, self.scales, self.context, self.beam, self.most, (NGRAM, "lm", OLD), self.views)
+        plan = LatticeLM(
+            self.lms, self.scales, self.context, self.beam, self.most, (NGRAM, "lm", OLD_NGRAM), self.views
+        )
         found = plan(group)
         self.counts["evaluations"] += plan.evaluations
         return found
@@ -171,7 +172,7 @@ class LatticeRescoring:
             coverage.add(words, f"LM '{coverage.name}', lattice '{lattice.utt_id}'")
         for view in self.views.values():
             view.count([word for word in lattice.symbols if word])
-        ngrams = {OLD: self.old_ngram, NGRAM: self.ngram}
+        ngrams = {OLD_NGRAM: self.old_ngram, NGRAM: self.ngram}
         passes = [(name, ViewedNgram(lm, self.views[name])) for name, lm in ngrams.items() if lm is not None]
         for left, (name, lm) in zip(reversed(range(len(passes))), passes, strict=True):
             beam = None if left else self.ngram_beam  # where the old LM is taken out, the new one is missed
@@ -182,7 +183,7 @@ class LatticeRescoring:
 
     def _lent(self, lattice: Lattice, name: str) -> dict[str, float]:
         scales = {key: scale for key, scale in self.scales.items() if key in {*lattice.scores, name, "words"}}
-        stand_in = OLD if self.ngram is None and self.old_ngram is not None else NGRAM
+        stand_in = OLD_NGRAM if self.ngram is None and self.old_ngram is not None else NGRAM
         if stand_in in scales:
             scales[stand_in] += sum(self.scales[lm] for lm in self.lms)
         return scales
@@ -223,7 +224,7 @@ class LatticeRequest:
 
     def job(self, skip: bool) -> Job:
         """As work that is shared out."""
-        given = {**dict(map(column_of, self.lms)), NGRAM: self.ngram, OLD: self.old_ngram}
+        given = {**dict(map(column_of, self.lms)), NGRAM: self.ngram, OLD_NGRAM: self.old_ngram}
         plan = {
             **{f"LM '{name}'": lm_identity(lm) for name, lm in given.items() if lm},
             "weights": [self.weights.scales, self.weights.info],

@@ -117,9 +117,9 @@ def command(
     """
     from rescore.formats import has_option, with_option
     from rescore.text import TextNormalizer
-    from rescore.weights import decision_of, parse_scales
+    from rescore.weights import OLD_NGRAM, decision_of, parse_scales
     from rescore.workflows.first_pass import given_scales, with_new_lms
-    from rescore.workflows.lattice_rescore import OLD, LatticeRequest, new_scores, rescore_lattices, with_beams
+    from rescore.workflows.lattice_rescore import LatticeRequest, new_scores, rescore_lattices, with_beams
 
     if not n and has_option(target, "words"):
         target = with_option(target, "words", words)
@@ -140,7 +140,7 @@ def command(
     found = None
     if ref is not None:
         found = find_scales(source, target, ref, weights, common, on_error, normalizer, sharing)
-        new, old = new_scores(lms, ngram), OLD if old_ngram else None
+        new, old = new_scores(lms, ngram), OLD_NGRAM if old_ngram else None
         found = weights = with_new_lms(found, weights.scales, new, old)
     settings = with_beams(settings, weights.scales, new_scores(lms, None))
     request = LatticeRequest(source, target, lms, ngram, old_ngram, weights, settings, n, dtype, device)
