@@ -83,7 +83,7 @@ def _hypothesis(rest: str, names: tuple[str, ...], unit: float, rank: int, place
         name: text_score(text, name, rank, place) * (unit if name != "words" else 1.0)
         for name, text in zip(names, texts, strict=True)
     }
-    return Hypothesis(srilm_folder.without_tags(fields[len(names) :]), scores)
+    return Hypothesis(tuple(fields[len(names) :]), scores)
 
 
 def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:

@@ -42,13 +42,13 @@ def command(
     from rescore.workflows.normalising import Normaliser, normaliser_of
 
     refs = read_kaldi_text(ref) if ref else None
-    file = given["weights_file"]
-    normaliser = Normaliser(normaliser_of(load_weights(file), file) if file else "none")
     decode = mbr_lines(ctm is not None, network is not None)
     hyps = write_mbr(each_scaled(decode, **given), ctm, network)
     if out:
         write_kaldi_text(out, hyps)
     if refs is not None:
+        file = given["weights_file"]
+        normaliser = Normaliser(normaliser_of(load_weights(file), file) if file else "none")
         counts, absent = present_errors(normaliser.texts(refs), normaliser.texts(hyps))
         show({**json_counts(counts), "absent": absent}, kaldi_lines(counts, absent=absent), json_file)
     elif json_file or not (out or ctm or network):

@@ -242,5 +242,3 @@ def test_tags_of_sentences_are_no_words(tmp_path: Path) -> None:
     words = [[hyp.words for hyp in nbest.hyps] for nbest in found]
     assert words == [[("HELLO", "WORLD")], [("HE", "</s>", "SAID"), ()], [("HE", "SAID")]]
     assert found[2].hyps[0].scores["lm"] == pytest.approx(-45 * BYTELOG)  # with that of the end
-    keyed = write_tree(tmp_path / "keyed", {"u.nbest": "u-1 -100.5 -5.2 4 <s> HELLO WORLD </s>\n"}) / "u.nbest"
-    assert read(f"srilm:{keyed}?base=10")[0].hyps[0].words == ("HELLO", "WORLD")
