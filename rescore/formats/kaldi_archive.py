@@ -255,10 +255,9 @@ def read_line(path: Path, number: int, line: str) -> tuple[Path, RawLattice]:
             raise FormatError(path, f"'{key}' is the output of a command ('{where[:80]}'), {NO_PIPES}", line=number)
         if not where:
             raise FormatError(path, f"found '{line[:80]}', expected 'utt-id FILE:OFFSET'", line=number)
-        name, offset = re.fullmatch(r"(.*?)(?::([0-9]{1,18}))?", where).groups("0")  # type: ignore[union-attr]
-        file = beside_index(path, name)
-        with open_binary(file, max(0, int(offset) - 1)) as read:
-            archive = _Archive(file, read, b"" if int(offset) else b" ", max(0, int(offset) - 1), _OF_A_LINE)
+        file, offset = _place(path, where)
+        with open_binary(file, max(0, offset - 1)) as read:
+            archive = _Archive(file, read, b"" if offset else b" ", max(0, offset - 1), _OF_A_LINE)
             archive.more()
             return file, archive.take_record(key)
     except (OSError, ValueError) as error:  # no name of a file that the system takes
@@ -266,9 +265,10 @@ def read_line(path: Path, number: int, line: str) -> tuple[Path, RawLattice]:
         raise FormatError(path, problem, line=number) from None
 
 
-def beside_index(path: Path, name: str) -> Path:
-    """The file that an index names: by its name, or beside the index."""
-    return Path(name) if Path(name).exists() else path.parent / name
+def _place(path: Path, where: str) -> tuple[Path, int]:
+    """The file, by its name or beside the index, and the offset that an index has behind a key."""
+    name, offset = re.fullmatch(r"(.*?)(?::([0-9]{1,18}))?", where).groups("0")  # type: ignore[union-attr]
+    return Path(name) if Path(name).exists() else path.parent / name, int(offset)
 
 
 def read_all(path: str | Path, on_error: OnError = fail) -> Iterator[tuple[Path, RawLattice]]:
@@ -289,9 +289,8 @@ def all_files(path: Path) -> list[Path]:
     """The archives, or an index and the archives that it names; some may not be there."""
     if path.suffix != ".scp":
         return archive_files(path)
-    places = (key_and_rest(line)[1].strip() for _, line in read_lines(path))
-    named = dict.fromkeys(re.sub(r":[0-9]{1,18}$", "", place) for place in places)
-    return [path, *(beside_index(path, name) for name in named if name and "|" not in name)]
+    places = (key_and_rest(line)[1] for _, line in read_lines(path))
+    return [path, *dict.fromkeys(_place(path, place)[0] for place in places if place and "|" not in place)]
 
 
 def archive_pieces(path: Path) -> list[Piece]:

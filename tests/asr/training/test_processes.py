@@ -12,7 +12,7 @@ from asr.training.train import train
 from lm_zoo.errors import LMError
 from lm_zoo.training.distributed import start
 from tests.asr.training.test_train import Killed, StandIn, batches, config, records, vocabulary
-from tests.lm_zoo.training.test_train import free_port
+from tests.lm_zoo.training.test_processes import free_port
 
 
 def work(out: Path, kill_at: int) -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import shutil
-import socket
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +22,6 @@ from lm_zoo.text.batches import TokenText, tokenize
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.training import train as train_module
 from lm_zoo.training.config import LMProgress, TrainConfig
-from lm_zoo.training.distributed import to_start
 from lm_zoo.training.optimizers import learning_rate, make_optimizers
 from lm_zoo.training.run import TextRecipe, make_vocabulary
 from lm_zoo.training.train import planned_steps, train
@@ -339,88 +335,6 @@ def test_unknown_settings_are_named(tmp_path: Path) -> None:
         train("lstm", {"width": 8}, VOCAB, text(0), text(1), tmp_path / "y", config())
     with pytest.raises(ModelError, match=r"'dropout' is 1.5, expected a share from 0 to below 1"):
         train("lstm", {"dropout": 1.5}, VOCAB, text(0), text(1), tmp_path / "y", config())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def under_torchrun(arguments: list[str]) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={free_port()}"]
-    environment = {**os.environ, "PYTHONPATH": os.getcwd(), "OMP_NUM_THREADS": "1"}
-    subprocess.run([*command, "-m", "rescore.cli.main", *arguments], check=True, env=environment, capture_output=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["transfornn", "lookup"])
-def test_two_processes_train_like_one_that_accumulates(
-    tmp_path: Path, kind: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Two processes with a batch each step like one with two; started by torchrun (lookup) or by --world-size."""
-    lines = tmp_path / "text.txt"
-    rng = np.random.default_rng(0)
-    lines.write_text("".join(" ".join(rng.choice(list("ABCDEFGH"), 6)) + "\n" for _ in range(288)))
-    settings = {**SETTINGS, "dropout": 0.0}
-    if kind == "lookup":
-        del settings["rnn_layers"]
-        settings |= {"slots": 5, "entries": 4, "update_after": 3}
-    model = [f"--set={name}={value}" for name, value in settings.items()]
-    plan = {"batch_tokens": 128, "steps": 12, "warmup": 2, "valid_every": 6, "log_every": 1}
-    common = ["train-lm", kind, "--text", str(lines), "--valid", str(lines), "--tokens", "word", *model]
-    common += [f"--train={name}={value}" for name, value in plan.items()]
-    single, double = tmp_path / "single", tmp_path / "double"
-    assert cli.main([*common, "--out", str(single), "--train=accumulate=2"], standalone_mode=False) is None
-    if kind == "lookup":
-        under_torchrun([*common, "--out", str(double)])
-    else:
-        processes = ["--world-size", "2", "--master-port", str(free_port())]
-        assert "tokens/s" in capfd.readouterr().err
-        cli.main(["--quiet", *common, "--out", str(double), *processes], standalone_mode=False)
-        assert not re.search("tokens/s|sentences", capfd.readouterr().err), "processes are quiet like the command"
-    assert len(records(single)) == 12
-    for key in ("loss", "valid_loss"):
-        assert [step for step, _ in records(double, key)] == [step for step, _ in records(single, key)]
-        assert dict(records(double, key)) == pytest.approx(dict(records(single, key)), rel=1e-5)
-    one, two = (load_file(folder / "checkpoint" / "model.safetensors") for folder in (single, double))
-    for name, tensor in one.items():
-        torch.testing.assert_close(
-            two[name], tensor, rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
-        )
-    assert kind != "lookup" or load(str(double)).dictionary.abs().sum() > 0
-
-
-@pytest.mark.slow
-def test_processes_that_cannot_start_or_fail(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "text.txt").write_text("A B\nB A\n")
-    (tmp_path / "empty.txt").write_text("\n\n")
-    common = ["train-lm", "lstm", "--valid", str(tmp_path / "empty.txt"), "--out", str(tmp_path / "lm")]
-    common += ["--tokens", "word", "--text", str(tmp_path / "text.txt"), "--world-size", "2"]
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(LMError, match=rf"port {port} cannot be used \(.*\); give another by --master-port"):
-            cli.main([*common, "--master-port", str(port)], standalone_mode=False)
-    with pytest.raises(LMError, match=r"process [01] of 2 failed, see above"):
-        cli.main(["--quiet", *common, "--master-port", str(free_port())], standalone_mode=False)
-    assert re.search("^process [01]: .*empty.txt: no sentence", capfd.readouterr().err, re.MULTILINE)
-    common[common.index("--valid") + 1] = str(tmp_path / "text.txt")
-    for length in ("steps=2", "passes=2"):  # one batch for two processes: neither without an end nor without a step
-        with pytest.raises(LMError, match=r"process [01] of 2 failed, see above"):
-            again = ["--quiet", *common, "--master-port", str(free_port()), "--train", length]
-            cli.main([*again, "--out", str(tmp_path / length)], standalone_mode=False)
-        few = "a pass over the text has fewer batches than a step takes: 2 processes with accumulate=1"
-        assert few in capfd.readouterr().err
-
-
-def test_torchruns_number_of_processes_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert to_start(2) and not to_start(1)
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    assert not to_start(1) and not to_start(4)
-    with pytest.raises(LMError, match=r"--world-size 2, but torchrun started 4 processes"):
-        to_start(2)
 
 
 def test_decay_of_muon_leaves_out_what_has_a_prior() -> None:
