@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
@@ -42,8 +43,8 @@ class SpecAugment:
             start = draw.randint(0, bins - size)
             features[:, start : start + size] = mean
         covered = self.frame_fraction * frames
-        masks = min(self.frame_masks, round(covered / self.frame_mask_size) + 1)
-        longest = min(self.frame_mask_size, int(covered / masks))
+        masks = min(self.frame_masks, math.ceil(covered / self.frame_mask_size))  # as many as lhotse
+        longest = min(self.frame_mask_size, int(covered / masks)) if masks else 0
         for _ in range(masks):
             size = draw.randint(0, longest)
             start = draw.randint(0, frames - size)

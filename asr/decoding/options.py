@@ -55,11 +55,12 @@ class DecodeOptions:
 
     @property
     def suffix(self) -> str:
-        """icefall's end of the names of files."""
+        """icefall's end of the names of files; `-by-total` where the best is not chosen as in icefall."""
         if self.method in (GREEDY, CTC):
             return self.method
         if self.method in BEAM_METHODS:
-            return f"{self.method}-beam-size-{self.beam_size}"
+            by_total = "-by-total" if self.method == BEAM and not self.length_norm else ""
+            return f"{self.method}-beam-size-{self.beam_size}{by_total}"
         return f"{self.method}-beam-{self.beam}-{self._limits('-')}"
 
     def _limits(self, by: str) -> str:

@@ -281,7 +281,8 @@ class TransducerRun(TrainingRun):
             self._end_epoch(None if budget else valid_batches)
         if not progress.finished or progress.last_valid_step != progress.step:
             progress.finished = True
-            self._validate(valid_batches)
+            if progress.last_valid_step != progress.step:
+                self._validate(valid_batches)
             self.save(f"checkpoint-{progress.step}.pt")
         if self.skipped.counts:
             self.remark(f"not used: {self.skipped.summary()}")
@@ -289,7 +290,7 @@ class TransducerRun(TrainingRun):
 
     def _end_epoch(self, valid_batches: Batches | None) -> None:
         progress = self.progress
-        if valid_batches is not None:
+        if valid_batches is not None and progress.last_valid_step != progress.step:
             self._validate(valid_batches)
         loss = progress.epoch_loss / max(progress.epoch_frames, 1.0)
         best = loss < progress.best_train_loss

@@ -120,6 +120,26 @@ def test_spec_augment_masks_and_keeps_the_shape() -> None:
     assert np.array_equal(SpecAugment(probability=0.0)(features, random.Random(1)), kept)
 
 
+@pytest.mark.parametrize(("frames", "masks"), [(400, 1), (700, 2), (1300, 2), (1400, 3), (9000, 10)])
+def test_as_many_masks_over_frames_as_lhotse(frames: int, masks: int) -> None:
+    """`ceil` of the part that may be covered over the size of a mask, in lhotse's `SpecAugment._forward_single`."""
+    bounds = []
+
+    class Recorded(random.Random):
+        def randint(self, a: int, b: int) -> int:
+            bounds.append(b)
+            return super().randint(a, b)
+
+    SpecAugment(warp=0, bin_masks=0, probability=1.0)(np.ones((frames, 80), dtype=np.float32), Recorded(0))
+    assert bounds[::2] == [min(100, int(0.15 * frames / masks))] * masks  # sizes; in between are the places
+
+
+def test_no_mask_over_frames_where_no_part_may_be_covered() -> None:
+    features = np.random.default_rng(0).standard_normal((400, 80)).astype(np.float32)
+    augment = SpecAugment(warp=0, bin_masks=0, frame_fraction=0.0, probability=1.0)
+    assert np.array_equal(augment(features, random.Random(0)), features)
+
+
 def test_time_warping_moves_frames_by_less_than_its_bound() -> None:
     ramp = np.repeat(np.arange(400, dtype=np.float32)[:, None], 80, axis=1)
     made = SpecAugment(warp=30, bin_masks=0, frame_masks=1, frame_mask_size=1, frame_fraction=1e-9, probability=1.0)

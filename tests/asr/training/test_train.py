@@ -285,6 +285,12 @@ def test_a_finished_run_goes_on_when_asked_for_more_or_says_that_it_does_not(tmp
     assert run(tmp_path / "epochs", config(max_steps=None, num_epochs=2)).step == 20
 
 
+def test_a_step_is_validated_once(tmp_path: Path) -> None:
+    settings = config(max_steps=None, num_epochs=3, valid_every=5)
+    assert run(tmp_path, settings, valid_batches=batches(2)).step == 30
+    assert [step for step, _ in records(tmp_path, "valid_loss")] == [5, 10, 15, 20, 25, 30]
+
+
 def test_batches_that_other_processes_have_used_are_not_used_again(tmp_path: Path) -> None:
     lines: list[str] = []
     made = TrainingRun(tmp_path, Ranks(0, 1, torch.device("cpu")), print, lines.append)
