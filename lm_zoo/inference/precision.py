@@ -1,7 +1,7 @@
 """Matrix products in the number format asked for: float32, bfloat16 or int8 (weights; inputs row by row).
 
 On a CPU float32 goes through oneDNN rather than MKL, which is slow on AMD's.  bfloat16 rounds inputs and weights; sums
-are kept in float32 inside a product, and everything between the products is float32.
+are kept in float32 inside a product and rounded at its end, and everything between the products is float32.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 DTYPES = ("float32", "bfloat16", "int8")
+POINTWISE: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # torch 2
+WIDE: Any = getattr(torch.ops.aten.mm, "dtype", None)  # torch 2.8, on GPUs: float32 results of half precision
 FEW = 8  # rows for which torch 1.13.1's oneDNN, which reorders the weights in every call, is no faster than MKL
 
 
@@ -39,14 +41,14 @@ class OneDnnProduct(Product):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight.detach(), None if bias is None else bias.detach())
-        self.pointwise: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # torch 2
+        self.pointwise: Any = POINTWISE
         if self.pointwise is None:
             zeros = weight.new_zeros(len(weight))
             self.packed = self.weight.to_mkldnn(), (zeros if self.bias is None else self.bias).to_mkldnn()
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
-        if self.pointwise is None and len(rows) <= FEW:
+        if self.pointwise is None and (len(rows) <= FEW or torch.is_inference_mode_enabled()):
             return F.linear(x, self.weight, self.bias)
         if self.pointwise is not None:
             y = self.pointwise(_padded(rows), self.weight, self.bias, "none", [], "")
@@ -55,8 +57,25 @@ class OneDnnProduct(Product):
         return y[: len(rows)].view(*x.shape[:-1], len(self.weight))
 
 
+class HalfProduct(Product):
+    """The same of weights that are in float16 or bfloat16 already; results are float32, not rounded to these."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        bias = None if self.bias is None else self.bias.float()
+        if not x.is_cuda:
+            return F.linear(x.float(), self.weight.float(), bias)
+        rows = x.reshape(-1, x.shape[-1])
+        # Without such products results are rounded there: those of float32 would be ten times as slow.
+        y = WIDE(rows, self.weight.t(), torch.float32) if WIDE else F.linear(rows, self.weight).float()
+        y = y if bias is None else y + bias
+        return y.view(*x.shape[:-1], len(self.weight))
+
+
 class BFloat16Product(Product):
-    """The same of inputs and weights rounded to bfloat16; the bias is added in float32."""
+    """The same of inputs and weights rounded to bfloat16; the bias is added in float32.
+
+    Sums are rounded to bfloat16 once, at their end: torch has no such product with float32 results on a CPU.
+    """
 
     between = torch.bfloat16  # of the products of attention
 
@@ -100,7 +119,7 @@ class Int8Product(nn.Module):
 
 
 def make_product(weight: Tensor, bias: Tensor | None, dtype: str = "float32") -> nn.Module:
-    """The product of a layer.
+    """The product of a layer, with float32 results; of weights in float16 or bfloat16, too.
 
     Raises:
       ValueError: another dtype than DTYPES, or int8 on another device than the CPU.
@@ -114,5 +133,13 @@ def make_product(weight: Tensor, bias: Tensor | None, dtype: str = "float32") ->
         if not on_cpu:
             raise ValueError("int8 is for the CPU; take bfloat16 on a GPU")
         return Int8Product(weight, bias)
-    use = on_cpu and torch.backends.mkldnn.is_available() and weight.dtype == torch.float32
-    return OneDnnProduct(weight, bias) if use else Product(weight, bias)
+    if weight.dtype in (torch.float16, torch.bfloat16):
+        return HalfProduct(weight, bias)
+    return OneDnnProduct(weight, bias) if _suits_onednn(weight) else Product(weight, bias)
+
+
+def _suits_onednn(weight: Tensor) -> bool:
+    """Whether oneDNN takes the weight; that of torch 1.13 takes nothing of `torch.inference_mode`."""
+    if weight.device.type != "cpu" or weight.dtype != torch.float32 or not torch.backends.mkldnn.is_available():
+        return False
+    return POINTWISE is not None or not (weight.is_inference() or torch.is_inference_mode_enabled())

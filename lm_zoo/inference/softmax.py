@@ -22,12 +22,17 @@ _TILES: WeakKeyDictionary[SoftmaxLayer, tuple[object, list[nn.Module]]] = WeakKe
 
 def tiles(output: SoftmaxLayer) -> list[nn.Module]:
     """The products that give some columns of the logits each; a fresh tensor a call."""
-    key = (output.dtype, output.weight.data_ptr(), output.weight._version, output.bias._version)
+    key = (output.dtype, output.weight.data_ptr(), _version(output.weight), _version(output.bias))
     made = _TILES.get(output)
     if made is None or made[0] != key:
         parts = zip(output.weight.detach().split(TILE[1]), output.bias.detach().split(TILE[1]), strict=True)
         made = _TILES[output] = key, [make_product(weight, bias, output.dtype) for weight, bias in parts]
     return made[1]
+
+
+def _version(tensor: Tensor) -> int:
+    """How often it was written to; 0 for one of `torch.inference_mode`, which does not count."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def log_normalisers(output: SoftmaxLayer, hidden: Tensor) -> Tensor:
@@ -36,10 +41,10 @@ def log_normalisers(output: SoftmaxLayer, hidden: Tensor) -> Tensor:
     Sums of exponentials are taken tile by tile without the maximum; where that leaves the range in which float32 is
     exact (below it numbers are denormal), rows are done again with it.
     """
-    parts = [torch.zeros(0, device=hidden.device)]  # of no nodes, no row
+    parts = [torch.zeros(0, dtype=torch.float32, device=hidden.device)]  # of no nodes, no row
     for start in range(0, len(hidden), TILE[0]):
         rows = hidden[start : start + TILE[0]]
-        total = torch.zeros(len(rows), device=hidden.device)
+        total = torch.zeros(len(rows), dtype=torch.float32, device=hidden.device)
         for tile in in_time(tiles(output)):
             total += tile(rows).exp_().sum(dim=1, dtype=torch.float32)
         logs = total.log()

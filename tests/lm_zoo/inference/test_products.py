@@ -4,7 +4,7 @@ import sys
 import pytest
 import torch
 
-from lm_zoo.inference.products import make_product
+from lm_zoo.inference.products import WIDE, make_product
 
 GROWTH = """
 import ctypes, torch
@@ -43,3 +43,25 @@ def test_a_product_does_not_depend_on_the_number_of_rows(dtype: str, shape: tupl
     expected = torch.cat(alone) if alone else torch.zeros(0, 6)
     assert product(x).shape == (*shape[:-1], 6)
     torch.testing.assert_close(product(x).reshape(-1, 6), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("bias", [True, False])
+def test_results_of_weights_in_half_precision_are_not_rounded(dtype: torch.dtype, bias: bool) -> None:
+    weight, added, x = (torch.randn(*shape).to(dtype) for shape in ((6, 8), (6,), (5, 7, 8)))
+    expected = x.double() @ weight.double().t() + (added.double() if bias else 0.0)
+    found = make_product(weight, added if bias else None)(x)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.skipif(WIDE is None, reason="torch 2.8 has such products")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_results_of_half_precision_on_a_gpu(dtype: torch.dtype) -> None:
+    """Shapes and formats, without the numbers."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        weight, bias, x = (torch.empty(*shape, device="cuda", dtype=dtype) for shape in ((6, 8), (6,), (5, 7, 8)))
+        found = make_product(weight, bias)(x)
+    assert (found.dtype, found.shape, found.device.type) == (torch.float32, (5, 7, 6), "cuda")

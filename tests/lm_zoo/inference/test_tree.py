@@ -99,6 +99,44 @@ def test_logits_that_all_lie_low_or_high(shift: float) -> None:
         )
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shift", [-90.0, -17.0, -15.0, 0.0, 9.0, 80.0])
+def test_normalisers_of_weights_in_half_precision(dtype: torch.dtype, shift: float) -> None:
+    """Neither logits nor their exponentials are rounded to the weights' format."""
+    output = zoo.neural("lstm").output
+    with torch.no_grad():
+        output.bias.add_(shift)
+        output.to(dtype)
+        hidden = torch.randn(5, output.weight.shape[1], generator=torch.Generator().manual_seed(1)).to(dtype)
+        expected = (hidden.double() @ output.weight.double().t() + output.bias.double()).logsumexp(dim=1)
+        found = softmax.log_normalisers(output, hidden)
+    assert found.dtype == torch.float32
+    np.testing.assert_allclose(found.double().numpy(), expected.numpy(), atol=1e-4)
+
+
+def test_normalisers_under_another_default_dtype() -> None:
+    output = zoo.neural("lstm").output
+    hidden = torch.randn(5, output.weight.shape[1])
+    with torch.no_grad():
+        expected = softmax.log_normalisers(output, hidden)
+        torch.set_default_dtype(torch.float64)
+        try:
+            found = softmax.log_normalisers(output, hidden)
+        finally:
+            torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(found, expected)
+
+
+def test_an_lm_that_was_made_in_inference_mode() -> None:
+    sentences = [("A", "B"), ("A", "C", "D")]
+    expected = zoo.neural("lstm").score_hypotheses(sentences)
+    with torch.inference_mode():
+        made = zoo.neural("lstm")
+        assert made.score_hypotheses(sentences) == expected
+        assert ready(made, "bfloat16").score_hypotheses(sentences)
+    assert made.score_hypotheses(sentences) == expected
+
+
 @pytest.mark.parametrize("bias", [True, False])
 def test_int8_rounds_every_row_by_itself(bias: bool) -> None:
     torch.manual_seed(1)
