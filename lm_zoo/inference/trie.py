@@ -19,6 +19,7 @@ from lm_zoo.deadline import check_time
 from lm_zoo.text.vocabulary import Vocabulary
 
 LONGEST = 1 << 15  # tokens of a sentence: with 512 dimensions 2.5 GB, and an hour on a core
+CUTS = 16  # lengths that a context is cut to, about: sentences of like lengths share one
 AHEAD = 8  # tokens looked at for each prefix that may be evaluated at once
 
 
@@ -85,11 +86,13 @@ class Encoded:
     def trie(self) -> Trie:
         """Of the sentences, each behind its context; what contexts add is added by the first sentence of each."""
         used, first, after = np.unique(self.after, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        used, first, after = used[order], first[order], np.argsort(order)[after.reshape(-1)]
         before = [self.contexts[number] for number in used.tolist()]
         made = _trie(
             np.concatenate([*before, self.tokens]),
             np.concatenate([[len(tokens) for tokens in before], np.diff(self.bounds)]).astype(np.int64),
-            np.concatenate([np.full(len(used), -1), after.reshape(-1)]),
+            np.concatenate([np.full(len(used), -1), after]),
         )
         added = made.added[len(used) :]
         added[first] += made.added[: len(used)]
@@ -97,11 +100,15 @@ class Encoded:
         return replace(made, ends=made.ends[len(used) :], paths=paths, added=added)
 
     def first(self, begin: int, nodes: int) -> tuple[Encoded, Trie]:
-        """Sentences from `begin` on, one at least and until their trie has about so many nodes; and that trie."""
+        """Sentences from `begin` on, one at least and while their trie has at most so many nodes; and that trie.
+
+        The context of the first sentence, which any part would have, does not count.
+        """
         most = int(np.searchsorted(self.bounds, self.bounds[begin] + AHEAD * nodes))
         part = self.part(begin, min(max(most, begin + 1), len(self.counts)))
         made = part.trie()
-        enough = int(np.searchsorted(np.cumsum(made.added), nodes)) + 1
+        counted = np.cumsum(made.added) - len(self.contexts[self.after[begin]])
+        enough = max(1, int(np.searchsorted(counted, nodes, side="right")))
         if enough < len(part.counts):
             part = part.part(0, enough)
             made = part.trie()
@@ -125,7 +132,8 @@ def encode_words(
     Args:
       contexts: `(sentences,)`, as in `LanguageModel.score_hypotheses`.
       boundary: tokens between two sentences.
-      most: tokens that a sentence may have with its context, of which the oldest words are left out.
+      most: tokens that a sentence may have with its context, of which the oldest words are left out: a sentence has
+        the same context, and so the same score, whatever sentences are beside it.
     """
     index_of = {word: index for index, word in enumerate(dict.fromkeys(chain.from_iterable(sentences)))}
     encoded = [vocab.encode_word(word) for word in index_of]
@@ -143,14 +151,33 @@ def encode_words(
 def _behind(
     alone: Encoded, vocab: Vocabulary, contexts: Sequence[Context], boundary: tuple[int, ...], most: int
 ) -> Encoded:
-    """The sentences behind their contexts."""
+    """The sentences behind their contexts, each with as much of its own as it leaves room for, whatever the others."""
     numbers = {context: number for number, context in enumerate(dict.fromkeys(contexts))}
-    after = np.array([numbers[context] for context in contexts], dtype=np.int64)
-    longest = np.zeros(len(numbers), dtype=np.int64)
-    np.maximum.at(longest, after, np.diff(alone.bounds))
-    rooms = (most - longest).tolist()
-    before = [context_tokens(vocab, context, boundary, room) for context, room in zip(numbers, rooms, strict=True)]
-    return replace(alone, after=after, contexts=before)
+    whole = [context_tokens(vocab, context, boundary, most) for context in numbers]
+    number = np.array([numbers[context] for context in contexts], dtype=np.int64)
+    sizes = np.array([len(tokens) for tokens in whole], dtype=np.int64)[number]
+    rooms = context_rooms(np.diff(alone.bounds), sizes, most)
+    cuts, after = np.unique(np.stack([number, rooms]), axis=1, return_inverse=True)
+    listed = list(numbers)
+    before = [
+        whole[which] if room == len(whole[which]) else context_tokens(vocab, listed[which], boundary, room)
+        for which, room in cuts.T.tolist()
+    ]
+    return replace(alone, after=after.reshape(-1), contexts=before)
+
+
+def context_rooms(lengths: np.ndarray, sizes: np.ndarray, most: int) -> np.ndarray:
+    """How many tokens of its context each sentence reads: all, or as many as there is room for, in steps.
+
+    So a sentence has the same context whatever sentences are beside it, and those of like lengths share theirs.
+
+    Args:
+      lengths: int64 `(sentences,)`, tokens of each.
+      sizes: int64 `(sentences,)`, tokens of the context of each.
+      most: tokens that a sentence may have with its context.
+    """
+    step, rooms = max(1, most // CUTS), np.maximum(most - lengths, 0)
+    return np.where(rooms >= sizes, sizes, rooms // step * step)
 
 
 def context_tokens(vocab: Vocabulary, context: Context, boundary: tuple[int, ...], most: int) -> np.ndarray:

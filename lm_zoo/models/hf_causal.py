@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -170,12 +171,18 @@ class HFCausalLM(HFModel):
             return self._score_around(long, sentences, contexts)
         before = contexts or [()] * len(sentences)
         if self._within_windows(sentences, before) and self.takes_trees():
-            # In an order in which neighbours share prefixes.
-            order = sorted(range(len(sentences)), key=lambda row: (before[row], tuple(sentences[row])))
+            order = self._order(sentences, before)
             rows, behind = [sentences[row] for row in order], [before[row] for row in order]
             found = scoring.score_by_tree(self, rows, TREE_NODES, behind)  # type: ignore[arg-type]
             return [scores for _, scores in sorted(zip(order, found, strict=True))]
         return trie.score_by_steps(self, sentences, TRIE_ROWS, contexts, self.boundary, self.most_tokens)
+
+    def _order(self, sentences: Sequence[Sequence[str]], contexts: Sequence[base.Context]) -> list[int]:
+        """The places of the sentences in an order in which neighbours share prefixes, contexts too."""
+        sizes = {context: sum(map(self._tokens, context)) for context in dict.fromkeys(contexts)}
+        lengths, before = map(self._tokens, sentences), map(sizes.__getitem__, contexts)
+        rooms = trie.context_rooms(np.fromiter(lengths, int), np.fromiter(before, int), self.most_tokens).tolist()
+        return sorted(range(len(sentences)), key=lambda row: (contexts[row], rooms[row], tuple(sentences[row])))
 
     def _score_around(
         self, long: list[int], sentences: Sequence[Sequence[str]], contexts: Sequence[base.Context] | None
@@ -228,10 +235,16 @@ class HFCausalLM(HFModel):
             head: Any = self.model.get_output_embeddings()
             if (kind := type(head).__name__) != "Linear":
                 raise ModelError(f"{self.folder}: its output layer is a {kind}")
-            self._output = SoftmaxLayer(len(head.weight), head.weight.shape[1], head).to(self.dtype)
+            self._output = SoftmaxLayer(len(head.weight), head.weight.shape[1], head)
+            self._output.to(head.weight.device, self.dtype)
             if getattr(head, "bias", None) is not None:
                 self._output.bias = head.bias
         return self._output
+
+    def move_to(self, device: torch.device) -> None:
+        """See `HFModel.move_to`; what was found out on another device is found out anew."""
+        super().move_to(device)
+        self._output = self._takes_trees = None
 
     @torch.no_grad()
     def tree_hidden(self, prefixes: tree.Tree) -> Tensor:

@@ -87,6 +87,20 @@ def test_a_context_is_evaluated_once_and_its_words_are_not_predicted(monkeypatch
     assert asked == [1 + 4]
 
 
+def test_the_context_of_a_list_is_evaluated_once_however_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not count where parts of so many prefixes are made; contexts of further lists do."""
+    lm, seen = zoo.neural("transformer"), list[int]()
+    inner = lm.tree_hidden
+    monkeypatch.setattr(lm, "tree_hidden", lambda tree: seen.append(len(tree.inputs)) or inner(tree))
+    contexts: list[Context] = [(("A", "B") * 20,), (("B", "C") * 20,)]
+    hypotheses = [(first, second) for first in "ABC" for second in "ABC"]  # 3 + 9 prefixes
+    behind = [context for context in contexts for _ in hypotheses]
+    found = scoring.score_by_tree(lm, hypotheses * 2, 12, behind)
+    assert seen == [1 + 41 + 12] * 2
+    for row, expected in zip(found, lm.score_hypotheses(hypotheses * 2, None, behind), strict=True):
+        assert row == pytest.approx(expected, abs=1e-4)
+
+
 def test_a_context_is_cut_to_the_last_words_that_there_is_room_for() -> None:
     vocab = zoo.neural("lstm").vocab
     a, b, c, end = (vocab.ids[word] for word in ("A", "B", "C", "<sos/eos>"))
@@ -97,7 +111,41 @@ def test_a_context_is_cut_to_the_last_words_that_there_is_room_for() -> None:
         assert cut == whole[max(0, len(whole) - most) :]
     sentences = [("A", "B", "C"), ("A",)]
     made = tries.encode_words(vocab, sentences, [context] * 2, (end,), most=5)
-    assert [tokens.tolist() for tokens in made.contexts] == [[a, end]]  # as the longest sentence needs it
+    assert [made.contexts[number].tolist() for number in made.after] == [[a, end], [end, c, a, end]]
+
+
+@pytest.mark.parametrize("name", ["transformer", "lstm", "hf"])
+def test_a_long_sentence_takes_no_context_from_the_others(name: str, tmp_path: Path) -> None:
+    """Every sentence has the score that it has alone."""
+    if name == "hf":
+        pytest.importorskip("transformers", reason="Hugging Face models need transformers")
+    lm = zoo.make(name, tmp_path)
+    if name != "hf":
+        lm.most_tokens = 31  # as the other one has it
+    context: Context = (("A", "B", "C", "D") * 6,)
+    lengths = (0, 1, 2, 5, 6, 7, 8, 12, 28, 31)
+    sentences = [tuple(("B", "A", "D", "C", "A") * 7)[:length] for length in lengths]
+    alone = [lm.score_hypotheses([words], None, [context])[0] for words in sentences]
+    for order in (sentences, sentences[::-1]):
+        found = lm.score_hypotheses(order, None, [context] * len(order))
+        for words, row in zip(order, found, strict=True):
+            assert row == pytest.approx(alone[sentences.index(words)], abs=1e-4)
+    boundary = () if name == "hf" else (lm.vocab.eos,)
+    for words, row in zip(sentences[:4], alone, strict=False):  # all of it fits
+        assert row == pytest.approx(reference(lm, words, context, boundary), abs=2e-4)
+    cut = (context[0][-(19 - len(boundary)) :],)  # the room beside 12 words
+    assert alone[7] == pytest.approx(reference(lm, sentences[7], cut, boundary), abs=2e-4)
+    assert alone[-1] == pytest.approx(lm.score_hypotheses(sentences[-1:])[0], abs=1e-4)  # no room for any
+
+
+def test_sentences_of_like_lengths_share_a_context_that_is_cut() -> None:
+    vocab = zoo.neural("lstm").vocab
+    context = (("A",) * 200,)
+    sentences = [("B",) * length for length in range(8, 16)]
+    made = tries.encode_words(vocab, sentences, [context] * 8, (vocab.eos,), most=128)
+    assert [len(made.contexts[number]) for number in made.after] == [120] + [112] * 7
+    whole = tries.encode_words(vocab, sentences, [(("A",) * 118,)] * 8, (vocab.eos,), most=128)
+    assert [len(whole.contexts[number]) for number in whole.after] == [119] * 2 + [112] * 6
 
 
 @pytest.mark.parametrize("kind", ["transformer", "transfornn"])
