@@ -111,6 +111,17 @@ def test_models_that_refuse_the_mask(lm: Any, monkeypatch: pytest.MonkeyPatch) -
     assert other.score_hypotheses([("the", "cat")])[0] == pytest.approx(lm.score_words([("the", "cat")])[0], abs=1e-4)
 
 
+def test_the_output_layer_is_where_the_model_is(folders: dict[str, Path]) -> None:
+    """The bias, which the model does not have, too; also where the model was used somewhere else before."""
+    for used in (False, True):
+        lm = load(f"hf:{folders['gpt2']}")
+        if used:
+            assert lm.score_hypotheses([("the", "cat")]) and lm.takes_trees()
+        lm.move_to(torch.device("meta"))
+        assert (lm.device.type, lm.output.weight.device.type, lm.output.bias.device.type) == ("meta",) * 3
+        assert lm._takes_trees is None
+
+
 LISTS = [("A", "B"), ("A", "B", "C", "D", "E", "F", "A"), ("A", "C"), (), ("A", "B", "C", "D", "E", "F", "B"), ("A",)]
 
 
