@@ -316,10 +316,17 @@ def load_folder(folder: Path, config: dict[str, Any] | None = None) -> NeuralLM:
 
 
 def _joined(config: dict[str, Any]) -> int:
-    """Tokens of the longest text that an LM with positions saw in training; 0: it has none, or saw sentences alone."""
+    """Tokens of the longest text that an LM with positions saw in training; 0: it has none, or saw sentences alone.
+
+    Of windows the first token is that before the text, as the begin of sentence is; positions that are carried on from
+    window to window have no end.
+    """
     training, settings = config.get("training"), config.get("settings")
     if not (isinstance(training, dict) and isinstance(settings, dict) and settings.get("positions")):
         return 0
+    if training.get("text") == "windows":
+        window = training.get("window")
+        return max(1, window - 1) if isinstance(window, int) and not training.get("carry") else 0
     joined = training.get("join")
     return max(0, joined) if isinstance(joined, int) and training.get("text") == "sentences" else 0
 

@@ -281,7 +281,7 @@ def _text_seen(config: TrainConfig, before: Mapping[str, Any]) -> dict[str, Any]
     usual, training = TrainConfig(), before.get("training")
     if not isinstance(training, dict) or (config.text, config.join) != (usual.text, usual.join):
         return {}
-    return {name: training[name] for name in ("text", "join") if name in training}
+    return {name: training[name] for name in ("text", "join", "window", "carry") if name in training}
 
 
 def _run(made: MwerRun, train: list[ErrorList], valid: list[ErrorList]) -> LMProgress:

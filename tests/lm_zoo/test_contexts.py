@@ -161,6 +161,26 @@ def test_no_more_is_read_than_in_training(kind: str, tmp_path: Path) -> None:
     assert joined.score_sentences(sentences, None, [short]) == alone.score_sentences(sentences, None, [short])
 
 
+@pytest.mark.parametrize(
+    ("kind", "training", "most"),
+    [
+        ("transformer", {"text": "windows", "window": 6, "join": 0, "carry": False}, 5),  # behind the begin of sentence
+        ("transformer", {"text": "windows", "window": 6}, 5),
+        ("transformer", {"text": "windows", "window": 1}, 1),
+        ("transformer", {"text": "windows", "window": 6, "carry": True}, tries.LONGEST),
+        ("transformer", {"text": "windows", "window": "six"}, tries.LONGEST),
+        ("transformer-gelu-no-positions", {"text": "windows", "window": 6}, tries.LONGEST),
+        ("lstm", {"text": "windows", "window": 6}, tries.LONGEST),
+    ],
+)
+def test_no_more_is_read_than_a_window_of_training(
+    kind: str, training: dict[str, Any], most: int, tmp_path: Path
+) -> None:
+    save_folder(tmp_path / "lm", zoo.neural(kind), zoo.NEURAL[kind][0], {"training": training})
+    lm: Any = load(str(tmp_path / "lm"))
+    assert lm.most_tokens == most
+
+
 def test_uncertainty_behind_other_sentences() -> None:
     lm = BayesianAverage(zoo.neural("bayesian"), samples=3, with_uncertainty=True)
     sentences, contexts = some_sentences(2, 8)

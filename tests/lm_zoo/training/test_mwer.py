@@ -132,7 +132,7 @@ def records(folder: Path, key: str) -> list[float]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_expected_errors_fall(tmp_path: Path, kind: str) -> None:
     init, out = tmp_path / "init", tmp_path / "out"
-    seen = {"text": "sentences", "join": 30}
+    seen = {"text": "windows", "join": 30, "window": 40, "carry": True}
     save_folder(init, zoo.neural(kind), kind, {"trained": {"step": 3}, "training": {**seen, "lr": 9.0}})
     progress = trained(out, init, kind, posterior=0.2)
     losses, best = records(out, "valid_loss"), records(out, "valid_best")
