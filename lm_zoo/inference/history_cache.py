@@ -248,9 +248,7 @@ class _Mixed:
     """Of an interpolation of LMs over the same tokens."""
 
     def __init__(self, parts: list[Seen], weights: np.ndarray) -> None:
-        used = [(part, weight) for part, weight in zip(parts, weights.tolist(), strict=True) if weight > 0]
-        self.parts = [part for part, _ in used]
-        self.logs = np.log([weight for _, weight in used])
+        self.parts, self.logs = parts, np.log(weights)
 
     def add(self, parents: np.ndarray, tokens: np.ndarray, depths: np.ndarray, first: int) -> None:
         for part in self.parts:

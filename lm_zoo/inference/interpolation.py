@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from lm_zoo.base import Context, LanguageModel
-from lm_zoo.errors import LMError, VocabError
+from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import Vocabulary, same_tokens
 
@@ -94,13 +95,19 @@ def _checked(log_probs: np.ndarray) -> np.ndarray:
 
 
 class InterpolatedLM(LanguageModel):
-    """A linear interpolation of LMs; always over words, and over tokens too if the LMs share one vocabulary."""
+    """A linear interpolation of LMs; always over words, and over tokens too if the LMs share one vocabulary.
+
+    LMs of weight 0 take no part.  Text has to suit all the others.
+    """
 
     lms: Sequence[LanguageModel]
 
     def __init__(self, lms: Sequence[LanguageModel], weights: Sequence[float] | np.ndarray) -> None:
-        self.lms = list(lms)
-        self.weights = check_shares(weights, len(self.lms))
+        shares = check_shares(weights, len(lms))
+        self.lms = [lm for lm, share in zip(lms, shares.tolist(), strict=True) if share > 0]
+        self.weights = shares[shares > 0]
+        self.pseudo_likelihood = any(lm.pseudo_likelihood for lm in self.lms)
+        self.positions = min((lm.positions for lm in self.lms if lm.positions is not None), default=None)
 
     def score_words(self, sentences: Sentences, max_unknown: float | None = MOST_UNKNOWN) -> list[list[float]]:
         """See `LanguageModel.score_words`; unknown are words that none of the LMs knows."""
@@ -120,6 +127,29 @@ class InterpolatedLM(LanguageModel):
     def knows(self, word: str) -> bool:
         """Whether any of the LMs knows the word."""
         return any(lm.knows(word) for lm in self.lms)
+
+    def token_count(self, word: str) -> int:
+        """The tokens of the word if the LMs share one vocabulary, else 1: they meet at words."""
+        return self.lms[0].token_count(word) if self._share_tokens else 1
+
+    @cached_property
+    def _share_tokens(self) -> bool:
+        try:
+            return self.vocab is not None
+        except (AttributeError, ModelError, VocabError):  # an LM has none, or one that its file does not tell
+            return False
+
+    def check_case(self, words: Iterable[str]) -> None:
+        words = list(words)
+        for lm in self.lms:
+            lm.check_case(words)
+
+    def check_words(self, words: Sequence[str], what: str) -> None:
+        for lm in self.lms:
+            lm.check_words(words, what)
+
+    def said(self) -> str:
+        return "; ".join(filter(None, (lm.said() for lm in self.lms)))
 
     def vocabularies(self) -> Iterable[Vocabulary]:
         return chain.from_iterable(lm.vocabularies() for lm in self.lms)
@@ -168,5 +198,5 @@ class InterpolatedLM(LanguageModel):
 
     def _mix(self, log_probs: list[Tensor]) -> Tensor:
         """`log sum_k weight_k exp(log_probs_k)` of tensors of one shape."""
-        used = [(weight, part) for weight, part in zip(self.weights.tolist(), log_probs, strict=True) if weight > 0]
-        return torch.logsumexp(torch.stack([part + np.log(weight) for weight, part in used]), dim=0)
+        parts = zip(np.log(self.weights).tolist(), log_probs, strict=True)
+        return torch.logsumexp(torch.stack([part + weight for weight, part in parts]), dim=0)

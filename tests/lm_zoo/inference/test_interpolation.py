@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from lm_zoo.base import LanguageModel
 from lm_zoo.errors import LMError, VocabError
 from lm_zoo.inference.interpolation import InterpolatedLM, em_weights, interpolate
+from lm_zoo.inference.perplexity import score_text
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, Vocabulary, WordVocabulary
 from tests.lm_zoo import zoo
 
@@ -114,6 +117,68 @@ def test_words_of_different_kinds_of_lms() -> None:
         assert scores[0][1] == pytest.approx(expected, abs=1e-5)
     assert [lm.knows(word) for word in ("A", "X", "B", "NEVER")] == [True, True, True, False]
     assert lm.score_words([]) == []
+
+
+class Strict(Words):
+    """Takes sentences of two words at most, and none in capitals; says how many it has scored."""
+
+    positions = 4
+    pseudo_likelihood = True
+    scored = 0
+
+    def check_case(self, words: Iterable[str]) -> None:
+        if all(word.isupper() for word in words):
+            raise VocabError("in capitals")
+
+    def check_words(self, words: Sequence[str], what: str) -> None:
+        if len(words) > 2:
+            raise LMError(f"{what} is too long")
+
+    def said(self) -> str:
+        return "strict" if self.scored else ""
+
+    def score_words(self, *arguments: Any) -> list[list[float]]:
+        self.scored += 1
+        return super().score_words(*arguments)
+
+
+def test_what_an_lm_asks_of_text_is_asked_by_the_mixture() -> None:
+    lm = InterpolatedLM([Words({"a": 0.5}), Strict({"a": 0.5}), Strict({"a": 0.5})], [0.5, 0.25, 0.25])
+    assert (lm.positions, lm.pseudo_likelihood, lm.said()) == (4, True, "")
+    with pytest.raises(VocabError, match="in capitals"):
+        lm.score_words([["A", "B"]], 1.0)
+    with pytest.raises(LMError, match="hypothesis 3 is too long"):
+        lm.check_words(["a", "b", "c"], "hypothesis 3")
+    lm.score_words([["a"]])
+    assert lm.said() == "strict; strict"
+    mixed = InterpolatedLM([Words({}), Words({})], [0.5, 0.5])
+    assert (mixed.positions, mixed.pseudo_likelihood, mixed.said()) == (None, False, "")
+
+
+def test_an_lm_of_weight_0_takes_no_part() -> None:
+    class Broken(Words):
+        def score_words(self, *arguments: Any) -> list[list[float]]:
+            return [[math.nan] * (len(words) + 1) for words in arguments[0]]
+
+        score_hypotheses = score_words
+
+    lm = InterpolatedLM([Words({"a": 0.5, "</s>": 0.25}), Broken({"b": 1.0}), Strict({})], [1.0, 0.0, 0.0])
+    assert lm.score_words([["a"]]) == lm.score_hypotheses([["a"]]) == [pytest.approx([math.log(0.5), math.log(0.25)])]
+    assert (lm.knows("b"), lm.positions, lm.pseudo_likelihood) == (False, None, False)
+
+
+def test_perplexity_of_lms_with_different_vocabularies() -> None:
+    """They meet at words, each of which is a token; those of a vocabulary that is shared are its tokens."""
+    other = zoo.neural("transformer")
+    other.vocab = WordVocabulary([SOS_EOS, UNK, *reversed("ABCDEFGH")], "upper")
+    lm = zoo.neural("lstm")
+    text = [["A", "B", "C"], ["D"]]
+    for second in (other, Words({"A": 0.1})):
+        scores = score_text([InterpolatedLM([lm, second], [0.5, 0.5])], text, "text")
+        assert scores.perplexity(0).tokens == 6
+    spelled = zoo.neural("lstm")
+    spelled.vocab.encode_word = lambda word: (2, 3, 4)
+    assert InterpolatedLM([spelled, spelled], [0.5, 0.5]).token_count("A") == 3
 
 
 def test_tokens_need_one_vocabulary() -> None:
