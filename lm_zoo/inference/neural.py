@@ -41,6 +41,7 @@ class NeuralLM(nn.Module, LanguageModel):
         self.vocab = vocab
         self.config = config
         self.most_tokens = LONGEST  # of a sentence with what stands before it
+        self._uncast: tuple[NeuralLM, ...] = ()  # what this one is a copy of; no module of it
 
     @property
     def device(self) -> torch.device:
@@ -116,8 +117,14 @@ class NeuralLM(nn.Module, LanguageModel):
         self.to(device)
 
     def cast(self, dtype: str) -> NeuralLM:
-        """A copy for inference whose products are in `dtype`; all other weights are shared."""
-        return prepared(self, dtype, self.vocab)
+        """A copy for inference whose products are in `dtype`; all other weights are shared.
+
+        Of a copy it is one of the LM itself, which a copy keeps: products are rounded once.
+        """
+        source = self._uncast[0].to(self.device) if self._uncast else self
+        made = prepared(source, dtype, source.vocab)
+        made._uncast = (source,)
+        return made
 
     # -- training ----------------------------------------------------------------------------------------------
 

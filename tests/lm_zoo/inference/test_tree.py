@@ -235,6 +235,16 @@ def test_mixtures_are_made_ready() -> None:
             assert row == pytest.approx(wanted, abs=tolerance)
 
 
+@pytest.mark.parametrize("first", DTYPES)
+@pytest.mark.parametrize("second", DTYPES)
+def test_a_copy_in_another_dtype_is_one_of_the_lm_itself(lm: Any, first: str, second: str) -> None:
+    sentences = [("A", "B", "C"), ("A", "D")]
+    once, again = ready(lm, second), ready(ready(lm, first), second)
+    for row, wanted in zip(again.score_hypotheses(sentences), once.score_hypotheses(sentences), strict=True):
+        assert row == pytest.approx(wanted, abs=1e-6)
+    assert set(again.state_dict()) == set(once.state_dict())  # type: ignore[attr-defined]
+
+
 def test_unknown_dtype_of_an_lm() -> None:
     with pytest.raises(ModelError, match="dtype 'float8'; expected one of"):
         ready(zoo.neural("lstm"), "float8")
