@@ -29,7 +29,7 @@ class Perplexity:
 
     Attributes:
       log_prob: natural log of the probability of all words and sentence ends.
-      log_prob_unknown: the part of it that unknown words (OOV) have; NaN where it was not measured.
+      log_prob_known: the part of it that known words and sentence ends have; NaN where it was not measured.
       unknown: words that the LM does not know.
       tokens: tokens that were scored, sentence ends included.
     """
@@ -39,7 +39,7 @@ class Perplexity:
     unknown: int = 0
     tokens: int = 0
     log_prob: float = 0.0
-    log_prob_unknown: float = 0.0
+    log_prob_known: float = 0.0
 
     @property
     def per_word(self) -> float:
@@ -49,9 +49,7 @@ class Perplexity:
     @property
     def per_known_word(self) -> float:
         """OOV left out of probability and count."""
-        if self.log_prob == -math.inf:  # infinity less infinity says nothing
-            return math.nan if self.log_prob_unknown == -math.inf else math.inf
-        return exp_or_inf(-(self.log_prob - self.log_prob_unknown) / (self.words - self.unknown + self.sentences))
+        return exp_or_inf(-self.log_prob_known / (self.words - self.unknown + self.sentences))
 
     @property
     def per_token(self) -> float:
@@ -117,10 +115,8 @@ class WordScores:
 
     def _sums(self, log_probs: np.ndarray, known: np.ndarray, tokens: int) -> Perplexity:
         words = len(log_probs) - self.sentences
-        unknown = ~known
-        return Perplexity(
-            self.sentences, words, int(unknown.sum()), tokens, float(log_probs.sum()), float(log_probs[unknown].sum())
-        )
+        unknown = int((~known).sum())
+        return Perplexity(self.sentences, words, unknown, tokens, float(log_probs.sum()), float(log_probs[known].sum()))
 
 
 def score_text(

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lm_zoo.errors import LMError, VocabError
-from lm_zoo.inference.perplexity import score_text, window_perplexity
+from lm_zoo.inference.perplexity import WordScores, score_text, window_perplexity
 from lm_zoo.text.batches import running_text, tokenize
 from tests.lm_zoo.zoo import neural
 
@@ -25,6 +25,18 @@ def test_with_and_without_unknown_words() -> None:
     assert result.per_word == pytest.approx(math.exp(-total / 18))
     assert result.per_known_word == pytest.approx(math.exp(-(total - scores[1][1]) / 17))
     assert result.per_token == pytest.approx(result.per_word)
+
+
+def test_without_unknown_words_that_are_impossible() -> None:
+    """As in a G.fst without `<unk>`; a known word that is impossible makes both infinite."""
+    probs, known = np.array([[0.1, 0.2, 0.0, 0.5]]), np.array([[True, True, False, True]])
+    with np.errstate(divide="ignore"):
+        scores = WordScores(np.log(probs), known, np.array([4]), 1)
+    for result in (scores.perplexity(0), scores.mixed_perplexity([1.0])):
+        assert result.per_word == math.inf
+        assert result.per_known_word == pytest.approx((0.1 * 0.2 * 0.5) ** (-1 / 3))
+    worse = WordScores(scores.log_probs, ~known, np.array([4]), 1).perplexity(0)
+    assert worse.per_word == worse.per_known_word == math.inf
 
 
 def test_interpolation_of_one_with_itself_is_itself() -> None:
