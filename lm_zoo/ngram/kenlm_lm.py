@@ -6,6 +6,7 @@ KenLM speaks log10; everything that leaves this file is a natural log.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,20 +18,23 @@ from torch import Tensor
 
 from lm_zoo.base import Context, WordLM
 from lm_zoo.deadline import in_time
-from lm_zoo.errors import ModelError
+from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.ngram.arpa import read_vocabulary
 from lm_zoo.ngram.kenlm_check import check_file
-from lm_zoo.reading import read_json
+from lm_zoo.reading import BLANKS, read_json
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, TextForm, Vocabulary, WordVocabulary, text_case, text_form
 
 LN10 = math.log(10.0)
 LONGEST_NAME = 255  # bytes that file systems take
+SPECIAL = ("<s>", "</s>", "<unk>", "<UNK>")  # KenLM takes the last two for the same
 BOUNDARIES = ("<s>", "</s>")  # in KenLM words like any other; inside a sentence they are unknown words here
 
 
 class NgramLM(WordLM):
     """An n-gram LM over words; a word that it does not know gets the probability of `<unk>`.
+
+    So do empty words and those with blanks in them, which no n-gram has.
 
     States are small values that can be compared and hashed; histories that the LM cannot tell apart have equal states.
     """
@@ -154,9 +158,15 @@ class NgramLM(WordLM):
 
     @cached_property
     def vocab(self) -> WordVocabulary:  # type: ignore[override]
-        """The words that the LM knows, in the file's order, after `<sos/eos>` (for `<s>` and `</s>`) and `<unk>`."""
-        special = ("<s>", "</s>", "<unk>")
-        words = [word for word in read_vocabulary(self.path) if word not in special]
+        """The words that the LM knows, in the file's order, after `<sos/eos>` (for `<s>` and `</s>`) and `<unk>`.
+
+        Raises:
+          ModelError: the file does not tell its words.
+          VocabError: it has a word twice.
+        """
+        words = [word for word in read_vocabulary(self.path) if word not in SPECIAL]
+        if repeated := [word for word, count in Counter([SOS_EOS, *words]).items() if count > 1]:
+            raise VocabError(f"{self.path}: the word '{repeated[0]}' stands twice in it, expected every word once")
         vocab = WordVocabulary([SOS_EOS, UNK, *words], self._case or text_case(words))
         vocab.form = self._form
         return vocab
@@ -194,15 +204,20 @@ class _Known(dict[str, bool]):
         self.model = model
 
     def __missing__(self, word: str) -> bool:
-        known = self[word] = word not in BOUNDARIES and word in self.model
+        known = self[word] = _is_word(word) and word in self.model
         return known
+
+
+def _is_word(word: str) -> bool:
+    """Whether KenLM takes it for one word of a sentence."""
+    return word not in ("", *BOUNDARIES) and not any(blank in word for blank in BLANKS)
 
 
 def _text(words: Sequence[str]) -> str:
     """A sentence as KenLM takes it."""
     text = " ".join(words)
-    if any(mark in text for mark in BOUNDARIES):
-        return " ".join(UNK if word in BOUNDARIES else word for word in words)
+    if text.split() != [*words] or any(mark in text for mark in BOUNDARIES):
+        return " ".join(word if _is_word(word) else UNK for word in words)
     return text
 
 

@@ -77,13 +77,14 @@ def estimate(
       vocab: n-grams with a word that is not in it are left out (their mass goes to the back-off), as by lmplz's
         `--limit_vocab_file`; None keeps all words.
       discount_fallback: discounts of adjusted counts 1, 2, and 3 or more, for orders where the text is too small to
-        estimate them; None raises an error there.
+        estimate them, above 0 and at most 1, 2 and 3; None raises an error there.
       remark: takes lines about the progress.
     Raises:
       LMError: order, thresholds or discounts out of range, or discounts cannot be estimated.
       TextError: no sentence, or `<s>` or `</s>` within a sentence.
     """
     thresholds = check_thresholds(prune, order)
+    _check_fallback(discount_fallback)
     say = remark or (lambda message: None)
     words, text = read_ids(sentences)
     say(f"{len(text)} tokens with sentence begins and ends, {len(words)} words in the vocabulary")
@@ -114,6 +115,14 @@ def check_thresholds(prune: Sequence[int], order: int) -> list[int]:
     if min(values) < 0 or sorted(values) != values:
         raise LMError(f"pruning thresholds {' '.join(map(str, values))}: expected numbers from 0 that never decrease")
     return values + [values[-1]] * (order - len(values))
+
+
+def _check_fallback(discounts: Sequence[float] | None) -> None:
+    if discounts is None:
+        return
+    values = list(discounts)
+    if len(values) != 3 or not all(0 < value <= count for count, value in enumerate(values, start=1)):
+        raise LMError(f"fixed discounts {values}: expected three above 0, at most 1, 2 and 3")
 
 
 def adjusted_counts(types: list[NgramTypes], order: int) -> np.ndarray:

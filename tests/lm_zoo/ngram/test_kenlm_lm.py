@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import torch
 
-from lm_zoo.errors import ModelError
+from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.ngram.arpa import read_vocabulary, write_arpa
 from lm_zoo.ngram.kenlm_lm import NgramLM
 from lm_zoo.ngram.kneser_ney import estimate
 from lm_zoo.text.vocabulary import SOS_EOS, UNK
+from tests.lm_zoo import zoo
 from tests.lm_zoo.golden.recreate import read_arpa
 from tests.lm_zoo.pseudo import pseudo_text
 
@@ -86,6 +87,46 @@ def test_marks_of_the_sentence_are_unknown_words(lm: NgramLM, mark: str) -> None
     after = lm.extend(lm.start(), "w1")[1]
     assert lm.extend(after, mark) == lm.extend(after, "never")
     assert not lm.knows(mark)
+
+
+@pytest.mark.parametrize("odd", ["", "w1 w0", " w1", "w1\t", "w1\nw0", " "])
+def test_words_that_are_none_are_unknown(lm: NgramLM, odd: str) -> None:
+    """Empty ones, and those with blanks, which KenLM takes apart."""
+    words, unknown = (("w1", word, "w0", "w2") for word in (odd, "never"))
+    assert lm.score_words([words]) == lm.score_words([unknown])
+    assert lm.score_sentences([words]) == lm.score_sentences([unknown])
+    assert lm.score_words([("", "w1 w0")], None) == lm.score_words([("never", "never")], None)
+    after = lm.extend(lm.start(), "w1")[1]
+    assert lm.extend(after, odd) == lm.extend(after, "never")
+    assert not lm.knows(odd)
+
+
+@pytest.mark.parametrize("blank", ["\u00a0", "\u3000", "\x85"])
+def test_other_blanks_are_letters(tmp_path: Path, blank: str) -> None:
+    (tmp_path / "lm.arpa").write_text(zoo.ARPA.replace("\tD\t", f"\tD{blank}X\t").replace("C D", f"C D{blank}X"))
+    lm = NgramLM(tmp_path / "lm.arpa")
+    word = f"D{blank}X"
+    assert lm.knows(word)
+    assert lm.score_words([["C", word]])[0][1] == pytest.approx(-0.2 * math.log(10))
+
+
+def test_unknown_words_in_upper_case_are_one_token(tmp_path: Path) -> None:
+    """KenLM takes `<UNK>` for `<unk>`."""
+    text = zoo.ARPA.replace("-1.2\t<unk>", "-1.2\t<UNK>")
+    (tmp_path / "upper.arpa").write_text(text)
+    lm = NgramLM(tmp_path / "upper.arpa")
+    assert lm.vocab.words == [SOS_EOS, UNK, *"ABCD"]
+    assert lm.score_words([["<UNK>"]], None) == lm.score_words([["never"]], None)
+    (tmp_path / "lower.arpa").write_text(zoo.ARPA)
+    expected = NgramLM(tmp_path / "lower.arpa").step([None], torch.tensor([0]), torch.tensor([0]))[1]
+    torch.testing.assert_close(lm.step([None], torch.tensor([0]), torch.tensor([0]))[1], expected)
+
+
+def test_a_word_that_stands_twice_is_named(tmp_path: Path) -> None:
+    text = zoo.ARPA.replace("ngram 1=7", "ngram 1=8").replace("-0.8\tB", "-0.7\tA\t-0.2\n-0.8\tB")
+    (tmp_path / "twice.arpa").write_text(text)
+    with pytest.raises(VocabError, match=r"twice\.arpa: the word 'A' stands twice"):
+        _ = NgramLM(tmp_path / "twice.arpa").vocab
 
 
 def test_states_are_values(lm: NgramLM) -> None:
