@@ -167,7 +167,7 @@ def test_unknown_words_in_the_text_are_ordinary() -> None:
         ({"order": 2, "prune": [0, 0, 1]}, "3 pruning thresholds for a model of order 2"),
         ({"order": 3, "prune": [0, 2, 1]}, "never decrease"),
         ({"order": 2, "prune": [-1]}, "numbers from 0"),
-        ({"order": 2, "discount_fallback": (3, 3, 3)}, r"discounts \[3, 3, 3\]: expected three above 0, at most 1, 2 and 3"),
+        ({"order": 2, "discount_fallback": (3, 3, 3)}, "expected three above 0, at most 1, 2 and 3"),
         ({"order": 2, "discount_fallback": (0, 1, 1.5)}, "expected three above 0"),
         ({"order": 2, "discount_fallback": (0.5, float("nan"), 1.5)}, "expected three above 0"),
         ({"order": 2, "discount_fallback": (0.5,)}, "expected three above 0"),
