@@ -54,6 +54,7 @@ class NgramLM(WordLM):
         self._model = _load(kenlm, self.path)
         self._score = self._model.BaseScore
         self._known = _Known(self._model)
+        self._words: set[str] = set()  # found to be words so far
         self.order: int = self._model.order
 
     @classmethod
@@ -97,7 +98,14 @@ class NgramLM(WordLM):
         """See `LanguageModel.score_words`; for hypotheses too, as KenLM is faster than a trie in Python."""
         check_text(self, sentences, max_unknown)
         full_scores = self._model.full_scores
-        return [[found[0] * LN10 for found in full_scores(_text(words))] for words in in_time(sentences)]
+        return [[found[0] * LN10 for found in full_scores(self._text(words))] for words in in_time(sentences)]
+
+    def _text(self, words: Sequence[str]) -> str:
+        """A sentence as KenLM takes it."""
+        if not self._words.issuperset(words):
+            self._words.update(filter(_is_word, words))
+            words = [word if word in self._words else UNK for word in words]
+        return " ".join(words)
 
     def score_hypotheses(
         self,
@@ -147,7 +155,7 @@ class NgramLM(WordLM):
             return super().score_sentences(sentences, max_unknown, contexts)
         check_text(self, sentences, max_unknown)
         score = self._model.score
-        return [score(_text(words)) * LN10 for words in in_time(sentences)]
+        return [score(self._text(words)) * LN10 for words in in_time(sentences)]
 
     def vocabularies(self) -> Iterable[Vocabulary]:
         """None where there is none: KenLM binary files without their words."""
@@ -211,14 +219,6 @@ class _Known(dict[str, bool]):
 def _is_word(word: str) -> bool:
     """Whether KenLM takes it for one word of a sentence."""
     return word not in ("", *BOUNDARIES) and not any(blank in word for blank in BLANKS)
-
-
-def _text(words: Sequence[str]) -> str:
-    """A sentence as KenLM takes it."""
-    text = " ".join(words)
-    if text.split() != [*words] or any(mark in text for mark in BOUNDARIES):
-        return " ".join(word if _is_word(word) else UNK for word in words)
-    return text
 
 
 def _import_kenlm() -> ModuleType:

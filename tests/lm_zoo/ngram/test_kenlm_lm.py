@@ -95,7 +95,9 @@ def test_words_that_are_none_are_unknown(lm: NgramLM, odd: str) -> None:
     words, unknown = (("w1", word, "w0", "w2") for word in (odd, "never"))
     assert lm.score_words([words]) == lm.score_words([unknown])
     assert lm.score_sentences([words]) == lm.score_sentences([unknown])
-    assert lm.score_words([("", "w1 w0")], None) == lm.score_words([("never", "never")], None)
+    for several in [("", "w1 w0"), ("w1 w0", ""), (odd,), ("w0", odd), (odd, "w0"), ("w0 w1", "", "w0")]:
+        replaced = tuple(word if lm.knows(word) else "never" for word in several)
+        assert lm.score_words([several], None) == lm.score_words([replaced], None)
     after = lm.extend(lm.start(), "w1")[1]
     assert lm.extend(after, odd) == lm.extend(after, "never")
     assert not lm.knows(odd)
