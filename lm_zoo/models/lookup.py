@@ -31,6 +31,8 @@ from lm_zoo.models.transformer import Transformer, TransformerConfig
 from lm_zoo.text.batches import Batch, TokenText
 from lm_zoo.text.vocabulary import Vocabulary
 
+ROWS = 256  # prefixes whose entries are gathered at once: with 64 of 1024 dimensions 67 MB
+
 
 @dataclass
 class LookupConfig(TransformerConfig):
@@ -102,7 +104,13 @@ class Lookup(Transformer):
 
     def tree_hidden(self, tree: Tree) -> Tensor:
         c = self.config
-        return self.select(super().tree_hidden(tree), slot_of(tree.history(c.order), c.slots, c.hashing))
+        slots = slot_of(tree.history(c.order), c.slots, c.hashing)
+        output = super().tree_hidden(tree)
+        found = torch.empty_like(output)
+        for start in range(0, len(output), ROWS):
+            rows = slice(start, start + ROWS)
+            found[rows] = self.select(output[rows], slots[rows])
+        return found
 
     def initial_state(self) -> State:
         state = super().initial_state()

@@ -60,6 +60,19 @@ def test_selection_is_eq_5_and_6() -> None:
     torch.testing.assert_close(with_output.select(output, slot), output + weights @ memory)
 
 
+def test_entries_of_few_prefixes_are_gathered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all would take more memory than all else."""
+    lm, sizes = zoo.neural("lookup"), list[int]()
+    sentences = [(first, second, third) for first in "ABC" for second in "ABC" for third in "ABC"]
+    expected = lm.score_hypotheses(sentences)
+    inner = lm.select
+    monkeypatch.setattr(lm, "select", lambda output, slots: sizes.append(len(output)) or inner(output, slots))
+    monkeypatch.setattr("lm_zoo.models.lookup.ROWS", 7)
+    for row, wanted in zip(lm.score_hypotheses(sentences), expected, strict=True):
+        assert row == pytest.approx(wanted, abs=1e-5)
+    assert sizes == [7] * 5 + [5]  # of 40 prefixes
+
+
 def test_update_probability_of_rare_and_unseen_tokens() -> None:
     lm = lookup()
     sentences = [["A"] * 20, ["B"] * 3, ["C"] * 2, ["D"]]
