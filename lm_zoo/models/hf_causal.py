@@ -249,11 +249,10 @@ class HFCausalLM(HFModel):
     @torch.no_grad()
     def tree_hidden(self, prefixes: tree.Tree) -> Tensor:
         """All prefixes as one sequence: `(nodes, dim)`; positions are depths, each sees its ancestors and itself."""
-        sees = torch.eye(len(prefixes.inputs), dtype=torch.bool, device=self.device)
+        size, hides = len(prefixes.inputs), torch.finfo(self.dtype).min
+        mask = torch.full((size, size), hides, dtype=self.dtype, device=self.device).fill_diagonal_(0.0)
         for level in prefixes.levels[1:]:
-            sees[level] |= sees[prefixes.parents[level]]
-        mask = torch.zeros(sees.shape, dtype=self.dtype, device=self.device)
-        mask.masked_fill_(~sees, torch.finfo(self.dtype).min)
+            torch.maximum(mask[level], mask[prefixes.parents[level]], out=mask[level])
         inputs = {"input_ids": prefixes.inputs[None], "position_ids": prefixes.depths[None]}
         found = self.model.base_model(**inputs, attention_mask=mask[None, None], use_cache=False)
         hidden: Tensor = found.last_hidden_state[0].to(self.output.weight)
