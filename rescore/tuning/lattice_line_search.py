@@ -22,6 +22,7 @@ from rescore.lattices.batched_paths import BATCH, Forest
 from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import oracle
 from rescore.tuning.line_search import PaddedLists, Steps, merge_steps
+from rescore.tuning.spread import deviation, spread
 from rescore.types import Lattice, Words
 from rescore.weights import SIGNED, WORDS_COLUMN, check_same_scores
 
@@ -89,14 +90,19 @@ class LatticeTable:
         return len(self.utterances)
 
     def spread(self) -> np.ndarray:
-        """Standard deviation of each column among the paths met so far of a lattice, float64 `(columns,)`."""
-        met = [np.stack([path.scores for path in utterance.met.values()]) for utterance in self.utterances]
-        return np.sqrt(np.concatenate([(paths - paths.mean(axis=0)) ** 2 for paths in met]).mean(axis=0))
+        """Standard deviation of each column among the paths met so far of a lattice, but for values far out."""
+        return spread(*self.listed())
+
+    def listed(self) -> tuple[np.ndarray, np.ndarray]:
+        """The scores of the paths met so far `(paths, columns)`, and where those of each lattice begin and end."""
+        met = [path.scores for utterance in self.utterances for path in utterance.met.values()]
+        ends = np.cumsum([len(utterance.met) for utterance in self.utterances])
+        return np.stack(met), np.concatenate([[0], ends])
 
     def varies(self) -> np.ndarray:
         """Whether a column has different values within some lattice, bool `(columns,)`."""
-        largest = np.max([path.scores for utterance in self.utterances for path in utterance.met.values()], axis=0)
-        different: np.ndarray = self.spread() > 1e-12 * np.maximum(1.0, np.abs(largest))
+        met, offsets = self.listed()
+        different: np.ndarray = deviation(met, offsets) > 1e-12 * np.maximum(1.0, np.abs(met.max(axis=0)))
         return different
 
     def oracle_errors(self) -> int:

@@ -11,6 +11,7 @@ from rescore.tuning.descent import LIMIT
 from rescore.tuning.quasi_newton import minimise
 from rescore.tuning.risk import SoftLists
 from rescore.tuning.score_table import ScoreTable
+from rescore.tuning.spread import far_out
 from rescore.weights import SIGNED, WORDS_COLUMN
 
 DRAWN = 64  # random points that are looked at
@@ -131,5 +132,11 @@ def length_neutral(table: ScoreTable, scores: np.ndarray, columns: Sequence[int]
     known = words[first] > 0
     if mass.max() > ROUNDING or not known.any() or np.median(mass[known] / words[first][known]) < LEAST_PROBABLE:
         return none
-    moving = [0.0 if table.names[k] == WORDS_COLUMN else float(table.matrix[:, k].sum()) for k in columns]
-    return np.array([0.0, *(-each / words.sum() for each in moving)])
+    means = [0.0 if table.names[k] == WORDS_COLUMN else _mean_a_word(table, k, words) for k in columns]
+    return np.array([0.0, *(-mean for mean in means)])
+
+
+def _mean_a_word(table: ScoreTable, k: int, words: np.ndarray) -> float:
+    """The mean of a column a word, but for values far out; `words`: `(hyps,)`."""
+    usual = ~far_out(table.matrix[:, k], table.offsets)
+    return float(table.matrix[usual, k].sum()) / float(words[usual].sum() or 1.0)

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from rescore.tuning.score_table import ScoreTable
+from rescore.tuning.spread import spread
 
 
 @dataclass
@@ -59,9 +60,8 @@ class SoftLists:
         return expected, self.scores.T @ (posteriors * (self.errors - expected[self.rows]))
 
     def spread(self) -> np.ndarray:
-        """Standard deviation of each column within the lists, float64 `(columns,)`."""
-        means = np.add.reduceat(self.scores, self.offsets[:-1], axis=0) / np.diff(self.offsets)[:, None]
-        return np.sqrt(((self.scores - means[self.rows]) ** 2).mean(axis=0))
+        """Standard deviation of each column within the lists, but for values far out, float64 `(columns,)`."""
+        return spread(self.scores, self.offsets)
 
     def spread_of(self, values: np.ndarray) -> float:
         """The same of other values `(hyps,)`."""

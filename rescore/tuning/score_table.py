@@ -11,6 +11,7 @@ import numpy as np
 from rescore.errors import ScoreError
 from rescore.evaluation.distances import pairwise_distances
 from rescore.evaluation.wer import check_same_case, check_same_utterances, edit_distance
+from rescore.tuning.spread import deviation, spread
 from rescore.types import NbestList, Words
 from rescore.weights import check_same_scores, with_words
 
@@ -42,14 +43,16 @@ class ScoreTable:
         return int(self.ref_words.sum())
 
     def spread(self) -> np.ndarray:
-        """Standard deviation of each column within the lists, float64 `(columns,)`."""
-        lengths = np.diff(self.offsets)
-        means = np.add.reduceat(self.matrix, self.offsets[:-1], axis=0) / lengths[:, None]
-        return np.sqrt(((self.matrix - np.repeat(means, lengths, axis=0)) ** 2).mean(axis=0))
+        """Standard deviation of each column within the lists, but for values far out, float64 `(columns,)`."""
+        return spread(*self.listed())
+
+    def listed(self) -> tuple[np.ndarray, np.ndarray]:
+        """`matrix` and `offsets`."""
+        return self.matrix, self.offsets
 
     def varies(self) -> np.ndarray:
         """Whether a column has different values within some list, bool `(columns,)`."""
-        different: np.ndarray = self.spread() > 1e-12 * np.maximum(1.0, np.abs(self.matrix).max(axis=0))
+        different: np.ndarray = deviation(*self.listed()) > 1e-12 * np.maximum(1.0, np.abs(self.matrix).max(axis=0))
         return different
 
     def oracle_errors(self) -> int:

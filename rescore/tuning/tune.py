@@ -16,6 +16,7 @@ from rescore.tuning.descent import LIMIT, Point, Problem, axis, point_at, rounde
 from rescore.tuning.line_search import PaddedLists
 from rescore.tuning.score_table import ScoreTable
 from rescore.tuning.selection import best_sharpness
+from rescore.tuning.spread import say_far_out
 from rescore.types import Weights
 from rescore.weights import MAP, SIGNED, default_scales, no_score
 
@@ -111,7 +112,11 @@ def percent(errors: int, words: int) -> float:
 
 
 def choose_fixed(table: Table, fixed: Mapping[str, float]) -> dict[str, float]:
-    """The scales that stay: those given, and a reference column at 1 if none of them is other than 0."""
+    """The scales that stay: those given, and a reference column at 1 if none of them is other than 0.
+
+    A remark names columns with values so far out that units do not go by them.
+    """
+    say_far_out(table)
     names = table.names
     unknown = [name for name in fixed if name not in names]
     if unknown:
