@@ -22,7 +22,7 @@ from rescore.lattices.batched_paths import BATCH, Forest
 from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import oracle
 from rescore.tuning.line_search import PaddedLists, Steps, merge_steps
-from rescore.tuning.spread import deviation, spread
+from rescore.tuning.spread import LARGEST, deviation, spread
 from rescore.types import Lattice, Words
 from rescore.weights import SIGNED, WORDS_COLUMN, check_same_scores
 
@@ -169,7 +169,7 @@ def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words]) -> Lat
 
     Raises:
       ReferencesError: lattices and references do not cover the same utterances.
-      ScoreError: an utterance that comes twice, scores that only some lattices have or that are not finite.
+      ScoreError: an utterance that comes twice, scores that only some lattices have, that are not finite or too large.
     """
     names: list[str] = []
     utterances: dict[str, LatticeUtterance] = {}
@@ -195,6 +195,11 @@ def _columns(lattice: Lattice, names: list[str], first: str) -> np.ndarray:
             raise ScoreError(
                 f"lattice '{lattice.utt_id}': the score {name} of arc {np.isfinite(column).argmin()} is not finite; "
                 "rescore lattice prune takes impossible arcs out"
+            )
+        if len(column) and abs(column[largest := int(np.abs(column).argmax())]) > LARGEST:
+            raise ScoreError(
+                f"lattice '{lattice.utt_id}': the score {name} of arc {largest} is {column[largest]:g}; to tune, "
+                f"scores must be from -{LARGEST:g} to {LARGEST:g}"
             )
     return np.stack(columns)
 

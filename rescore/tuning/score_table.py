@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from rescore.errors import ScoreError
 from rescore.evaluation.distances import pairwise_distances
 from rescore.evaluation.wer import check_same_case, check_same_utterances, edit_distance
-from rescore.tuning.spread import deviation, spread
+from rescore.tuning.spread import LARGEST, deviation, spread
 from rescore.types import NbestList, Words
 from rescore.weights import check_same_scores, with_words
 
@@ -92,7 +93,7 @@ def build_table(lists: Iterable[NbestList], refs: Mapping[str, Words], distances
       distances: count the errors between the hypotheses of each list, too.
     Raises:
       ReferencesError: lists and references do not cover the same utterances.
-      ScoreError: an empty list, an utterance that comes twice, a score that is missing somewhere or not finite.
+      ScoreError: an empty list, an utterance that comes twice, a score missing somewhere, no number or too large.
     """
     names: list[str] = []
     rows: list[list[float]] = []
@@ -132,12 +133,23 @@ def _score_rows(nbest: NbestList, names: list[str], first: str) -> list[list[flo
         scores = with_words(hyp)
         what = f"utterance {nbest.utt_id}: hypothesis {rank}"
         check_same_scores(what, scores, f"utterance {first}", names)
-        row = [float(scores[name]) for name in names]
-        if not all(map(math.isfinite, row)):
-            bad = next(name for name in names if not math.isfinite(scores[name]))
-            raise ScoreError(f"{what} has the score {bad} = {scores[bad]}; scores must be finite numbers")
+        row = [_number(scores[name]) for name in names]
+        for name, value in zip(names, row, strict=True):
+            if not abs(value) <= LARGEST:
+                raise ScoreError(
+                    f"{what} has the score {name} = {scores[name]}; to tune, scores must be finite numbers from "
+                    f"-{LARGEST:g} to {LARGEST:g}"
+                )
         rows.append(row)
     return rows
+
+
+def _number(score: Any) -> float:
+    """The score; NaN for what is no number."""
+    try:
+        return float(score)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 def _list_errors(nbest: NbestList, ref: Words) -> list[int]:

@@ -16,8 +16,11 @@ FAR = 100.0  # times as far from the median of its list as half of the values ar
 ROUNDING = 1e-6  # relative to a value, and of values below 1; what is nearer to the median is there
 MOST = 0.9  # of the variance; values far out that make up more are named
 
+LARGEST = 1e100  # score, of either sign: the squares of its totals are numbers still
+LARGEST_SCALE = 1e50  # that stays
 
-class Lists(Protocol):
+
+class Listed(Protocol):
     """Lists of scores; of lattices, the paths met so far."""
 
     names: list[str]
@@ -67,7 +70,7 @@ def far_out(column: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return result
 
 
-def say_far_out(lists: Lists) -> None:
+def say_far_out(lists: Listed) -> None:
     """A remark on each column of which a few values make up nearly all of the variance."""
     values, offsets = lists.listed()
     whole, usual = deviation(values, offsets), spread(values, offsets)

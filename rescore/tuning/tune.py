@@ -16,7 +16,7 @@ from rescore.tuning.descent import LIMIT, Point, Problem, axis, point_at, rounde
 from rescore.tuning.line_search import PaddedLists
 from rescore.tuning.score_table import ScoreTable
 from rescore.tuning.selection import best_sharpness
-from rescore.tuning.spread import say_far_out
+from rescore.tuning.spread import LARGEST_SCALE, say_far_out
 from rescore.types import Weights
 from rescore.weights import MAP, SIGNED, default_scales, no_score
 
@@ -115,6 +115,9 @@ def choose_fixed(table: Table, fixed: Mapping[str, float]) -> dict[str, float]:
     """The scales that stay: those given, and a reference column at 1 if none of them is other than 0.
 
     A remark names columns with values so far out that units do not go by them.
+
+    Raises:
+      WeightsError: one of them names a score that is not there.  UsageError: all are 0, or one is too large.
     """
     say_far_out(table)
     names = table.names
@@ -122,6 +125,12 @@ def choose_fixed(table: Table, fixed: Mapping[str, float]) -> dict[str, float]:
     if unknown:
         what, lattices = f"utterance {table.utt_ids[0]}", not isinstance(table, ScoreTable)
         raise WeightsError(no_score(what, unknown[0], names, "which --fix names", lattices))
+    for name, scale in fixed.items():
+        if not abs(scale) <= LARGEST_SCALE:
+            raise UsageError(
+                f"the fixed scale of '{name}' is {scale:g}, expected one from -{LARGEST_SCALE:g} to {LARGEST_SCALE:g}; "
+                "only ratios of scales matter: take smaller ones"
+            )
     if any(fixed.values()):
         return dict(fixed)
     free = [name for name in names if name not in fixed]

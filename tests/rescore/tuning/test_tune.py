@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from rescore.formats import write_nbest
 from rescore.tuning.descent import point_at, rounded, search
 from rescore.tuning.line_search import PaddedLists, Steps, contenders, error_steps, merge_steps, walk_envelopes
 from rescore.tuning.score_table import ScoreTable, build_table
-from rescore.tuning.settings import Settings
+from rescore.tuning.settings import Settings, tune
 from rescore.tuning.tune import choose_fixed, cross_fit, make_problem, percent, tune_table
 from rescore.types import Hypothesis, NbestList, Words
 from rescore.weights import load_weights, save_weights
@@ -209,9 +210,28 @@ def test_bad_tables_say_what_is_wrong() -> None:
     lists[2].hyps[-1].scores["lm1"] = float("inf")
     with pytest.raises(ScoreError, match=r"u2: hypothesis \d+ has the score lm1 = inf"):
         build_table(lists, refs)
+    lists[2].hyps[-1].scores["lm1"] = -1e160
+    with pytest.raises(ScoreError, match=r"u2: hypothesis \d+ has the score lm1 = -1e\+160; to tune, .* from -1e\+100"):
+        build_table(lists, refs)
+    lists[2].hyps[-1].scores["lm1"] = cast(float, None)
+    with pytest.raises(ScoreError, match=r"u2: hypothesis \d+ has the score lm1 = None"):
+        build_table(lists, refs)
     del lists[2].hyps[-1].scores["lm1"]
     with pytest.raises(ScoreError, match=r"u2: hypothesis \d+ has no score 'lm1', which utterance u0 has; found: am"):
         build_table(lists, refs)
+
+
+@pytest.mark.parametrize("objective", ["errors", "risk"])
+def test_the_largest_scores_and_fixed_scales(objective: str) -> None:
+    lists, refs = make_set(10, 3)
+    for nbest in lists:
+        for hyp in nbest.hyps:
+            hyp.scores = {"am": 1e97 * hyp.scores["am"], "lm1": hyp.scores["lm1"]}
+    table = build_table(lists, refs, distances=True)
+    scales = tune(table, Settings({"am": 1e50}, objective, folds=2))[0].scales
+    assert scales["am"] == 1e50 and np.isfinite(list(scales.values())).all()
+    with pytest.raises(UsageError, match=r"the fixed scale of 'am' is 1e\+300, expected one from -1e\+50 to 1e\+50"):
+        tune(table, Settings({"am": 1e300}, objective))
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
