@@ -252,12 +252,17 @@ def read_note(folder: Path, index: int) -> Note:
 
 
 def at_work(folder: Path, split: Split) -> Bite | None:
-    """What a share was at work on when its process died; None if it was at nothing yet."""
+    """What a share was at work on when its process died; None if it was at nothing yet (see `at_nothing`)."""
     found = _read(_at(folder, split))
     try:
         return Bite(int(found["index"]), int(found["begin"]), int(found["end"]), str(found["first"]))
     except (LookupError, TypeError, ValueError, OverflowError):
         return None
+
+
+def at_nothing(folder: Path, split: Split) -> None:
+    """For when a process is to begin a share: what one before it was at work on, in another run too, is past."""
+    _at(folder, split).unlink(missing_ok=True)
 
 
 def cut(folder: Path, bite: Bite, leave_out: bool = False) -> None:

@@ -17,7 +17,7 @@ from typing import Protocol
 from rescore.console import progress, remark
 from rescore.errors import UsageError
 from rescore.sharing.executors import LocalWorkers, RayWorkers, Work
-from rescore.sharing.parts import Split, at_work, cut
+from rescore.sharing.parts import Bite, Split, at_nothing, at_work, cut
 from rescore.workers import WorkerDied
 
 MOST_DEATHS = 3  # one after the other, before a share is given up of which nothing is known
@@ -100,6 +100,7 @@ def _done(workers: Workers, splits: list[Split], deaths: _Deaths) -> Iterator[Sp
     todo, running = deque(splits), 0
     while todo or running:
         while todo and running < workers.count:
+            deaths.begin(todo[0])
             workers.start(todo.popleft())
             running += 1
         split, lived = workers.next()
@@ -117,22 +118,27 @@ class _Deaths:
 
     parts: Path | None
     skip: bool
-    counts: Counter[Split | int] = field(default_factory=Counter)  # by share, or by part where that is known
+    counts: Counter[Split | int | Bite] = field(default_factory=Counter)  # by share, or by part and by bite where known
+
+    def begin(self, split: Split) -> None:
+        """For when a process is to begin a share: what it dies of is what it says from now on."""
+        if self.parts is not None:
+            at_nothing(self.parts, split)
 
     def note(self, split: Split) -> None:
         """Cuts what it was at work on in two, if a process has died of it before.
 
         Raises:
-          WorkerDied: that is not known, or is one utterance, which is not to be left out.
+          WorkerDied: that is not known, was cut or left out in vain, or is one utterance, which is not to be left out.
         """
         bite = at_work(self.parts, split) if self.parts is not None else None
-        culprit = split if bite is None else bite.index
-        self.counts[culprit] += 1
+        culprits: list[Split | int | Bite] = [split] if bite is None else [bite.index, bite]
+        self.counts.update(culprits)
+        if self.counts[culprits[-1]] == MOST_DEATHS:
+            raise WorkerDied("a worker process has died again and again, perhaps for want of memory")
         if bite is None or self.parts is None:
-            if self.counts[culprit] == MOST_DEATHS:
-                raise WorkerDied("a worker process has died again and again, perhaps for want of memory")
             remark(f"a worker has died; its share {split} is begun again")
-        elif self.counts[culprit] == 1:
+        elif self.counts[culprits[0]] == 1:
             remark(f"a worker has died, at utterance {bite.first} or after it; its share {split} is begun again")
         elif bite.end - bite.begin > 1:
             cut(self.parts, bite)

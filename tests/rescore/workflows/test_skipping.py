@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +20,14 @@ from rescore.errors import RescoreError
 from rescore.formats import read_lattices, write_lattices
 from rescore.formats.part_files import LISTS
 from rescore.sharing.parts import Bite, Parts, Split, bites, cut, notes, parts_inside
-from rescore.sharing.shares import Sharing, _Deaths, share_out
+from rescore.sharing.shares import MOST_DEATHS, Sharing, _Deaths, share_out
 from rescore.sharing.work import do_parts, in_halves
 from rescore.skipping import Skip, fail
 from rescore.types import Lattice
 from rescore.workers import WorkerDied
 from rescore.workflows.combine import read_scores
 from tests.commands import run_line
-from tests.rescore.slow_worker import make_shares
+from tests.rescore.slow_worker import die, make_shares
 from tests.rescore.workflows.test_scoring import lists, run
 
 LM = "toy=tests.toy_lm:Toy?likes=A,B,HE,SAID"
@@ -124,6 +125,29 @@ def test_what_a_process_dies_of_is_cut_down_to_one_utterance(tmp_path: Path) -> 
     assert died == 5  # of eight at once twice, of four, two and one
     with pytest.raises(WorkerDied, match=r"utterance u5: a worker process dies of it alone.*--on-error skip"):
         _Deaths(tmp_path, False, Counter({0: 1})).note(split)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize("end", [1, 30])
+def test_what_a_killed_run_was_at_is_not_what_a_worker_dies_of(tmp_path: Path, end: int, skip: bool) -> None:
+    """As its workers die before they begin: the run ends, and nothing is cut or left out."""
+    parts = Parts(tmp_path / "parts", {"plan": 1}, Split(1, 1))
+    parts.begin(Bite(0, 0, end, "utt0"))
+    with pytest.raises(WorkerDied, match="has died again and again"):
+        share_out(partial(die, tmp_path), Sharing("local", shards=1, workers=1), parts.folder, skip)
+    assert len((tmp_path / "tries").read_text().split()) == MOST_DEATHS
+    assert parts.cuts(0) == ([], set())
+
+
+def test_cuts_in_vain_end_the_run(tmp_path: Path) -> None:
+    parts, split, deaths = Parts(tmp_path, {"plan": 1}, Split(1, 1)), Split(1, 1), _Deaths(tmp_path, skip=True)
+    for death in range(MOST_DEATHS):
+        parts.begin(Bite(0, 0, 1, "u0"))
+        if death < MOST_DEATHS - 1:
+            deaths.note(split)
+    assert parts.cuts(0)[1] == {0}
+    with pytest.raises(WorkerDied, match="has died again and again"):
+        deaths.note(split)
 
 
 def test_a_part_leaves_out_what_processes_die_of(tmp_path: Path) -> None:
