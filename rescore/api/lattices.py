@@ -14,7 +14,7 @@ from rescore import formats, types
 from rescore.api.language_models import LMs, by_column
 from rescore.api.lists import Lists, words_of
 from rescore.api.texts import Texts, references
-from rescore.api.weights import AnyWeights, scales_of
+from rescore.api.weights import AnyWeights, scales_of, weights_of
 from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts, check_same_utterances
 from rescore.shown import Shown, Table
@@ -42,8 +42,12 @@ def _limit(name: str, value: Any, high: float = math.inf, kind: Any = Real) -> A
     return None if value is None else _number(name, value, 0, high, kind)
 
 
-def _sharpness(value: Any) -> float:
-    """What scores are multiplied by before they are posteriors."""
+def _sharpness(value: Any, weights: AnyWeights | None) -> float:
+    """What totals are multiplied by before they are posteriors; None: as the commands do, see `posterior_scale_of`."""
+    from rescore.lattices.posteriors import posterior_scale_of
+
+    if value is None:
+        return posterior_scale_of(None if weights is None else weights_of(weights))
     if _number("posterior_scale", value, 0) == 0:
         raise UsageError("posterior_scale is 0, expected a number above 0")
     return float(value)
@@ -93,10 +97,12 @@ class Lattice(types.Lattice):
         posterior: float | None = None,
         arcs_per_word: float | None = None,
         weights: AnyWeights | None = None,
-        posterior_scale: float = 0.1,
+        posterior_scale: float | None = None,
     ) -> Lattice:
         """A smaller lattice, see `rescore lattice prune`; the best path stays.
 
+        Args:
+          posterior_scale: as of `mbr`.
         Raises:
           RescoreError: no limit, or one that is out of its range.
         """
@@ -107,17 +113,22 @@ class Lattice(types.Lattice):
         limits = Limits(
             _limit("beam", beam),
             _limit("posterior", posterior, 1),
-            _sharpness(posterior_scale),
+            _sharpness(posterior_scale, weights),
             None,
             _limit("arcs_per_word", arcs_per_word),
         )
         return Lattice.of(limits.apply(self, self._scales(weights)))
 
-    def mbr(self, weights: AnyWeights | None = None, posterior_scale: float = 0.1) -> MbrResult:
-        """The words with the fewest expected errors, their confidences, and the confusion network."""
+    def mbr(self, weights: AnyWeights | None = None, posterior_scale: float | None = None) -> MbrResult:
+        """The words with the fewest expected errors, their confidences, and the confusion network.
+
+        Args:
+          posterior_scale: the probability of a path is in proportion to the exponential of this times its total; None:
+            what the weights were tuned with, or 0.1.
+        """
         from rescore.lattices.mbr import mbr_decode
 
-        factor = _sharpness(posterior_scale)
+        factor = _sharpness(posterior_scale, weights)
         return mbr_decode(self, {name: factor * scale for name, scale in self._scales(weights).items()})
 
     def dot(self, weights: AnyWeights | None = None, max_arcs: int = 200) -> str:

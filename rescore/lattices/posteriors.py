@@ -9,9 +9,21 @@ import numpy as np
 from rescore.errors import ScoreError
 from rescore.lattices.build import EPSILON
 from rescore.lattices.paths import backward_scores, forward_scores, total_scores
-from rescore.types import Lattice
+from rescore.types import Lattice, Weights
+from rescore.weights import MBR, decision_of
 
+POSTERIOR_SCALE = 0.1
 _ROUNDING = 1e-9  # relative; scores of one path summed in different orders differ by less
+
+
+def posterior_scale_of(weights: Weights | None, where: object = "weights") -> float:
+    """What totals are multiplied by before they are posteriors, where nothing else is asked for.
+
+    The inverse temperature of weights that were tuned for minimum Bayes risk, or else POSTERIOR_SCALE.  Raises
+    WeightsError as `decision_of`.
+    """
+    decision, inverse = ("", 0.0) if weights is None else decision_of(weights, where)
+    return inverse if decision == MBR else POSTERIOR_SCALE
 
 
 def checked_totals(lattice: Lattice, scales: Mapping[str, float]) -> np.ndarray:

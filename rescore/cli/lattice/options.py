@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rescore.types import Lattice
 
 R = TypeVar("R")
-POSTERIOR_SCALE = 0.1
 
 
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,13 +79,11 @@ def each_normalized(
 
 
 def usual_factor(weights_file: Path | None) -> float:
-    """The inverse temperature of weights that were tuned for minimum Bayes risk, or else POSTERIOR_SCALE."""
-    from rescore.weights import MBR, decision_of, load_weights
+    """As `posterior_scale_of`, of a file of weights."""
+    from rescore.lattices.posteriors import posterior_scale_of
+    from rescore.weights import load_weights
 
-    if weights_file is None:
-        return POSTERIOR_SCALE
-    decision, inverse = decision_of(load_weights(weights_file), weights_file)
-    return inverse if decision == MBR else POSTERIOR_SCALE
+    return posterior_scale_of(load_weights(weights_file) if weights_file else None, weights_file)
 
 
 def each_scaled(

@@ -12,7 +12,7 @@ import rescore as rs
 from rescore import formats
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.oracle import oracle
-from rescore.weights import default_scales
+from rescore.weights import default_scales, save_weights
 from tests.lm_zoo import zoo
 from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
 
@@ -50,6 +50,18 @@ def test_scales_and_pruning(lattices: rs.Lattices) -> None:
     assert isinstance(small[0], rs.Lattice)
     assert lattices.prune(beam=np.float32(0.0)).best_path() == lattices.best_path()
     assert len(lattices[0].nbest(np.int64(2)).hyps) == 2
+
+
+def test_posteriors_go_by_the_inverse_temperature_of_the_weights(lattices: rs.Lattices, tmp_path: Path) -> None:
+    """As `rescore lattice mbr --weights` and `prune --weights`; of other weights, and of none, by 0.1."""
+    scales, lattice = {"am": 1.0, "graph": 10.0}, lattices["utt-a"]
+    tuned = rs.Weights(scales, {"decision": "mbr", "inverse_temperature": 0.013})
+    save_weights(tmp_path / "weights.json", tuned)
+    for weights, usual in ((None, 0.1), (scales, 0.1), (tuned, 0.013), (tmp_path / "weights.json", 0.013)):
+        assert lattice.mbr(weights).risk == lattice.mbr(weights, usual).risk != lattice.mbr(weights, 0.5).risk
+    limit = 0.4  # of the posterior
+    sizes = [lattice.prune(posterior=limit, weights=tuned, posterior_scale=at).num_arcs for at in (None, 0.013, 0.1)]
+    assert sizes[0] == sizes[1] != sizes[2]
 
 
 def test_rescoring_tuning_and_files(lattices: rs.Lattices, tmp_path: Path) -> None:
