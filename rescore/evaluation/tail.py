@@ -18,7 +18,7 @@ import numpy as np
 
 from rescore.errors import UsageError
 from rescore.evaluation.counts import BEGIN_ID, NgramCounts, read_counts
-from rescore.evaluation.wer import GAP, ErrorCounts, align, json_counts, letter_case
+from rescore.evaluation.wer import GAP, ErrorCounts, align, json_counts, letter_case, split_characters
 from rescore.types import Words
 
 TAIL_PERCENT = 5
@@ -76,7 +76,7 @@ class Tail:
     def check_characters(self) -> None:
         """Raises UsageError if these are not counts of characters."""
         for word in list(self._ids)[1:]:
-            if len(word) > 1:
+            if len(split_characters((word,))) > 1:
                 raise UsageError(
                     f"{self.source}: found the word '{word}', but --cer needs counts of characters; make them with: "
                     "rescore count --characters"

@@ -17,6 +17,7 @@ from rescore.cli.main import cli
 from rescore.errors import FormatError, RescoreError
 from rescore.evaluation import counts as module
 from rescore.evaluation.counts import NgramCounts, count_ngrams, read_counts, write_counts
+from rescore.evaluation.tail import load_tail
 
 WORD = st.text(st.characters(exclude_categories=("Z", "C")), min_size=1, max_size=3).filter(lambda word: word != "<s>")
 TEXT = st.lists(st.lists(st.one_of(st.sampled_from("ABC"), WORD), max_size=8), min_size=1, max_size=12)
@@ -76,6 +77,10 @@ def test_characters(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("你好 好\n")
     run("count", "--text", tmp_path / "a.txt", "--out", tmp_path / "out.txt", "--characters")
     assert (tmp_path / "out.txt").read_text() == "2 好\n1 你\n1 <s> 你\n1 你 好\n1 好 好\n"
+    (tmp_path / "a.txt").write_text("你 <unk>\n")
+    run("count", "--text", tmp_path / "a.txt", "--out", tmp_path / "out.txt", "--characters")
+    assert (tmp_path / "out.txt").read_text() == "1 你\n1 <unk>\n1 <s> 你\n1 你 <unk>\n"
+    load_tail(tmp_path / "out.txt").check_characters()  # as of wer --cer, where <unk> is one, too
 
 
 def test_a_bad_text_leaves_no_file(tmp_path: Path) -> None:
