@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Collection, Iterable, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def checked_scales(scales: Any, where: str) -> dict[str, float]:
     if not isinstance(scales, dict) or not scales:
         raise WeightsError(f'{where}: "scales" must name at least one score, as in {{"am": 1.0, "lm": 0.5}}')
     for name, value in scales.items():
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        number = isinstance(value, Real) and not isinstance(value, bool)  # those of numpy, too
         if not number or not abs(value) <= sys.float_info.max:
             raise WeightsError(
                 f"{where}: the scale of '{name}' is {short(value)}, expected a finite number; tune again"

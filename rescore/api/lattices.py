@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -13,6 +12,7 @@ from lm_zoo.text.coverage import MOST_UNKNOWN
 from rescore import formats, types
 from rescore.api.language_models import LMs, by_column
 from rescore.api.lists import Lists, words_of
+from rescore.api.numbers import limit, number_from
 from rescore.api.texts import Texts, references
 from rescore.api.weights import AnyWeights, scales_of, weights_of
 from rescore.errors import UsageError
@@ -27,28 +27,13 @@ if TYPE_CHECKING:
     from rescore.lattices.oracle import Oracle
 
 
-def _number(name: str, value: Any, low: float, high: float = math.inf, kind: Any = Real) -> Any:
-    """The value, if it is a finite number from `low` to `high`; a UsageError else."""
-    if not (isinstance(value, kind) and low <= value <= high and value < math.inf):
-        what = "a whole number" if kind is Integral else "a number"
-        raise UsageError(
-            f"{name} is {value!r}, expected {what} from {low:g}" + (f" to {high:g}" if high < math.inf else "")
-        )
-    return value
-
-
-def _limit(name: str, value: Any, high: float = math.inf, kind: Any = Real) -> Any:
-    """None, or a number from 0 on."""
-    return None if value is None else _number(name, value, 0, high, kind)
-
-
 def _sharpness(value: Any, weights: AnyWeights | None) -> float:
     """What totals are multiplied by before they are posteriors; None: as the commands do, see `posterior_scale_of`."""
     from rescore.lattices.posteriors import posterior_scale_of
 
     if value is None:
         return posterior_scale_of(None if weights is None else weights_of(weights))
-    if _number("posterior_scale", value, 0) == 0:
+    if number_from("posterior_scale", value, 0) == 0:
         raise UsageError("posterior_scale is 0, expected a number above 0")
     return float(value)
 
@@ -83,7 +68,7 @@ class Lattice(types.Lattice):
         """The exact `n` best different word sequences, best first."""
         from rescore.lattices.nbest import exact_nbest
 
-        return exact_nbest(self, self._scales(weights), _number("n", n, 1, kind=Integral))
+        return exact_nbest(self, self._scales(weights), number_from("n", n, 1, kind=Integral))
 
     def oracle(self, ref: Sequence[str]) -> Oracle:
         """The path with the fewest errors against the words `ref`: its words, scores and errors."""
@@ -111,11 +96,11 @@ class Lattice(types.Lattice):
         if beam is posterior is arcs_per_word is None:
             raise UsageError("give a limit: beam, posterior or arcs_per_word")
         limits = Limits(
-            _limit("beam", beam),
-            _limit("posterior", posterior, 1),
+            limit("beam", beam),
+            limit("posterior", posterior, 1),
             _sharpness(posterior_scale, weights),
             None,
-            _limit("arcs_per_word", arcs_per_word),
+            limit("arcs_per_word", arcs_per_word),
         )
         return Lattice.of(limits.apply(self, self._scales(weights)))
 
@@ -217,9 +202,9 @@ class Lattices(Shown):
         from rescore.workflows.lattice_rescore import LatticeRescoring, with_beams
 
         settings = {
-            "context": _limit("context", context, kind=Integral),
-            "ngram_beam": _limit("ngram_beam", ngram_beam),
-            "beam": _limit("beam", beam),
+            "context": limit("context", context, kind=Integral),
+            "ngram_beam": limit("ngram_beam", ngram_beam),
+            "beam": limit("beam", beam),
         }
         found = by_column(lms, dtype, device) if lms else {}
         scorers = [prepared_scorer(column, lm, dtype, device, max_unknown) for column, lm in found.items()]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
 from rescore import formats
 from rescore.errors import UsageError
 from rescore.shown import Shown, Table
+from rescore.text import short
 from rescore.types import NbestList, Words
 
 
@@ -17,17 +18,16 @@ from rescore.types import NbestList, Words
 class Lists(Shown):
     """N-best lists, an utterance each; of a data frame, a hypothesis a row, `words` the words themselves.
 
+    Words that are given as another sequence become tuples, in copies of their lists.
+
     Raises:
-      UsageError: the words of a hypothesis are a string.
+      UsageError: the words of a hypothesis are a string, or no sequence.
     """
 
     lists: Sequence[NbestList]
 
     def __post_init__(self) -> None:
-        for nbest in self.lists:
-            for rank, hyp in enumerate(nbest.hyps, start=1):
-                if isinstance(hyp.words, str):
-                    words_of(hyp.words, f"utterance {nbest.utt_id}: hypothesis {rank}")
+        self.lists = [_with_tuples(nbest) for nbest in self.lists]
 
     def __len__(self) -> int:
         return len(self.lists)
@@ -81,6 +81,14 @@ def read_nbest(spec: str | Path) -> Lists:
     return Lists(list(formats.read_nbest(str(spec))))
 
 
+def _with_tuples(nbest: NbestList) -> NbestList:
+    """The list itself, if the words of its hypotheses are tuples, or else one where they are."""
+    if all(isinstance(hyp.words, tuple) for hyp in nbest.hyps):
+        return nbest
+    named = [(f"utterance {nbest.utt_id}: hypothesis {rank}", hyp) for rank, hyp in enumerate(nbest.hyps, start=1)]
+    return replace(nbest, hyps=[replace(hyp, words=words_of(hyp.words, what)) for what, hyp in named])
+
+
 def lists_of(given: Any) -> Lists:
     """`given`, if it is lists; a UsageError for anything else."""
     if isinstance(given, Lists):
@@ -89,7 +97,9 @@ def lists_of(given: Any) -> Lists:
 
 
 def words_of(words: Iterable[str], what: str) -> Words:
-    """`words` as a tuple; a UsageError for a string, whose characters would count as words."""
+    """`words` as a tuple; a UsageError for what is none, or a string, whose characters would count as words."""
     if isinstance(words, str):
         raise UsageError(f"{what} is the string '{words}', expected a sequence of words: '...'.split()")
+    if not isinstance(words, Iterable):
+        raise UsageError(f"{what} is {short(words)}, expected a sequence of words: '...'.split()")
     return tuple(words)

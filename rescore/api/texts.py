@@ -44,7 +44,7 @@ def references(source: Texts) -> dict[str, Words]:
             raise ReferencesError(f"utterance {nbest.utt_id}: the lists have no reference for it; give a text file")
         if nbest.utt_id in refs:
             raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the lists")
-        refs[nbest.utt_id] = nbest.ref
+        refs[nbest.utt_id] = words_of(nbest.ref, f"the reference of utterance {nbest.utt_id}")
     return refs
 
 

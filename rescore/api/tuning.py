@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 from rescore.api.lattices import Lattices
 from rescore.api.lists import Lists, lists_of
+from rescore.api.numbers import number_from
 from rescore.api.texts import Texts, references
 from rescore.api.weights import AnyWeights, TunedWeights, weights_of
 from rescore.errors import UsageError
@@ -57,6 +59,8 @@ def tune(
             f"objective {objective!r}, decision {decision!r}; expected one of {', '.join(OBJECTIVES)} and one of "
             f"{', '.join(DECIDED)}"
         )
+    for name, value, low in (("seed", seed, 0), ("restarts", restarts, 1), ("folds", folds, 0)):
+        number_from(name, value, low, kind=Integral)
     settings = Settings(_fixed(fix), objective, decision, seed, restarts, folds)
     normaliser = Normaliser(normalise)
     refs = normaliser.texts(references(ref if ref is not None else _lists(dev)))
@@ -102,6 +106,8 @@ def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None, normali
     from rescore.workflows.combine import decide
     from rescore.workflows.normalising import Normaliser, normaliser_of, under_weights
 
+    if mbr is not None and not isinstance(mbr, Real):
+        raise UsageError(f"mbr is {short(mbr)}, expected a number above 0")
     used = for_mbr(under_weights(weights_of(weights), normalise, "weights"), mbr)
     normaliser = Normaliser(normaliser_of(used, "weights"))
     combined = Lists([decide(each, used, normaliser)[0] for each in lists_of(nbest)])

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rescore.errors import UsageError
 from rescore.shown import Shown, Table
+from rescore.text import short
 from rescore.types import Weights
 from rescore.weights import checked_scales, load_weights, save_weights
 
@@ -45,6 +47,11 @@ def weights_of(weights: AnyWeights) -> Weights:
         return load_weights(weights)
     if isinstance(weights, Weights):
         return Weights(checked_scales(dict(weights.scales), "weights"), weights.info)
+    if not isinstance(weights, Mapping):
+        raise UsageError(
+            f"weights is {short(weights)}, expected scales by column, as in {{'am': 1.0, 'lm': 0.5}}, "
+            "weights of rs.tune, or a file of rescore tune"
+        )
     return Weights(checked_scales(dict(weights), "weights"))
 
 

@@ -169,7 +169,7 @@ def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words]) -> Lat
 
     Raises:
       ReferencesError: lattices and references do not cover the same utterances.
-      ScoreError: an utterance that comes twice, scores that only some lattices have, that are not finite or too large.
+      ScoreError: no lattice, an utterance that comes twice, scores that only some have, not finite or too large.
     """
     names: list[str] = []
     utterances: dict[str, LatticeUtterance] = {}
@@ -181,6 +181,8 @@ def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words]) -> Lat
         utterances[lattice.utt_id] = LatticeUtterance(lattice, columns, refs.get(lattice.utt_id, ()))
     check_same_utterances(refs, list(utterances), "lattices")
     check_same_case(refs.values(), [_words_of(utterance.lattice) for utterance in utterances.values()])
+    if not utterances:
+        raise ScoreError("there is no lattice to tune on; the source is empty")
     table = LatticeTable(names, list(utterances.values()))
     table.count_all(random_scales(names))
     return table

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -109,6 +110,24 @@ def test_a_string_is_no_sentence(name: str, given: object, tmp_path: Path) -> No
 def test_a_string_is_no_words(work: Callable[[], object]) -> None:
     with pytest.raises(rs.RescoreError, match=r"is the string '.*', expected a sequence of words"):
         work()
+
+
+def test_words_may_be_given_as_lists() -> None:
+    """Everywhere as tuples, in copies: what was given stays as it is."""
+    tuples = lists()
+    ours = [
+        rs.NbestList(
+            each.utt_id, [rs.Hypothesis(list(hyp.words), hyp.scores) for hyp in each.hyps], list(each.ref or ())
+        )  # type: ignore[arg-type]
+        for each in tuples
+    ]
+    given = rs.Lists(ours)
+    assert isinstance(given[0].hyps[0].words, tuple) and isinstance(ours[0].hyps[0].words, list)
+    assert given[0].hyps == tuples[0].hyps and tuples[0] is rs.Lists(tuples.lists)[0]
+    refs = {each.utt_id: list(each.ref or ()) for each in tuples}
+    assert rs.tune(given, folds=2).scales == rs.tune(tuples, refs, folds=2).scales
+    assert rs.combine(given, {"am": 1.0}, mbr=0.1)[0].hyps == rs.combine(tuples, {"am": 1.0}, mbr=0.1)[0].hyps
+    assert rs.compare(refs, {"a": given}).rows == rs.compare(refs, {"a": tuples}).rows
 
 
 def test_text_in_another_case_raises_what_the_command_says() -> None:
@@ -269,6 +288,48 @@ def test_written_text_is_normalised_as_by_the_commands() -> None:
     assert rs.wer(ref, best, normalise="librispeech").wer == 0.0 and rs.wer(ref, best).wer == 100.0
     table = rs.compare(ref, {"first": written, "best": best}, normalise="librispeech", samples=10)
     assert [row.counts.errors for row in table.rows] == [1, 0] and table.how["normalise"] == "librispeech"
+
+
+def test_numbers_of_numpy_are_scales() -> None:
+    plain = rs.combine(lists(), {"am": 3.0})
+    for three in (np.int64(3), np.float32(3.0), 3):
+        assert rs.combine(lists(), {"am": three}).lists == plain.lists  # type: ignore[dict-item]
+        assert rs.tune(lists(), fix={"am": three}, folds=np.int64(0)).scales["am"] == 3.0  # type: ignore[dict-item, arg-type]
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        (
+            lambda: rs.combine(lists(), None),
+            r"weights is None, expected scales by column, as in \{'am': 1.0, 'lm': 0.5\}",
+        ),  # type: ignore[arg-type]
+        (lambda: rs.combine(lists(), ["am"]), r"weights is \['am'\], expected scales"),  # type: ignore[arg-type]
+        (lambda: rs.combine(lists(), {"am": True}), "the scale of 'am' is True, expected a finite number"),
+        (lambda: rs.combine(lists(), {"am": 1.0}, mbr="0.1"), "mbr is '0.1', expected a number above 0"),  # type: ignore[arg-type]
+        (
+            lambda: rs.wer({"u1": ("A",)}, {"u1": None}),
+            "hypothesis of utterance u1 is None, expected a sequence of words",
+        ),  # type: ignore[dict-item]
+        (
+            lambda: rs.Lists([rs.NbestList("u1", [rs.Hypothesis(None)])]),
+            "u1: hypothesis 1 is None, expected a sequence",
+        ),  # type: ignore[arg-type]
+        (lambda: rs.tune(lists(), folds=2.5), "folds is 2.5, expected a whole number from 0"),  # type: ignore[arg-type]
+        (lambda: rs.tune(lists(), seed=-1), "seed is -1, expected a whole number from 0"),
+        (lambda: rs.tune(rs.Lattices([]), {}), "there is no lattice to tune on"),
+    ],
+)
+def test_what_is_not_as_expected_is_one_error(work: Callable[[], object], message: str) -> None:
+    with pytest.raises(rs.RescoreError, match=message):
+        work()
+
+
+def test_a_score_that_is_none() -> None:
+    given = lists()
+    given[3].hyps[1].scores["am"] = None  # type: ignore[assignment]
+    with pytest.raises(rs.RescoreError, match="utterance u3: hypothesis 2 has the score am = None"):
+        rs.tune(given)
 
 
 def test_what_is_no_list_is_refused_by_its_kind(folder: Path) -> None:
