@@ -78,7 +78,7 @@ def command(
     How near is chosen by cross-validation (folds of whole speakers or recordings where the ids tell them).  Where the
     errors on utterances that they were not tuned on rule out, by one standard error, that they mend 1 % of those of the
     acoustic score alone, or the first hypotheses beat them by two, the weights say that there is nothing to rescore,
-    and keep the first hypotheses.
+    and keep the first hypotheses, or the acoustic score alone where it has fewer errors.
     --select takes columns one after another, and leaves out those that do not help by one standard error: fewer LMs, at
     a small price in errors.  The figures on utterances not tuned on are then those of --folds, each with columns chosen
     on the others alone, and these must speak for rescoring, too.

@@ -48,7 +48,7 @@ class HeldOut:
         """From the errors of each utterance, `(utterances,)` each."""
         sums = [int(errors.sum()) for errors in (first, alone, rescored)]
         more, error = compared(rescored, alone)
-        chances = _by_chance(rescored, first), _by_chance(rescored, alone)
+        chances = by_chance(rescored, first), by_chance(rescored, alone)
         return cls(sums[0], sums[1], sums[2], words, *chances, error - more)
 
     @property
@@ -61,8 +61,11 @@ class HeldOut:
         return self.at_most > WORTH * self.alone and self.p_first < WORSE
 
 
-def _by_chance(errors: np.ndarray, others: np.ndarray) -> float:
-    """p-value, one-sided, of as many errors fewer than the others' on the same utterances, by their differences."""
+def by_chance(errors: np.ndarray, others: np.ndarray) -> float:
+    """p-value, one-sided, of as many errors fewer than the others' on the same utterances, by their differences.
+
+    Both are errors of each utterance, `(utterances,)`.
+    """
     more, error = compared(errors, others)
     if not error:
         return 0.0 if more < 0 else 1.0 if more > 0 else 0.5
@@ -71,7 +74,7 @@ def _by_chance(errors: np.ndarray, others: np.ndarray) -> float:
 
 @dataclass
 class RiskTuned(Decider):
-    """How scales were found; those of the fixed columns alone where rescoring does not help.
+    """How scales were found; those of the fixed columns alone where tuned ones do not help.
 
     Attributes:
       strength: of the L2 penalty.
@@ -171,12 +174,19 @@ def _checked(
 
 
 def _kept_if_it_helps(tuned: RiskTuned, errors: np.ndarray, table: ScoreTable, fixed: Mapping[str, float]) -> RiskTuned:
-    """With what it gains by its errors `(utterances,)` on utterances not tuned on; if nothing, without rescoring."""
+    """With what it gains by its errors `(utterances,)` on utterances not tuned on; if nothing, without rescoring.
+
+    What is left then needs no tuning: the first hypotheses, or the fixed scales alone where these have fewer errors, as
+    in lists in no order, or with an LM as their only score.
+    """
     alone = Decider(np.array([fixed.get(name, 0.0) for name in table.names]), FIRST)
     by_alone = replace(alone, decision=MAP).errors(table)
     held_out = HeldOut.of(alone.errors(table), by_alone, errors, table.total_words)
     tuned = replace(tuned, held_out=held_out)
-    return tuned if held_out.helps else replace(tuned, decision=FIRST, scales=alone.scales, chosen=[])
+    if held_out.helps:
+        return tuned
+    untuned = MAP if held_out.alone < held_out.first else FIRST
+    return replace(tuned, decision=untuned, scales=alone.scales, chosen=[])
 
 
 def checked_by_folds(tuned: RiskTuned, table: ScoreTable, fixed: Mapping[str, float], fits: CrossFit) -> RiskTuned:
@@ -185,7 +195,7 @@ def checked_by_folds(tuned: RiskTuned, table: ScoreTable, fixed: Mapping[str, fl
     Their utterances neither scales nor columns were chosen on; selected columns have the fewest errors on those that
     `tune_risk` checks by, of many sets of columns, and seem to help where none does.
     """
-    if tuned.decision == FIRST or not fits.parts:
+    if not fits.parts or (tuned.held_out is not None and not tuned.held_out.helps):
         return tuned
     return _kept_if_it_helps(tuned, fits.utterance_errors(table), table, fixed)
 

@@ -179,7 +179,11 @@ def _nearest(errors: Sequence[np.ndarray], usual: int) -> int:
 
 
 def compared(errors: np.ndarray, others: np.ndarray) -> tuple[float, float]:
-    """How many more errors the first has on the same utterances, `(utterances,)` each, and its standard error."""
+    """How many more errors the first has on the same utterances, `(utterances,)` each, and its standard error.
+
+    Where all utterances differ by the same, which of a few proves little, the error is that of a mean of 0.
+    """
     more = (errors - others).astype(np.float64)
     spread = more.std(ddof=1) if len(more) > 1 else 0.0
+    spread = spread or np.sqrt((more**2).mean())
     return float(more.sum()), float(spread * np.sqrt(len(more)))

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rescore import __version__
 from rescore.errors import ReferencesError, UsageError
-from rescore.tuning.decisions import CrossFit
-from rescore.tuning.risk_tune import RiskTuned, checked_by_folds, cross_validated, tune_risk
+from rescore.tuning.decisions import CrossFit, Decider
+from rescore.tuning.risk_tune import RiskTuned, by_chance, checked_by_folds, cross_validated, tune_risk
 from rescore.tuning.score_table import ScoreTable
 from rescore.tuning.tune import choose_fixed, constant, final_scales, percent, rates, tune_errors
 from rescore.types import Weights
-from rescore.weights import MAP, MBR
+from rescore.weights import FIRST, MAP, MBR
 
 if TYPE_CHECKING:
     from rescore.tuning.tune import Table
@@ -124,7 +126,11 @@ def _info(
             "rescored_wer": percent(held_out.rescored, held_out.words),
             "p_first": float(f"{held_out.p_first:.3g}"),
             "p_alone": float(f"{held_out.p_alone:.3g}"),
+            "kept": held_out.helps,
         }
+    if isinstance(table, ScoreTable) and fits.parts:
+        first = Decider(np.zeros(len(names)), FIRST).errors(table)
+        info["cv_p_first"] = float(f"{by_chance(fits.utterance_errors(table), first):.3g}")
     return info
 
 

@@ -90,7 +90,8 @@ def summary(weights: Weights) -> list[str]:
     if info.get(KEY, "none") != "none":
         lines.append(f"text normalised by {info[KEY]}")
     if info["cv_wer"] is not None:
-        lines.append(f"cross-validated WER {info['cv_wer']:.2f} %")
+        against = f", against the first hypotheses p = {info['cv_p_first']:g}" if "cv_p_first" in info else ""
+        lines.append(f"cross-validated WER {info['cv_wer']:.2f} %{against}")
     if info.get("decision") == MBR:
         lines.append(f"decision: minimum Bayes risk, inverse temperature {info['inverse_temperature']:g}")
     if info.get("objective") == RISK:
@@ -111,9 +112,12 @@ def _held_out(info: dict[str, Any]) -> list[str]:
         f"{held_out['alone_wer']:.2f} %, rescored {held_out['rescored_wer']:.2f} % "
         f"(by chance: p = {held_out['p_first']:g} and {held_out['p_alone']:g})"
     )
-    if info["decision"] != FIRST:
+    if info["decision"] == FIRST:
+        kept = "do not rescore: utterances not tuned on speak against it; the weights keep the first hypotheses"
+        return [found, kept]
+    if held_out["kept"]:
         return [found]
-    return [found, "do not rescore: utterances not tuned on speak against it; the weights keep the first hypotheses"]
+    return [found, f"utterances not tuned on speak against other scales than {fixed} alone; the weights keep these"]
 
 
 def _note(name: str, scale: float, info: dict[str, Any]) -> str:

@@ -157,6 +157,29 @@ def test_objectives_and_decisions(risky: Path, objective: str, decision: str) ->
     assert re.search(r"cross +0\.00 " if objective == "errors" else r"cross +1?\d\.\d\d ", table)
 
 
+def test_lists_in_no_order_keep_the_scores_that_need_no_tuning(dev: Path) -> None:
+    """Of the order that the lists came in and of one score alone, the one with fewer errors is kept."""
+    lists = [
+        NbestList(
+            f"u{i}",
+            [
+                Hypothesis(("A", "X"), {"lm": -3.0, "noise": float(-(i % 3))}),
+                Hypothesis(("A", "B"), {"lm": -1.0, "noise": float(-(i % 2))}),
+            ],
+        )
+        for i in range(6)
+    ]
+    write_nbest(f"jsonl:{dev / 'dev' / 'scores.jsonl.gz'}", lists)
+    out = dev / "w.json"
+    result = run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", out)
+    assert "first hypotheses 50.00 %, lm=1 alone 0.00 %" in result.stdout and "do not rescore" not in result.stdout
+    assert "speak against other scales than lm=1 alone; the weights keep these" in result.stdout
+    weights = load_weights(out)
+    assert weights.scales == {"lm": 1.0, "noise": 0.0, "words": 0.0} and weights.info["decision"] == "map"
+    run("combine", "--scores", dev / "dev", "--weights", out, "--out", dev / "best")
+    assert run("wer", "--ref", dev / "ref", "--hyp", dev / "best" / "1best.txt").stdout.startswith("%WER 0.00")
+
+
 def test_nothing_to_rescore(dev: Path) -> None:
     """An LM that is always wrong where `am` is right."""
     lists = [

@@ -231,6 +231,12 @@ def test_what_counts_as_help() -> None:
     assert HeldOut.of(fewer, 2 * none, fewer, 500).helps
 
 
+def test_a_gain_that_is_the_same_everywhere_is_no_certainty() -> None:
+    """Two utterances, each better by one: z = sqrt(2), as of the matched pairs of `rescore compare`."""
+    held_out = HeldOut.of(np.array([2, 3]), np.array([1, 2]), np.array([1, 2]), 10)
+    assert held_out.p_first == pytest.approx(0.0786, abs=1e-4) and held_out.p_alone == 0.5
+
+
 @pytest.mark.parametrize(("utterances", "helps"), [(25, True), (100, True), (400, False)])
 def test_a_few_utterances_rule_nothing_out(utterances: int, helps: bool) -> None:
     """Two errors more and two fewer: their standard error, 2, is 4 % of 50 errors, 1 % of 200, 0.25 % of 800."""
