@@ -70,6 +70,7 @@ def text_lines(path: str | Path) -> list[str]:
         return [line.rstrip("\r\n") for line in stream]
 
 
+WORD_START = "\u2581"  # sentencepiece's mark of a blank in the text
 BLANKS = " \t\n\r\v\f"  # what Kaldi takes for blanks; str.split() takes others, too
 _OTHER_BLANKS = re.compile(r"[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 _FIELD = re.compile(f"[^{BLANKS}]+")

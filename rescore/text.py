@@ -7,11 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from lm_zoo.reading import kaldi_fields
+from lm_zoo.reading import WORD_START, kaldi_fields
 from rescore.errors import UsageError
 from rescore.types import Words
-
-WORD_START = "\u2581"  # sentencepiece's mark of a blank in the text
 
 
 @dataclass(frozen=True)

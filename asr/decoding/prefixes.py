@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from asr.errors import DataError
-from lm_zoo.reading import kaldi_fields
+from lm_zoo.reading import WORD_START, kaldi_fields
 from lm_zoo.text.vocabulary import SOS_EOS, PieceVocabulary
 from rescore.types import Words
 
@@ -21,9 +21,6 @@ BLANK = 0
 
 
 FRAME_SECONDS = 0.04  # of an encoded frame: four of 10 ms
-
-
-_WORD_START = "\u2581"  # sentencepiece's mark of a blank in the text
 
 
 @dataclass
@@ -55,8 +52,8 @@ class Pieces:
         piece = vocab.processor.id_to_piece
         self.vocab = vocab
         self.names = ["", *(piece(token) for token in range(1, len(vocab)))]
-        self.names[vocab.unk] = _WORD_START + self.names[vocab.unk]
-        self.starts = [name.startswith(_WORD_START) for name in self.names]
+        self.names[vocab.unk] = WORD_START + self.names[vocab.unk]
+        self.starts = [name.startswith(WORD_START) for name in self.names]
         self._silent = {BLANK, *(token for token, name in enumerate(self.names) if name == SOS_EOS)}
 
     def __len__(self) -> int:
@@ -65,7 +62,7 @@ class Pieces:
     def words(self, tokens: Sequence[int]) -> Words:
         """The words that the tokens spell."""
         text = "".join(self.names[token] for token in tokens if token not in self._silent)
-        return tuple(kaldi_fields(text.replace(_WORD_START, " ")))
+        return tuple(kaldi_fields(text.replace(WORD_START, " ")))
 
     def check(self, model: Transducer) -> None:
         """Raises DataError if the model has another number of tokens."""

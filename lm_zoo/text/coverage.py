@@ -15,7 +15,9 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
 from lm_zoo.errors import VocabError
+from lm_zoo.reading import WORD_START
 from lm_zoo.text.view import alphabet
+from lm_zoo.text.vocabulary import WordVocabulary
 
 if TYPE_CHECKING:
     from lm_zoo.text.vocabulary import Vocabulary
@@ -63,13 +65,15 @@ class Coverage:
         Args:
           place: of the text, or where a word stands in it, for messages.
         Raises:
-          VocabError: words of another case than the LM's, or too many unknown ones (once there are ENOUGH words).
+          VocabError: words of another case than the LM's, pieces in place of words, or too many unknown ones (once
+            there are ENOUGH words).
         """
         new = [word for word in counts if word not in self._known]
         for vocab in self._vocabularies:
             word = other_case(vocab.case, new)
             if word is not None:
                 check_case(vocab, [word], place if isinstance(place, str) else place(word))
+            self._check_pieces(vocab, new, place)
         self._known.update((word, self.lm.knows(word)) for word in new)
         if new and self.words < ENOUGH:
             self.lm.check_case(self._known)
@@ -94,6 +98,15 @@ class Coverage:
                 f"{self.name}: {said(self)} to the LM{self._examples()}; more than {self.most:.0%} "
                 "are refused, as text of another language, spelling or case gets meaningless scores; bring the text "
                 f"into the LM's form{self._advice()}, or allow more: --max-unknown 1 (in Python: max_unknown=1)"
+            )
+
+    def _check_pieces(self, vocab: Vocabulary, words: Iterable[str], place: str | Callable[[str], str]) -> None:
+        """Pieces would be read as words, as their marks are no letters, and nearly all that is left is known."""
+        piece = next(filter(_is_piece, words), None)
+        if piece is not None and not _has_pieces(vocab):
+            raise VocabError(
+                f"{place if isinstance(place, str) else place(piece)}: found '{piece}', a piece of sentencepiece, but "
+                "the LM scores words; join pieces to words first, in N-best lists: rescore convert SRC DST --pieces"
             )
 
     def _unknown_words(self) -> list[str]:
@@ -174,3 +187,13 @@ def _has_cases(vocab: Vocabulary) -> bool:
     """Whether some letters of the LM's own words have another case; Chinese ones and the like have none."""
     letters = alphabet(vocab)
     return not letters or any(letter.lower() != letter.upper() for letter in letters)
+
+
+def _is_piece(word: str) -> bool:
+    return word.startswith(WORD_START) and word != WORD_START
+
+
+@lru_cache(maxsize=8)
+def _has_pieces(vocab: Vocabulary) -> bool:
+    """Whether the words of the LM are pieces themselves, as of an n-gram over a recogniser's tokens."""
+    return isinstance(vocab, WordVocabulary) and any(map(_is_piece, vocab.words))

@@ -50,8 +50,8 @@ _COUNTS = {
     "impossible_words": "words after a history that the n-gram LM gives a score of -inf; log p = -228 is taken",
 }
 _USELESS = (
-    "The lattices have no LM score and no --ngram is given: hypotheses are ranked by acoustics alone, which is useless "
-    "(long strings of short words win); give --ngram FILE"
+    "The lattices have no LM score, and hypotheses are ranked by acoustics alone: right for an end-to-end recogniser "
+    "(--scale am=1 says so), useless for others (long strings of short words win; rescore convert --ngram FILE)"
 )
 
 
@@ -187,7 +187,7 @@ class PathsDoer:
     def take(self, found: Found) -> NbestList:
         """Counts what was found of a lattice, and gives the list."""
         nbest, left_out = found
-        self.counts["useless"] += self.work.lm is None and not _has_lm(nbest, self.work)
+        self.counts["useless"] += self.work.lm is None and not _is_ranked(nbest, self.work)
         self.counts.update(left_out)
         if self.coverage is not None:
             self.coverage.count(left_out[PATH_WORDS], left_out[UNKNOWN_WORDS])
@@ -292,8 +292,10 @@ def run(job: Job, sharing: Sharing, on_error: OnError = fail) -> None:
     report_skipped(on_error)
 
 
-def _has_lm(nbest: NbestList, work: LatticeToNbest) -> bool:
-    """Whether anything but acoustics, pronunciations and the number of words has ranked the list."""
+def _is_ranked(nbest: NbestList, work: LatticeToNbest) -> bool:
+    """Whether anything but acoustics, pronunciations and the number of words has ranked the list, or is asked to."""
+    if work.scales.get("am"):
+        return True
     scales = {**default_scales(["lm", "graph"]), **work.scales}  # an only `score` may be acoustics
     return any(scales.get(name) for name in nbest.hyps[0].scores if name not in ("am", "pron", "words"))
 

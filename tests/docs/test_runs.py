@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 NOT_RUN = {
     r"icefall-decode": "needs a checkout of icefall and a model of it; tests/egs/test_icefall.py runs it on a stand-in",
     r"k2:exp/lattices": "reads the lattices of the line before; tests/egs/test_icefall.py",
+    r"convert pieces\.jsonl\.gz": "reads the lists of the line before; tests/rescore/cli/test_cli_convert.py",
     r"lang_bpe_500/bpe\.model": "needs a recogniser's pieces; tests/egs/test_icefall.py and test_asr.py",
     r"^asr (decode --exp-dir|average|prepare|train|add-noise)": "needs a corpus, a trained run; tests/egs/test_asr.py",
     r"^asr transcribe": "needs speech; tests/asr/cli",

@@ -40,6 +40,32 @@ def test_another_case_is_refused(lm: Any, how: str) -> None:
         getattr(lm, how)([("A", "a")])
 
 
+@pytest.mark.parametrize("how", ["score_words", "score_hypotheses"])
+def test_pieces_in_place_of_words_are_refused(lm: Any, how: str) -> None:
+    with pytest.raises(
+        VocabError, match="the text: found '\u2581A', a piece of sentencepiece.*convert SRC DST --pieces"
+    ):
+        getattr(lm, how)([("\u2581A", "B")], max_unknown=1)
+
+
+def test_an_lm_over_pieces_takes_them() -> None:
+    """Known or not, as of an n-gram over the tokens of a recogniser; a mark alone is no piece."""
+
+    class OverPieces:
+        def knows(self, word: str) -> bool:
+            return word in vocab.ids
+
+        def vocabularies(self) -> list[WordVocabulary]:
+            return [vocab]
+
+        def check_case(self, words: object) -> None:
+            pass
+
+    vocab = WordVocabulary([SOS_EOS, UNK, "\u2581A", "B"])
+    Coverage(OverPieces(), "text").add({"\u2581A": 3, "\u2581C": 1, "B": 1}, "here")
+    Coverage(zoo.neural("lstm"), "text").add({"A": 3, "\u2581": 1}, "here")
+
+
 def test_sentences_of_an_ngram(tmp_path: Path) -> None:
     pytest.importorskip("kenlm", reason="n-gram LMs need kenlm")
     with pytest.raises(VocabError, match="2 of 3 words unknown"):

@@ -87,9 +87,10 @@ def test_ngram(run: Run, tmp_path: Path, beam: tuple[str, object]) -> None:
 def test_acoustics_alone_are_remarked(run: Run, tmp_path: Path) -> None:
     (tmp_path / "u.slf").write_text(SPHINX)
     result = run(tmp_path / "u.slf", tmp_path / "out.jsonl")
-    assert "ranked by acoustics alone, which is useless" in result.stderr
-    result = run(tmp_path / "u.slf", tmp_path / "out.jsonl", "--scale", "posterior=20")
-    assert "useless" not in result.stderr
+    assert "ranked by acoustics alone: right for an end-to-end recogniser" in result.stderr
+    for scale in ("posterior=20", "am=1"):
+        result = run(tmp_path / "u.slf", tmp_path / "out.jsonl", "--scale", scale)
+        assert "acoustics alone" not in result.stderr
 
 
 def test_nbest_lists(run: Run, tmp_path: Path) -> None:
