@@ -29,7 +29,7 @@ FRAME_SHIFT = 0.01  # seconds; of Kaldi's features
 def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[Lattice]:
     """Every record as a Lattice (see `to_lattice`).
 
-    Options: `words` (words.txt, or "ids"; see `table_for`), `frame_shift` (seconds).
+    Options: `words` (words.txt, or "ids"; see `table_for`), `frame_shift` (seconds; else as `_usual_frame_shift`).
     """
     return _lattices(path, options, on_error, read_all(path, on_error))
 
@@ -54,6 +54,7 @@ def _lattices(
     for file, raw in records:
         if table is None:
             table = table_for(path, options.get("words"))
+            shift = shift or _usual_frame_shift(path)
         try:
             with named_if_too_large():
                 lattice = to_lattice(raw, table, shift)
@@ -63,14 +64,34 @@ def _lattices(
             yield lattice
 
 
-def _frame_shift(options: Mapping[str, str]) -> float:
-    text = options.get("frame_shift", str(FRAME_SHIFT))
+def _frame_shift(options: Mapping[str, str]) -> float | None:
+    """The option, or None."""
+    text = options.get("frame_shift")
+    return None if text is None else _seconds(text, f"frame_shift={text}")
+
+
+def _usual_frame_shift(path: Path) -> float:
+    """As in Kaldi's `get_ctm.sh`: what the folder above, the model's, says; else `FRAME_SHIFT`."""
+    model = (path if path.is_dir() else path.parent) / ".."
+    for name, unit in (("frame_shift", 1.0), ("frame_subsampling_factor", FRAME_SHIFT)):
+        file = model / name
+        if file.is_file():
+            text = file.read_text(encoding="utf-8").strip()
+            shift = round(_seconds(text, f"{file}: found {text!r}", unit), 6)
+            remark(f"{path}: a frame is {shift:g} s, by {file} (else: PATH?frame_shift=SECONDS)")
+            return shift
+    return FRAME_SHIFT
+
+
+def _seconds(text: str, what: str, unit: float = 1.0) -> float:
+    """Seconds a frame, from a number of units."""
     try:
-        shift = float(text)
+        shift = float(text) * unit
     except ValueError:
         shift = 0.0
     if not 0.0 < shift < 1.0:
-        raise UsageError(f"frame_shift={text}, expected seconds a frame, such as 0.01 or 0.03")
+        expected = "seconds a frame, such as 0.01 or 0.03" if unit == 1.0 else "frames of features, such as 3"
+        raise UsageError(f"{what}, expected {expected}")
     return shift
 
 

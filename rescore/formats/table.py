@@ -128,7 +128,7 @@ _TABLE = (
         module="rescore.formats.kaldi_lattice",
         description="Kaldi's lattice archives, binary or text: a file, a folder with lat.JOB.gz, 'DIR/lat.*.gz', or an "
         "index lat.scp (kaldi:PATH works too); ?words=words.txt (default: beside them, in ../graph* or data/lang), or "
-        "?words=ids for numbers as words; &frame_shift=0.01; "
+        "?words=ids for numbers as words; &frame_shift=0.01 (default: by ../frame_subsampling_factor); "
         "written: compact, &text=yes, &graph=NAME,-NAME for the scores that are added to or taken out of the graph "
         "cost (all but am; -old-ngram), or &weights=FILE of rescore tune",
         suffixes=(".ark", ".scp"),

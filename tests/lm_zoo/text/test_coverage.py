@@ -42,9 +42,7 @@ def test_another_case_is_refused(lm: Any, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["score_words", "score_hypotheses"])
 def test_pieces_in_place_of_words_are_refused(lm: Any, how: str) -> None:
-    with pytest.raises(
-        VocabError, match="the text: found '\u2581A', a piece of sentencepiece.*convert SRC DST --pieces"
-    ):
+    with pytest.raises(VocabError, match=r"the text: found '▁A', a piece of sentencepiece.*convert SRC DST --pieces"):
         getattr(lm, how)([("\u2581A", "B")], max_unknown=1)
 
 

@@ -237,6 +237,31 @@ def test_words_are_numbers_without_a_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("files", "last"),
+    [
+        ({}, 0.06),
+        ({"frame_subsampling_factor": "3\n"}, 0.18),
+        ({"frame_shift": "0.02", "frame_subsampling_factor": "3"}, 0.12),
+    ],
+)
+def test_frames_are_those_of_the_model(tmp_path: Path, files: dict[str, str], last: float) -> None:
+    """As Kaldi's `get_ctm.sh`, in the folder that the lattices' folder is in."""
+    decode = tmp_path / "decode_dev"
+    decode.mkdir()
+    write(decode)
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    for place in (decode, decode / "lat.1"):
+        times = next(read_lattices(f"kaldi:{place}?words=ids")).times
+        assert times is not None and times[-1] == pytest.approx(last)
+    (tmp_path / "frame_subsampling_factor").write_text("three")
+    with pytest.raises(UsageError, match="frame_subsampling_factor: found 'three', expected frames of features"):
+        (tmp_path / "frame_shift").unlink(missing_ok=True)
+        next(read_lattices(f"kaldi:{decode}?words=ids"))
+    assert next(read_lattices(f"kaldi:{decode}?words=ids&frame_shift=0.01")).times is not None
+
+
+@pytest.mark.parametrize(
     ("lines", "message"),
     [
         ("", "an empty lattice: no start state"),
