@@ -24,6 +24,8 @@ OLD_NGRAM = "old-ngram"  # the column of --old-ngram, which is taken out of the 
 TAKEN_OUT = (INTERNAL_LM, OLD_NGRAM)
 SIGNED = (WORDS_COLUMN, *TAKEN_OUT)  # columns whose scales may be negative
 MAP, MBR, FIRST = DECISIONS = ("map", "mbr", "first")  # highest total; fewest expected errors; no rescoring
+MIXTURE = "linear interpolation a word, by EM"  # said in the files of mixtures
+TUNE = "`rescore tune`"
 LM_WEIGHT = 10.0  # of an LM's score, where acoustics count 1: Kaldi's --lmwt
 
 
@@ -32,18 +34,45 @@ def load_weights(path: str | Path) -> Weights:
 
     Raises:
       FormatError: no such file, or not JSON.
-      WeightsError: JSON, but not weights: no scales, or a scale that is no finite number.
+      WeightsError: JSON, but not weights: no scales, or a scale that is no finite number, or those of a mixture.
     """
+    weights = _read(path, TUNE)
+    if weights.info.get("what") == MIXTURE:
+        raise WeightsError(
+            f"{path}: a mixture of LMs by words (rescore ppl --save-mix), not scales of scores as written by {TUNE}; "
+            "it goes with --mix"
+        )
+    return weights
+
+
+def load_mixture(path: str | Path, columns: Collection[str]) -> dict[str, float]:
+    """Interpolation weights by column, as `rescore ppl --save-mix` writes them: none below 0, their sum 1.
+
+    Raises:
+      FormatError: no such file, or not JSON, or other numbers.
+      WeightsError: JSON, but not weights.
+      UsageError: they are those of other LMs than `columns`.
+    """
+    mixture = _read(path, "`rescore ppl --save-mix`").scales
+    if set(mixture) != set(columns):
+        raise UsageError(f"{path} mixes {', '.join(mixture)}, but the LMs given are {', '.join(columns)}")
+    if any(value < 0 for value in mixture.values()) or abs(sum(mixture.values()) - 1.0) > 1e-3:
+        raise FormatError(path, f"interpolation weights must be >= 0 and sum to 1, found {mixture}")
+    return mixture
+
+
+def _read(path: str | Path, writer: str) -> Weights:
+    """What `writer` wrote."""
     try:
         content = read_json(path)
     except FileNotFoundError:
-        raise FormatError(path, "no such file; `rescore tune` writes one") from None
+        raise FormatError(path, f"no such file; {writer} writes one") from None
     except IsADirectoryError:
-        raise FormatError(path, "is a folder, expected a weights file as written by `rescore tune`") from None
+        raise FormatError(path, f"is a folder, expected a weights file as written by {writer}") from None
     except OSError as error:
         raise FormatError(path, f"cannot be read ({error.strerror or error})") from None
     except ValueError as error:
-        raise FormatError(path, f"not JSON ({error}); expected weights as written by `rescore tune`") from None
+        raise FormatError(path, f"not JSON ({error}); expected weights as written by {writer}") from None
     if not isinstance(content, dict) or "scales" not in content:
         raise WeightsError(f'{path}: no "scales" in it; expected {{"scales": {{"am": 1.0, ...}}, "info": {{}}}}')
     info = content.get("info", {})

@@ -22,7 +22,7 @@ from rescore.sharing.parts import parts_inside
 from rescore.sharing.shares import Sharing, share_out
 from rescore.skipping import OnError, Skip, again, fail
 from rescore.types import NbestList, Weights
-from rescore.weights import equal_weights, given_weights, load_weights
+from rescore.weights import equal_weights, given_weights, load_mixture
 from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, write_combined
 from rescore.workflows.context import TextBefore, with_context
 from rescore.workflows.merge import merge
@@ -250,13 +250,8 @@ def _within_limits(
 
 
 def _read_mix(path: Path, scorers: list[LMColumn]) -> dict[str, float]:
-    weights = load_weights(path).scales
-    columns = [scorer.column for scorer in scorers]
-    if set(weights) != set(columns):
-        raise UsageError(f"{path} mixes {', '.join(weights)}, but the LMs given are {', '.join(columns)}")
-    if any(value < 0 for value in weights.values()) or abs(sum(weights.values()) - 1.0) > 1e-3:
-        raise FormatError(path, f"interpolation weights must be >= 0 and sum to 1, found {weights}")
+    mixture = load_mixture(path, [scorer.column for scorer in scorers])
     for scorer in scorers:
         if scorer.is_pseudo:
             raise UsageError(f"'{scorer.column}' is a masked LM: its scores are no probabilities and cannot be mixed")
-    return weights
+    return mixture

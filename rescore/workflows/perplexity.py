@@ -20,7 +20,7 @@ from rescore.evaluation.tail import TailMarker, load_tail
 from rescore.tables import WIDTH, table_lines
 from rescore.text import short
 from rescore.types import Weights
-from rescore.weights import load_weights, save_weights
+from rescore.weights import MIXTURE, load_mixture, save_weights
 from rescore.workflows.columns import LMColumn, open_scorers
 
 Row = dict[str, Any]
@@ -59,7 +59,7 @@ def measure(
     mixed = _mix_weights(scorers, tune_mix, mix_file, mixtures)
     rows = rows_of([scorer.column for scorer in scorers], scores, marker, mixed)
     if save_mix and mixed:
-        made = {"what": "linear interpolation a word, by EM", "text": str(tune_mix)}
+        made = {"what": MIXTURE, "text": str(tune_mix)}
         save_weights(save_mix, Weights(mixed[0], made))
         remark(f"interpolation weights written to {save_mix}")
     return rows
@@ -152,7 +152,7 @@ def _mix_weights(
     """Weights by column of every interpolation: the file's, or by EM of each of `mixtures` (none: of all LMs)."""
     columns = [scorer.column for scorer in scorers]
     if mix_file:
-        return [read_mix(mix_file, columns)]
+        return [load_mixture(mix_file, columns)]
     if not tune_mix:
         return []
     if len(scorers) < 2:
@@ -164,18 +164,6 @@ def _mix_weights(
     log_probs = _score(scorers, tune_mix).log_probs
     found = [em_weights(log_probs[[columns.index(name) for name in names]]) for names in chosen]
     return [dict(zip(names, map(float, weights), strict=True)) for names, weights in zip(chosen, found, strict=True)]
-
-
-def read_mix(mix_file: Path, columns: Sequence[str]) -> dict[str, float]:
-    """Interpolation weights by column.
-
-    Raises:
-      UsageError: they are those of other LMs.
-    """
-    weights = load_weights(mix_file).scales
-    if set(weights) != set(columns):
-        raise UsageError(f"{mix_file} mixes {', '.join(weights)}, but the LMs given are {', '.join(columns)}")
-    return weights
 
 
 def _windowed(scorer: LMColumn, text: str, window: int, position: str) -> Perplexity:

@@ -22,9 +22,9 @@ from rescore.formats.part_files import TEXTS, ScoredText
 from rescore.sharing.parts import finished_splits, part_files, whole_plan
 from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError
-from rescore.weights import NGRAM
+from rescore.weights import NGRAM, load_mixture
 from rescore.workflows.columns import LMColumn, column_of, identities, open_scorers
-from rescore.workflows.perplexity import Row, read_mix, rows_of, seen_sentences
+from rescore.workflows.perplexity import Row, rows_of, seen_sentences
 from rescore.workflows.seen import TextCounts
 from rescore.workflows.streams import Job, run_shared
 
@@ -116,7 +116,7 @@ def measure_shared(request: TextRequest, sharing: Sharing, finish: Callable[[Pat
     settings: dict[str, Any] = {
         **{f"LM '{column}'": identity for column, identity in identities(request.lms, request.ngram).items()},
         "columns": request.columns,
-        "--mix": [*read_mix(request.mix, request.columns).items()] if request.mix else None,
+        "--mix": [*load_mixture(request.mix, request.columns).items()] if request.mix else None,
         "--tail": request.tail and [str(request.tail), file_identity(request.tail)],
         "--device": request.device,
         "--max-unknown": request.max_unknown,

@@ -259,6 +259,11 @@ def test_ppl_mix_is_tuned_saved_and_used(tmp_path: Path, folder: Path) -> None:
     used = run("nbest", "--nbest", source, *lms, "--mix", tmp_path / "mix.json", "--out", tmp_path / "out")
     assert used.exit_code == 0, used.output
     assert "mix" in next(iter(read_scores(tmp_path / "out"))).hyps[0].scores
+    for scales in (("nbest", "--nbest", source, *lms), ("combine", "--scores", tmp_path / "out")):
+        wrong = run(*scales, "--weights", tmp_path / "mix.json", "--out", tmp_path / "out1")
+        assert "mix.json: a mixture of LMs by words (rescore ppl --save-mix), not scales" in str(wrong.exception)
+    missing = run("nbest", "--nbest", source, *lms, "--mix", tmp_path / "no.json", "--out", tmp_path / "out1")
+    assert "no.json: no such file; `rescore ppl --save-mix` writes one" in str(missing.exception)
     wrong = run("nbest", "--nbest", source, *lms[:2], "--mix", tmp_path / "mix.json", "--out", tmp_path / "out2")
     assert "mixes small, other, but the LMs given are small" in str(wrong.exception)
 
