@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO
 
-from rescore.evaluation.wer import GAP, ErrorCounts, align, check_same_case, check_same_utterances
+from rescore.evaluation.wer import GAP, ErrorCounts, align, check_same_form, check_same_utterances
 from rescore.files import atomic_text
 from rescore.types import Words
 
@@ -19,7 +19,7 @@ def write_errs(path: str | Path, refs: Mapping[str, Words], hyps: Mapping[str, W
       ReferencesError: as `corpus_errors`.
     """
     check_same_utterances(refs, hyps)
-    check_same_case(refs.values(), hyps.values())
+    check_same_form(refs.values(), hyps.values())
     aligned = {utt_id: align(ref, hyps[utt_id]) for utt_id, ref in refs.items()}
     pairs = Counter(pair for pairs in aligned.values() for pair in pairs)
     with atomic_text(path) as stream:

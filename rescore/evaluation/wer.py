@@ -8,8 +8,10 @@ errors, the two may divide it differently among the three kinds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import kaldialign
@@ -18,6 +20,7 @@ from rescore.console import remark, some_names
 from rescore.errors import ReferencesError
 from rescore.types import NbestList, Words
 
+FEW, MOST = 0.5, 0.8  # shares of the words of references that show a difference in form
 GAP = "\0"  # stands for "no word" in alignments; no word of a text file can contain it
 
 
@@ -108,7 +111,7 @@ def corpus_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> Error
 def utterance_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> dict[str, ErrorCounts]:
     """The errors of each utterance in the order of `refs`; raises as `corpus_errors`."""
     check_same_utterances(refs, hyps)
-    check_same_case(refs.values(), hyps.values())
+    check_same_form(refs.values(), hyps.values())
     return {utt_id: count_errors(ref, hyps[utt_id]) for utt_id, ref in refs.items()}
 
 
@@ -138,14 +141,37 @@ def check_same_utterances(refs: Iterable[str], hyps: Iterable[str], hyps_name: s
     raise ReferencesError(f"{'; '.join(problems)}: {advice}")
 
 
-def check_same_case(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
-    """Raises ReferencesError if one side is upper case throughout and the other lower case throughout."""
-    cases = {letter_case(refs), letter_case(hyps)}
-    if cases == {"upper", "lower"}:
+def check_same_form(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
+    """Looks for texts that differ in how they are written, so that most words would be wrong.
+
+    Remarks if few words of the references are among those of the hypotheses as they are, but most without case,
+    punctuation and marks.
+
+    Raises:
+      ReferencesError: one side is upper case throughout and the other lower case throughout.
+    """
+    refs, hyps = list(refs), list(hyps)
+    if {letter_case(refs), letter_case(hyps)} == {"upper", "lower"}:
         raise ReferencesError(
             "references and hypotheses differ in letter case (one upper, one lower throughout), so that every word "
-            "would be wrong: convert one of them"
+            "would be wrong: convert one of them (rescore convert SRC DST --case upper), or take --normalise basic"
         )
+    counts, known = Counter(chain.from_iterable(refs)), dict.fromkeys(chain.from_iterable(hyps))
+    bare = {_bare(word) for word in known}
+    same = sum(count for word, count in counts.items() if word in known)
+    alike = sum(count for word, count in counts.items() if _bare(word) in bare)
+    if same < FEW * counts.total() and alike > MOST * counts.total():
+        word = next(word for word in counts if word not in known and _bare(word) in bare)
+        other = next(other for other in known if _bare(other) == _bare(word))
+        remark(
+            f"references and hypotheses are written in different ways ('{word}', '{other}'): {same} of {counts.total()}"
+            f" words of the references are among the hypotheses, {alike} without case and punctuation; --normalise "
+            "basic compares them in one form"
+        )
+
+
+def _bare(word: str) -> str:
+    return "".join(filter(str.isalnum, word)).casefold()
 
 
 def letter_case(texts: Iterable[Words]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from rescore.console import some_names
 from rescore.errors import ReferencesError
-from rescore.evaluation.wer import ErrorCounts, check_same_case, json_counts
+from rescore.evaluation.wer import ErrorCounts, check_same_form, json_counts
 from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import oracle
 from rescore.types import Lattice, Words
@@ -76,7 +76,7 @@ class LatticeInfo:
         if self.refs is not None and self.oracle is None:
             raise ReferencesError("references and lattices have no utterance in common")
         if self.refs is not None:
-            check_same_case(self.refs.values(), self.nearest)
+            check_same_form(self.refs.values(), self.nearest)
 
     def data(self) -> dict[str, Any]:
         """The same as data; None or NaN for what is not known."""

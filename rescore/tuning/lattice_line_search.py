@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rescore.errors import ScoreError
-from rescore.evaluation.wer import check_same_case, check_same_utterances, edit_distance
+from rescore.evaluation.wer import check_same_form, check_same_utterances, edit_distance
 from rescore.lattices.batched_paths import BATCH, Forest
 from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import oracle
@@ -180,7 +180,7 @@ def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words]) -> Lat
         columns = _columns(lattice, names, next(iter(utterances), lattice.utt_id))
         utterances[lattice.utt_id] = LatticeUtterance(lattice, columns, refs.get(lattice.utt_id, ()))
     check_same_utterances(refs, list(utterances), "lattices")
-    check_same_case(refs.values(), [_words_of(utterance.lattice) for utterance in utterances.values()])
+    check_same_form(refs.values(), [_words_of(utterance.lattice) for utterance in utterances.values()])
     if not utterances:
         raise ScoreError("there is no lattice to tune on; the source is empty")
     table = LatticeTable(names, list(utterances.values()))

@@ -11,7 +11,7 @@ import numpy as np
 
 from rescore.errors import ScoreError
 from rescore.evaluation.distances import pairwise_distances
-from rescore.evaluation.wer import check_same_case, check_same_utterances, edit_distance
+from rescore.evaluation.wer import check_same_form, check_same_utterances, edit_distance
 from rescore.tuning.spread import LARGEST, deviation, spread
 from rescore.types import NbestList, Words
 from rescore.weights import check_same_scores, with_words
@@ -114,7 +114,7 @@ def build_table(lists: Iterable[NbestList], refs: Mapping[str, Words], distances
         if distances:
             between.append(pairwise_distances([hyp.words for hyp in nbest.hyps]).astype(np.uint16))
     check_same_utterances(refs, lengths, "N-best lists")
-    check_same_case(refs.values(), firsts)
+    check_same_form(refs.values(), firsts)
     return ScoreTable(
         names=names,
         utt_ids=list(lengths),

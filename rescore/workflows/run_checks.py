@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rescore.console import remark, some_names
 from rescore.errors import FormatError, ReferencesError, UsageError
-from rescore.evaluation.wer import check_same_case
+from rescore.evaluation.wer import check_same_form
 from rescore.files import read_kaldi_text
 from rescore.formats import is_lattice, is_pipe
 from rescore.formats.counting import lattices_with_progress, nbest_with_progress
@@ -70,7 +70,7 @@ def check_part(
             f"--{part} {source}: {len(missing)} of {total} utterances have no reference ({some_names(missing)}); add "
             "them to --ref, or leave the utterances out (--utterances common)"
         )
-    check_same_case(map(normaliser.words, found.refs.values()), map(normaliser.words, firsts))
+    check_same_form(map(normaliser.words, found.refs.values()), map(normaliser.words, firsts))
     return found
 
 

@@ -17,7 +17,7 @@ from rescore.evaluation.wer import (
     ErrorCounts,
     align,
     characters,
-    check_same_case,
+    check_same_form,
     corpus_errors,
     count_errors,
     edit_distance,
@@ -124,10 +124,28 @@ def test_utterances_on_one_side_only_are_named_and_counted() -> None:
 def test_wrong_letter_case_is_an_error() -> None:
     with pytest.raises(ReferencesError, match="letter case"):
         corpus_errors({"a": ("HE", "SAID")}, {"a": ("he", "said")})
-    check_same_case([("HE", "said")], [("he",)])
-    check_same_case([("HE",)], [("她", "说")])
-    check_same_case([("HE",)], [()])
-    check_same_case([("HE",)], [("<unk>",)])
+    check_same_form([("HE", "said")], [("he",)])
+    check_same_form([("HE",)], [("她", "说")])
+    check_same_form([("HE",)], [()])
+    check_same_form([("HE",)], [("<unk>",)])
+
+
+@pytest.mark.parametrize(
+    ("hyp", "remarked"),
+    [
+        (("He", "said,", "'so.'"), "('HE', 'He'): 0 of 3 words of the references are among the hypotheses, 3 without"),
+        (("\u2581HE", "\u2581SAID", "SO"), "('HE', '\u2581HE'): 1 of 3 words"),
+        (("HE", "SAID", "so"), ""),  # most words are the same
+        (("She", "said,", "no"), ""),  # others
+        (("HE", "SAID", "SO"), ""),
+    ],
+)
+def test_texts_in_other_forms_are_remarked(
+    capsys: pytest.CaptureFixture[str], hyp: tuple[str, ...], remarked: str
+) -> None:
+    corpus_errors({"a": ("HE", "SAID", "SO")}, {"a": hyp})
+    said = capsys.readouterr().err
+    assert remarked in said.replace("\n", " ") and bool(remarked) == ("--normalise basic" in said)
 
 
 def test_characters_leave_blanks_out() -> None:
