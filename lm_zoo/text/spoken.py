@@ -57,7 +57,7 @@ _TOKEN = re.compile(
     rf"|(?P<word>{_LETTERS}(?:'{_LETTERS})*\.?)"
     r"|(?P<symbol>[%&@°¢]|[+#](?=[0-9]))"
 )
-SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\{[^{}\s]+\}")  # <unk>, [NOISE] and the like, which are no text
+SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\{[^{}\s]+\}|![A-Z]+")  # <unk>, [NOISE], !SIL, which are no text
 _MONEY = re.compile(rf"\W*?(?P<money>[$€£](?:{_NUMBER}))\W*")
 _HOUR = re.compile(r"[0-9]{1,2}:00")
 OCLOCK = "O'CLOCK"

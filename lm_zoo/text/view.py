@@ -15,10 +15,11 @@ from itertools import chain
 
 from lm_zoo.text.normalise import basic_words
 from lm_zoo.text.spoken import MONEY, SPECIAL, SYMBOLS, spoken, spoken_word
-from lm_zoo.text.vocabulary import PieceVocabulary, TextForm, Vocabulary, WordVocabulary
+from lm_zoo.text.vocabulary import UNK, PieceVocabulary, TextForm, Vocabulary, WordVocabulary
 
 _MARKS = ",.?"  # what an LM of text with punctuation knows
 _RULES = {
+    "tags": "without tags such as [noise]",
     "case": "changed in case",
     "punctuation": "without punctuation",
     "numbers": "with numbers or signs in words",
@@ -107,7 +108,7 @@ class View:
         )
 
     def _cased(self, word: str) -> str:
-        if SPECIAL.fullmatch(word) or self.case == "mixed":
+        if self.case == "mixed":
             return word
         return word.upper() if self.case == "upper" else word.lower()
 
@@ -117,14 +118,23 @@ class View:
         return self.case != "mixed" and not self.form.punctuation and self.form.numbers == "spelled"
 
     def _shown(self, word: str) -> tuple[str, ...]:
+        if SPECIAL.fullmatch(word):
+            return self._tag(word)
         cased = self._cased(word)
-        if self.case == "mixed" or self.form.punctuation or SPECIAL.fullmatch(word):
+        if self.case == "mixed" or self.form.punctuation:
             return (cased,)
         in_form = word == cased and word.strip("'") != "" and self._letters.issuperset(word)
         if in_form or self._has(cased):
             return (cased,)
         read = spoken_word(word) if self._spells else tuple(basic_words(word))
         return tuple(map(self._cased, read))
+
+    def _tag(self, word: str) -> tuple[str, ...]:
+        """What is no speech, such as [noise], is seen by LMs that know it alone; an unknown word, in any case, by all."""
+        if word.casefold() == UNK:
+            return (UNK,)
+        known = self._vocab is None or self._vocab.unk not in self._vocab.encode_word(word)
+        return (word,) if known else ()
 
     def _has(self, word: str) -> bool:
         """Whether the LM has a word that is not of letters alone just so, such as `u.s.`"""
@@ -133,6 +143,8 @@ class View:
 
     def _rule(self, word: str) -> str:
         read = self._read[word]
+        if SPECIAL.fullmatch(word):
+            return "tags"
         if read == (self._cased(word),):
             return "case"
         if any(character.isdigit() or character in SYMBOLS or character in MONEY for character in word):

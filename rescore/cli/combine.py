@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from rescore.cli.completion import formats
 from rescore.cli.normalise import normalise_option
 from rescore.cli.numbers import POSITIVE
 from rescore.cli.outputs import OutputPath
@@ -14,7 +15,13 @@ from rescore.cli.results import json_option
 
 
 @click.command()
-@click.option("--scores", required=True, type=click.Path(path_type=Path), help="Folder with scores.jsonl.gz.")
+@click.option(
+    "--scores",
+    required=True,
+    metavar="DIR|[FORMAT:]PATH",
+    shell_complete=formats,
+    help="Folder with scores.jsonl.gz, or N-best lists with their own scores.",
+)
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by `rescore tune`.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
 @click.option(
@@ -27,7 +34,7 @@ from rescore.cli.results import json_option
 @json_option
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder for 1best.txt and nbest.jsonl.gz.")
 def command(
-    scores: Path,
+    scores: str,
     weights_file: Path | None,
     scales: tuple[str, ...],
     mbr: float | None,

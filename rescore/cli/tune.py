@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--scores", type=click.Path(path_type=Path), help="Folder with scores.jsonl.gz of dev.")
+@click.option(
+    "--scores",
+    metavar="DIR|[FORMAT:]PATH",
+    shell_complete=formats,
+    help="Folder with scores.jsonl.gz of dev, or N-best lists with their own scores.",
+)
 @click.option(
     "--lattices",
     metavar="[FORMAT:]PATH",
@@ -56,7 +61,7 @@ if TYPE_CHECKING:
 @utterances_option
 @json_option
 def command(
-    scores: Path | None,
+    scores: str | None,
     lattices: str | None,
     ref: Path,
     out: Path,
@@ -111,7 +116,7 @@ def command(
     from rescore.workflows.tune import summary
 
     if bool(scores) == bool(lattices):
-        raise UsageError("give either --scores DIR or --lattices [FORMAT:]PATH")
+        raise UsageError("give either --scores DIR|[FORMAT:]PATH or --lattices [FORMAT:]PATH")
     if cross_fit and folds < 2:
         raise UsageError("--cross-fit needs two folds at least: --folds 2 or more")
     decision = decision or usual_decision(objective, bool(lattices))
@@ -126,13 +131,13 @@ def command(
 
 
 def _of_lists(
-    scores: Path, ref: Path, settings: Settings, said: str, normalise: str, common: bool, cross_fit: Path | None
+    scores: str, ref: Path, settings: Settings, said: str, normalise: str, common: bool, cross_fit: Path | None
 ) -> Weights:
     from rescore.workflows.combine import read_scores
     from rescore.workflows.cross_fit import cross_fit_lists, fold_weights
     from rescore.workflows.tune import tune_folder
 
-    command = f"rescore tune --scores {scores.name} {said}"
+    command = f"rescore tune --scores {Path(scores).name} {said}"
     weights, fits, utt_ids = tune_folder(scores, ref, settings, command, normalise, common)
     if cross_fit:
         tuned_on = set(utt_ids)

@@ -49,12 +49,11 @@ def read_pieces(
 def _lattices(
     path: Path, options: Mapping[str, str], on_error: OnError, records: Iterable[tuple[Path, RawLattice]]
 ) -> Iterator[Lattice]:
-    shift = _frame_shift(options)
-    table = None
+    given, shift, table = _frame_shift(options), FRAME_SHIFT, None
     for file, raw in records:
         if table is None:
             table = table_for(path, options.get("words"))
-            shift = shift or _usual_frame_shift(path)
+            shift = given or _usual_frame_shift(path)
         try:
             with named_if_too_large():
                 lattice = to_lattice(raw, table, shift)

@@ -106,18 +106,30 @@ def _check_scores(
             )
 
 
-def read_scores(folder: str | Path, label: str = "") -> Iterator[NbestList]:
-    """Reads the lists of a scores folder (`DIR/scores.jsonl.gz`) as a stream.
+def scores_spec(source: str | Path) -> str:
+    """`[FORMAT:]PATH` of lists with scores: of a folder that `rescore nbest` wrote, or of lists that have their own.
+
+    Raises:
+      RescoreError: neither.
+    """
+    path = Path(source)
+    if not path.is_dir() and (path.exists() or ":" in str(source)):
+        return str(source)
+    path = require_folder(source) / SCORES_FILE
+    if not path.is_file():
+        raise FormatError(path, "no such file; `rescore nbest --out DIR` writes it, lists are given as FORMAT:PATH")
+    return f"jsonl:{path}"
+
+
+def read_scores(source: str | Path, label: str = "") -> Iterator[NbestList]:
+    """Reads the lists of a scores folder (`DIR/scores.jsonl.gz`), or lists themselves, as a stream.
 
     Args:
+      source: as of `scores_spec`.
       label: of the progress; without one, none is shown.
-    Raises:
-      RescoreError: no such folder, or no scores in it.
     """
-    path = require_folder(folder) / SCORES_FILE
-    if not path.is_file():
-        raise FormatError(path, "no such file; `rescore nbest --out DIR` writes it")
-    return nbest_with_progress(f"jsonl:{path}", label) if label else read_nbest(f"jsonl:{path}")
+    spec = scores_spec(source)
+    return nbest_with_progress(spec, label) if label else read_nbest(spec)
 
 
 def write_combined(

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rescore.console import remark
+from rescore.errors import UsageError
 from rescore.evaluation.common import shared_references
 from rescore.files import file_identity, read_kaldi_text, texts_identity
+from rescore.formats import is_pipe, parse_spec, source_identity
 from rescore.tuning.decisions import CrossFit
 from rescore.tuning.score_table import build_table
 from rescore.tuning.settings import RISK, Settings, tune
 from rescore.types import Lattice, Weights
 from rescore.weights import FIRST, MBR, WORDS_COLUMN
-from rescore.workflows.combine import SCORES_FILE, read_scores
+from rescore.workflows.combine import read_scores, scores_spec
 from rescore.workflows.normalising import KEY, Normaliser
 
 if TYPE_CHECKING:
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def tune_folder(
-    scores: Path, ref: Path, settings: Settings, command: str, normalise: str = "none", common: bool = False
+    scores: str | Path, ref: Path, settings: Settings, command: str, normalise: str = "none", common: bool = False
 ) -> tuple[Weights, CrossFit, list[str]]:
-    """Finds scales for a scores folder and says in `info` everything needed to find them again.
+    """Finds scales for a scores folder, or lists with scores, and says in `info` everything needed to find them again.
 
     Also those of the folds, and the ids of the utterances.
 
@@ -34,6 +36,8 @@ def tune_folder(
       ReferencesError, ScoreError, FormatError: bad input (see `build_table`).
       UsageError, WeightsError: the settings do not fit.
     """
+    if is_pipe(spec := scores_spec(scores)):
+        raise UsageError(f"{scores} is a pipe, which is read but once; give a file")
     normaliser = Normaliser(normalise)
     texts = read_kaldi_text(ref)
     refs = normaliser.texts(texts)
@@ -44,13 +48,19 @@ def tune_folder(
     normaliser.say()
     weights, fits = tune(table, settings)
     data = {
-        "scores": file_identity(scores / SCORES_FILE),
+        "scores": _identity(spec),
         "ref": texts_identity(ref, texts),
         "utterances": len(table.utt_ids),
         "words": table.total_words,
     }
     weights.info = {"data": data, KEY: normalise, **weights.info, "command": command}
     return weights, fits, table.utt_ids
+
+
+def _identity(spec: str) -> dict[str, str]:
+    """Name and content of lists."""
+    path = parse_spec(spec)[1]
+    return file_identity(path) if path.is_file() else {"file": path.name, "sha256": source_identity(spec)}
 
 
 def tune_lattices(

@@ -49,10 +49,24 @@ def english(case: str = "upper", pieces: bool = False) -> Vocabulary:
 def test_an_lm_of_librispeech_sees_what_that_normaliser_gives(pieces: bool, words: list[str]) -> None:
     view = View(english(pieces=pieces))
     assert view.form == TextForm(punctuation=False, numbers="spelled")
-    assert " ".join(view.words(words)) == normalise("librispeech")(" ".join(words))
+    speech = " ".join(word for word in words if word != "[NOISE]")  # a normaliser keeps it
+    assert " ".join(view.words(words)) == normalise("librispeech")(speech)
     assert [part for parts in view.parts(words) for part in parts] == list(view.words(words))
     once = view.words(words)
     assert view.words(once) == once
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+def test_what_is_no_speech_is_seen_by_lms_that_know_it_alone(pieces: bool) -> None:
+    view = View(english(pieces=pieces))
+    words = ("[noise]", "IT", "<UNK>", "{laugh}", "<v-noise>", "!SIL", "<unk>")
+    assert view.words(words) == ("IT", "<unk>", "<unk>")
+    assert view.fold(words, [-1.0, -2.0, -3.0, -4.0]) == [0.0, -1.0, -2.0, 0.0, 0.0, 0.0, -3.0, -4.0]
+    view.count(words)
+    assert "1 without tags such as [noise]" in view.said()
+    knows = build_words(count_words([["IT", "[noise]", "!SIL"]]))
+    assert View(knows).words(words) == ("[noise]", "IT", "<unk>", "!SIL", "<unk>")
+    assert View(None).words(words) == words
 
 
 def test_words_in_the_form_of_the_lm_stay() -> None:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rescore.cli.main import cli
-from rescore.errors import ReferencesError, UsageError, WeightsError
+from rescore.errors import ReferencesError, RescoreError, UsageError, WeightsError
 from rescore.files import write_kaldi_text
 from rescore.formats import write_nbest
 from rescore.types import Hypothesis, NbestList
@@ -155,6 +155,25 @@ def test_objectives_and_decisions(risky: Path, objective: str, decision: str) ->
     table = run("compare", "--ref", risky / "ref", f"first={risky / 'dev'}", f"cross={risky / 'cross'}").stdout
     assert re.search(r"first +42\.86 ", table)
     assert re.search(r"cross +0\.00 " if objective == "errors" else r"cross +1?\d\.\d\d ", table)
+
+
+def test_lists_with_scores_of_their_own_need_no_lm(dev: Path) -> None:
+    """The same as of a folder; a folder or file that is not there, and a folder without scores, are errors."""
+    lists = dev / "lists.jsonl.gz"
+    lists.write_bytes((dev / "dev" / "scores.jsonl.gz").read_bytes())
+    made = []
+    for scores in (dev / "dev", lists, f"jsonl:{lists}"):
+        out = dev / "w.json"
+        run("tune", "--scores", scores, "--ref", dev / "ref", "--out", out)
+        weights = load_weights(out)
+        assert weights.info["data"].pop("scores")["sha256"]
+        made.append((weights.scales, weights.info["data"]))
+        run("combine", "--scores", scores, "--weights", out, "--out", dev / "best")
+        made[-1] += ((dev / "best" / "1best.txt").read_text(),)
+    assert made[0] == made[1] == made[2]
+    for wrong, message in ((dev / "none", "none: no such folder"), (dev, "scores.jsonl.gz: no such file")):
+        with pytest.raises(RescoreError, match=message):
+            run("tune", "--scores", wrong, "--ref", dev / "ref", "--out", dev / "w2.json")
 
 
 def test_lists_in_no_order_keep_the_scores_that_need_no_tuning(dev: Path) -> None:
