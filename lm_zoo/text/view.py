@@ -131,10 +131,9 @@ class View:
 
     def _tag(self, word: str) -> tuple[str, ...]:
         """What is no speech, such as [noise], is seen by LMs that know it alone; an unknown word, in any case, by all."""
-        if word.casefold() == UNK:
-            return (UNK,)
-        known = self._vocab is None or self._vocab.unk not in self._vocab.encode_word(word)
-        return (word,) if known else ()
+        if self._vocab is None or self._vocab.unk not in self._vocab.encode_word(word):
+            return (word,)
+        return (UNK,) if word.casefold() == UNK else ()
 
     def _has(self, word: str) -> bool:
         """Whether the LM has a word that is not of letters alone just so, such as `u.s.`"""
