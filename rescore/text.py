@@ -14,7 +14,7 @@ from rescore.types import Words
 
 @dataclass(frozen=True)
 class TextNormalizer:
-    """Splits words, deletes characters from them, and changes their case, in this order.
+    """Leaves out words, splits words, deletes characters from them, and changes their case, in this order.
 
     PocketSphinx, for one, needs `TextNormalizer(case="upper", delete=".", split="-")`: `u.s.-made` gives `US MADE`.
 
@@ -23,14 +23,16 @@ class TextNormalizer:
       delete: characters to take out of words.
       split: characters at which a word falls into several; they vanish.
       pieces: what comes in are sentencepiece pieces, which are joined to words first: `words` only.
+      drop: words that are left out, as they come, such as `[noise]`.
     Raises:
-      UsageError: another `case`, or a character that stands in both `delete` and `split`.
+      UsageError: another `case`, a character that stands in both `delete` and `split`, or letters in these.
     """
 
     case: str | None = None
     delete: str = ""
     split: str = ""
     pieces: bool = False
+    drop: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.case not in (None, "upper", "lower"):
@@ -38,9 +40,16 @@ class TextNormalizer:
         both = set(self.delete) & set(self.split)
         if both:
             raise UsageError(f"'{''.join(sorted(both))}' is to be deleted and to be split at; choose one")
+        for text in (self.delete, self.split):
+            if any(map(str.isalpha, text)):
+                raise UsageError(
+                    f"'{text}' has letters, which would be taken from all words; to leave out whole words: --drop WORD"
+                )
 
     def __call__(self, word: str) -> Words:
         """The words that `word` becomes; none if nothing is left of it."""
+        if word in self.drop:
+            return ()
         word = word.translate(self._table)
         if self.case == "upper":
             word = word.upper()
@@ -52,12 +61,13 @@ class TextNormalizer:
         """The words that `words` become."""
         if self.is_identity:
             return tuple(words)
-        return self("".join(words).replace(WORD_START, " ") if self.pieces else " ".join(words))
+        joined = "".join(words).replace(WORD_START, " ") if self.pieces else " ".join(words)
+        return self(" ".join(word for word in kaldi_fields(joined) if word not in self.drop))
 
     @property
     def is_identity(self) -> bool:
         """Whether every word stays as it is."""
-        return self.case is None and not self.delete and not self.split and not self.pieces
+        return not (self.case or self.delete or self.split or self.pieces or self.drop)
 
     @cached_property
     def _table(self) -> dict[int, str]:

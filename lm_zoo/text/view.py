@@ -130,7 +130,7 @@ class View:
         return tuple(map(self._cased, read))
 
     def _tag(self, word: str) -> tuple[str, ...]:
-        """What is no speech, such as [noise], is seen by LMs that know it alone; an unknown word, in any case, by all."""
+        """What is no speech, such as [noise], is seen by LMs that know it alone; `<unk>`, in any case, by all."""
         if self._vocab is None or self._vocab.unk not in self._vocab.encode_word(word):
             return (word,)
         return (UNK,) if word.casefold() == UNK else ()

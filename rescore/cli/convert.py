@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
 @click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words.")
+@click.option("--drop", multiple=True, metavar="WORD", help="Leave out this word, such as '[noise]'; repeat it.")
 @click.option("--split-words", "split_at", default="", metavar="CHARS", help="Split words at these characters.")
 @click.option(
     "--pieces", is_flag=True, help="Words of SRC, N-best lists, are sentencepiece pieces: join them to words."
@@ -46,6 +47,7 @@ def command(
     beam: float | None,
     case: str | None,
     delete: str,
+    drop: tuple[str, ...],
     split_at: str,
     pieces: bool,
     jobs: int | None,
@@ -62,7 +64,7 @@ def command(
     where that leaves fewer than N: the lists are the same with and without it.
 
     \b
-    Example: rescore convert espnet:exp/decode lists.jsonl.gz --case upper
+    Example: rescore convert espnet:exp/decode lists.jsonl.gz --case upper --drop '[noise]' --drop '[laughter]'
     Example: rescore convert lattices/ lists.jsonl.gz -n 100 --ngram 4gram.bin --scale ngram=8 --scale words=-10
     Example: rescore convert kaldi:exp/decode?words=words.txt slf:exp/htk
     """
@@ -70,6 +72,6 @@ def command(
     from rescore.weights import parse_scales
     from rescore.workflows.convert import ConvertRequest, convert
 
-    normalizer, exact = TextNormalizer(case, delete, split_at, pieces), text_view == "exact"
+    normalizer, exact = TextNormalizer(case, delete, split_at, pieces, drop), text_view == "exact"
     given = parse_scales(scales)
     convert(ConvertRequest(source, target, normalizer, n, ngram, given, beam, max_unknown, exact), jobs, sharing)

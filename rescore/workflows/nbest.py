@@ -115,7 +115,7 @@ def _score(
     mix = _read_mix(mix_file, scorers) if mix_file else None
     new = new_columns(scorers, mix)
     if split is None or split.number == 1:
-        _say_what_is_replaced(out / SCORES_FILE, {*first.columns, *new})
+        _say_what_is_replaced(out / SCORES_FILE, first, {*first.columns, *new})
     checked = _within_limits(source, every, scorers, unread)
     plan = None
     if not is_pipe(source):
@@ -150,13 +150,17 @@ def _score(
     return written
 
 
-def _say_what_is_replaced(path: Path, columns: set[str]) -> None:
-    """Of the scores that an earlier run has left there: those that this one does not write."""
+def _say_what_is_replaced(path: Path, first: NbestList, columns: set[str]) -> None:
+    """Of the scores that an earlier run has left there: those that this one, of these lists, does not write."""
     try:
         there = next(read_nbest(f"jsonl:{path}"), None) if path.exists() else None
     except RescoreError:
         there = None  # damaged: nothing to keep
-    if there is not None and (lost := [column for column in there.columns if column not in columns]):
+    if there is not None and there.utt_id != first.utt_id:
+        remark(
+            f"{path} is replaced: it has scores of other utterances ({there.utt_id} ...); a set, a folder of its own"
+        )
+    elif there is not None and (lost := [column for column in there.columns if column not in columns]):
         remark(f"{path} is replaced, with {', '.join(lost)} of an earlier run; to add to it instead: --nbest {path}")
 
 

@@ -82,3 +82,16 @@ def test_pieces_are_joined_to_words() -> None:
     normal = TextNormalizer("lower", pieces=True)
     assert normal.words(("\u2581THE", "\u2581C", "AT", "\u2581", "S")) == ("the", "cat", "s")
     assert normal.words(()) == () and not TextNormalizer(pieces=True).is_identity
+
+
+def test_words_are_left_out_as_they_come() -> None:
+    normalizer = TextNormalizer("upper", delete=".", drop=("[noise]", "!SIL"))
+    assert normalizer.words(["[noise]", "he", "!SIL", "said.", "[Noise]"]) == ("HE", "SAID", "[NOISE]")
+    assert normalizer("[noise]") == () and normalizer("u.s.") == ("US",) and not normalizer.is_identity
+    assert TextNormalizer(pieces=True, drop=("[noise]",)).words(["\u2581A", "B", "\u2581[noi", "se]"]) == ("AB",)
+
+
+@pytest.mark.parametrize("option", ["delete", "split"])
+def test_letters_are_not_taken_from_words(option: str) -> None:
+    with pytest.raises(UsageError, match=r"has letters, which would be taken from all words; .* --drop WORD"):
+        TextNormalizer(**{option: "[noise]"})  # type: ignore[arg-type]

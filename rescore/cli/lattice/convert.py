@@ -18,11 +18,19 @@ if TYPE_CHECKING:
 @click.argument("target", metavar="DST", type=OutputSpec())
 @click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
 @click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words.")
+@click.option("--drop", multiple=True, metavar="WORD", help="Leave out this word, such as '[noise]'; repeat it.")
 @click.option(
     "--split-words", "--split", "split_at", default="", metavar="CHARS", help="Split words at these characters."
 )
 def command(
-    source: str, words: str | None, on_error: OnError, target: str, case: str | None, delete: str, split_at: str
+    source: str,
+    words: str | None,
+    on_error: OnError,
+    target: str,
+    case: str | None,
+    delete: str,
+    drop: tuple[str, ...],
+    split_at: str,
 ) -> None:
     """Write lattices in another format, or Kaldi archives as text, binary, one file, packed or not.
 
@@ -42,4 +50,5 @@ def command(
     if words is not None and not takers:
         raise UsageError(f"--words is for formats that hold numbers of words; neither {source} nor {target} does")
     source, target = (with_option(spec, "words", words if spec in takers else None) for spec in (source, target))
-    lattices_to_lattices(source, target, TextNormalizer(case, delete, split_at), on_error, Sharing())
+    normalizer = TextNormalizer(case, delete, split_at, drop=drop)
+    lattices_to_lattices(source, target, normalizer, on_error, Sharing())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +141,13 @@ def test_what_another_run_left_is_said_or_kept(tmp_path: Path, folder: Path) -> 
     said = f"scores.jsonl.gz is replaced, with one of an earlier run; to add to it instead: --nbest {scores}"
     assert said in score("two", source).replace("\n", "")
     assert "replaced" not in score("three", scores)
+    others = write_lists(
+        tmp_path / "others.jsonl", [replace(nbest, utt_id=f"test-{nbest.utt_id}") for nbest in lists()]
+    )
+    copy = tmp_path / "copy"
+    shutil.copytree(out, copy)
+    said = run("nbest", "--nbest", others, "--lm", f"one={folder}", "--out", copy).output.replace("\n", " ")
+    assert f"it has scores of other utterances ({lists()[0].utt_id} ...); a set, a folder of its own" in said
     before = {nbest.utt_id for nbest in lists()}
     found = list(read_nbest(f"jsonl:{scores}"))
     assert {nbest.utt_id for nbest in found} == before
