@@ -158,7 +158,7 @@ def _say_what_is_replaced(path: Path, first: NbestList, columns: set[str]) -> No
         there = None  # damaged: nothing to keep
     if there is not None and there.utt_id != first.utt_id:
         remark(
-            f"{path} is replaced: it has scores of other utterances ({there.utt_id} ...); a set, a folder of its own"
+            f"{path} is replaced: it has scores of other utterances ({there.utt_id} ...); a folder for each set"
         )
     elif there is not None and (lost := [column for column in there.columns if column not in columns]):
         remark(f"{path} is replaced, with {', '.join(lost)} of an earlier run; to add to it instead: --nbest {path}")
