@@ -130,6 +130,10 @@ class LanguageModel:
         """Those that text must suit by its case: the LM's, if it has one, or those of all LMs that it is made of."""
         return [self.vocab] if hasattr(self, "vocab") else []
 
+    def own_vocabularies(self) -> Iterable[Vocabulary]:
+        """All of the LM, or of the LMs that it is made of, whatever text they are asked about."""
+        return self.vocabularies()
+
     def check_case(self, words: Iterable[str]) -> None:
         """Raises a VocabError if an LM of mixed case has hardly seen the case of these words; by default any suits."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lm_zoo.base import LanguageModel, WordLM
@@ -15,6 +15,11 @@ def view_of(lm: LanguageModel, exact: bool = False) -> View:
     vocabs = list(lm.vocabularies())
     alike = len({(vocab.case, form_of(vocab), alphabet(vocab)) for vocab in vocabs}) == 1
     return View(vocabs[0] if alike and not exact else None)
+
+
+def same_words(view: View, first: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether an LM, which sees `other`, has the same words as another one, which sees `first`, but for their case."""
+    return len(first) == len(other) and tuple(view.words(first)) == tuple(other)
 
 
 class Reader:
@@ -31,8 +36,25 @@ class Reader:
         """Those whose case the text may not suit: none, if the view sees to that."""
         return self.lm.vocabularies() if self.view.is_exact else []
 
+    def own_vocabularies(self) -> Iterable[Vocabulary]:
+        """See `LanguageModel.own_vocabularies`."""
+        return self.lm.own_vocabularies()
+
     def check_case(self, words: Iterable[str]) -> None:
         self.lm.check_case(words)
+
+
+class ViewedLM(Reader):
+    """An LM over written words, as far as perplexity asks: a word has the sum of all that the LM sees for it."""
+
+    def score_words(self, sentences: Sequence[Sequence[str]], max_unknown: float | None = None) -> list[list[float]]:
+        """Values a written word, and one of the sentence end; see `LanguageModel.score_words`."""
+        scores = self.lm.score_words([self.view.words(words) for words in sentences], max_unknown=max_unknown)
+        return [self.view.fold(words, row) for words, row in zip(sentences, scores, strict=True)]
+
+    def token_count(self, word: str) -> int:
+        """The tokens of all that the LM sees of the word."""
+        return sum(map(self.lm.token_count, self.view.word(word)))
 
 
 class ViewedNgram(Reader, WordLM):

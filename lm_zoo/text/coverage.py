@@ -41,6 +41,8 @@ class Knowing(Protocol):
 
     def vocabularies(self) -> Iterable[Vocabulary]: ...
 
+    def own_vocabularies(self) -> Iterable[Vocabulary]: ...
+
     def check_case(self, words: Iterable[str]) -> None: ...
 
 
@@ -73,7 +75,7 @@ class Coverage:
             word = other_case(vocab.case, new)
             if word is not None:
                 check_case(vocab, [word], place if isinstance(place, str) else place(word))
-            self._check_pieces(vocab, new, place)
+        self._check_pieces(new, place)
         self._known.update((word, self.lm.knows(word)) for word in new)
         if new and self.words < ENOUGH:
             self.lm.check_case(self._known)
@@ -100,10 +102,10 @@ class Coverage:
                 f"into the LM's form{self._advice()}, or allow more: --max-unknown 1 (in Python: max_unknown=1)"
             )
 
-    def _check_pieces(self, vocab: Vocabulary, words: Iterable[str], place: str | Callable[[str], str]) -> None:
+    def _check_pieces(self, words: Iterable[str], place: str | Callable[[str], str]) -> None:
         """Pieces would be read as words, as their marks are no letters, and nearly all that is left is known."""
         piece = next(filter(_is_piece, words), None)
-        if piece is not None and not _has_pieces(vocab):
+        if piece is not None and not all(map(_has_pieces, self.lm.own_vocabularies())):
             raise VocabError(
                 f"{place if isinstance(place, str) else place(piece)}: found '{piece}', a piece of sentencepiece, but "
                 "the LM scores words; join pieces to words first, in N-best lists: rescore convert SRC DST --pieces"

@@ -11,7 +11,7 @@ import numpy as np
 
 from lm_zoo.inference.interpolation import em_weights, interpolate
 from lm_zoo.inference.perplexity import Perplexity, WordScores, exp_or_inf, score_text, window_perplexity
-from lm_zoo.inference.viewed import view_of
+from lm_zoo.inference.viewed import ViewedLM, same_words, view_of
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 from lm_zoo.text.sentences import read_sentences
 from rescore.console import progress, remark
@@ -85,7 +85,8 @@ def rows_of(
 def _score(scorers: list[LMColumn], text: str, marker: TailMarker | None = None) -> WordScores:
     sentences: Iterable[list[str]] = progress(seen_sentences(scorers, text), "scoring text")
     watched = marker.watch(sentences) if marker else sentences
-    scores = score_text([scorer.lm for scorer in scorers], watched, text, scorers[0].most_unknown)
+    seen = [ViewedLM(scorer.lm, view_of(scorer.lm, scorer.view.is_exact)) for scorer in scorers]
+    scores = score_text(seen, watched, text, scorers[0].most_unknown)
     for scorer in scorers:
         if shown := scorer.lm.said():
             remark(f"{scorer.column}: {shown}")
@@ -93,16 +94,17 @@ def _score(scorers: list[LMColumn], text: str, marker: TailMarker | None = None)
 
 
 def seen_sentences(scorers: list[LMColumn], text: str) -> Iterator[list[str]]:
-    """The sentences of a text as all of the LMs see them.
+    """The sentences of a text as all of the LMs see them, but for case, in that of the first one.
 
     Raises:
-      UsageError: they see one of them differently, so that their words cannot be compared.
+      UsageError: they see one of them differently otherwise, so that their words cannot be compared.
     """
     views, empty = [view_of(scorer.lm, scorer.view.is_exact) for scorer in scorers], 0
     for number, words in enumerate(read_sentences(text, remark), start=1):
         found = [list(view.words(words)) for view in views]
-        if any(other != found[0] for other in found):
-            place = next(place for place, other in enumerate(found) if other != found[0])
+        alike = [same_words(view, found[0], other) for view, other in zip(views, found, strict=True)]
+        if not all(alike):
+            place = alike.index(False)
             raise UsageError(
                 f"{text}, sentence {number}: '{scorers[0].column}' sees {short(' '.join(found[0]))}, but "
                 f"'{scorers[place].column}' sees {short(' '.join(found[place]))}, so that they have different words; "

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.base import Context
+from lm_zoo.inference.viewed import same_words
 from lm_zoo.text.coverage import taken_back
 from rescore.console import progress
 from rescore.errors import RescoreError, ScoreError
@@ -107,7 +108,7 @@ def _check_same_words(batch: list[NbestList], scorers: list[LMColumn]) -> None:
         for hyp in nbest.hyps:
             first, *others = (scorer.view.words(hyp.words) for scorer in scorers)
             for scorer, words in zip(scorers[1:], others, strict=True):
-                if words != first:
+                if not same_words(scorer.view, first, words):
                     raise ScoreError(
                         f"utterance {nbest.utt_id}: '{scorers[0].column}' sees {short(' '.join(first))}, but "
                         f"'{scorer.column}' sees {short(' '.join(words))}; such LMs cannot be interpolated word by "

@@ -56,6 +56,8 @@ def test_an_lm_over_pieces_takes_them() -> None:
         def vocabularies(self) -> list[WordVocabulary]:
             return [vocab]
 
+        own_vocabularies = vocabularies
+
         def check_case(self, words: object) -> None:
             pass
 

@@ -147,7 +147,7 @@ def test_what_another_run_left_is_said_or_kept(tmp_path: Path, folder: Path) -> 
     copy = tmp_path / "copy"
     shutil.copytree(out, copy)
     said = run("nbest", "--nbest", others, "--lm", f"one={folder}", "--out", copy).output.replace("\n", " ")
-    assert f"it has scores of other utterances ({lists()[0].utt_id} ...); a set, a folder of its own" in said
+    assert f"it has scores of other utterances ({lists()[0].utt_id} ...); a folder for each set" in said
     before = {nbest.utt_id for nbest in lists()}
     found = list(read_nbest(f"jsonl:{scores}"))
     assert {nbest.utt_id for nbest in found} == before
