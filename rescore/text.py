@@ -25,7 +25,7 @@ class TextNormalizer:
       pieces: what comes in are sentencepiece pieces, which are joined to words first: `words` only.
       drop: words that are left out, as they come, such as `[noise]`.
     Raises:
-      UsageError: another `case`, a character that stands in both `delete` and `split`, or letters in these.
+      UsageError: another `case`, or a character that stands in both `delete` and `split`.
     """
 
     case: str | None = None
@@ -40,11 +40,6 @@ class TextNormalizer:
         both = set(self.delete) & set(self.split)
         if both:
             raise UsageError(f"'{''.join(sorted(both))}' is to be deleted and to be split at; choose one")
-        for text in (self.delete, self.split):
-            if any(map(str.isalpha, text)):
-                raise UsageError(
-                    f"'{text}' has letters, which would be taken from all words; to leave out whole words: --drop WORD"
-                )
 
     def __call__(self, word: str) -> Words:
         """The words that `word` becomes; none if nothing is left of it."""
@@ -72,6 +67,15 @@ class TextNormalizer:
     @cached_property
     def _table(self) -> dict[int, str]:
         return {ord(char): " " for char in self.split} | {ord(char): "" for char in self.delete}
+
+
+def check_characters(delete: str, split: str) -> None:
+    """Raises a UsageError if a word is given where single characters are wanted; for commands that have `--drop`."""
+    for text in (delete, split):
+        if any(map(str.isalpha, text)):
+            raise UsageError(
+                f"'{text}' has letters, which would be taken from all words; to leave out whole words: --drop WORD"
+            )
 
 
 def short(value: object) -> str:

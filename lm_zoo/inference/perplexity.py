@@ -16,6 +16,7 @@ import torch
 from lm_zoo.base import LanguageModel
 from lm_zoo.errors import LMError
 from lm_zoo.inference.neural import NeuralLM
+from lm_zoo.inference.viewed import ViewedLM
 from lm_zoo.text.batches import TokenText, carried_batches, running_text, window_batches
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 
@@ -120,7 +121,7 @@ class WordScores:
 
 
 def score_text(
-    lms: Sequence[LanguageModel],
+    lms: Sequence[LanguageModel | ViewedLM],
     sentences: Iterable[list[str]],
     where: str,
     max_unknown: float = MOST_UNKNOWN,

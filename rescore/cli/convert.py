@@ -68,10 +68,11 @@ def command(
     Example: rescore convert lattices/ lists.jsonl.gz -n 100 --ngram 4gram.bin --scale ngram=8 --scale words=-10
     Example: rescore convert kaldi:exp/decode?words=words.txt slf:exp/htk
     """
-    from rescore.text import TextNormalizer
+    from rescore.text import TextNormalizer, check_characters
     from rescore.weights import parse_scales
     from rescore.workflows.convert import ConvertRequest, convert
 
+    check_characters(delete, split_at)
     normalizer, exact = TextNormalizer(case, delete, split_at, pieces, drop), text_view == "exact"
     given = parse_scales(scales)
     convert(ConvertRequest(source, target, normalizer, n, ngram, given, beam, max_unknown, exact), jobs, sharing)

@@ -85,12 +85,16 @@ def rows_of(
 def _score(scorers: list[LMColumn], text: str, marker: TailMarker | None = None) -> WordScores:
     sentences: Iterable[list[str]] = progress(seen_sentences(scorers, text), "scoring text")
     watched = marker.watch(sentences) if marker else sentences
-    seen = [ViewedLM(scorer.lm, view_of(scorer.lm, scorer.view.is_exact)) for scorer in scorers]
-    scores = score_text(seen, watched, text, scorers[0].most_unknown)
+    scores = score_text(viewed(scorers), watched, text, scorers[0].most_unknown)
     for scorer in scorers:
         if shown := scorer.lm.said():
             remark(f"{scorer.column}: {shown}")
     return scores
+
+
+def viewed(scorers: Sequence[LMColumn]) -> list[ViewedLM]:
+    """The LMs over the words of `seen_sentences`, of which each sees those in its own case."""
+    return [ViewedLM(scorer.lm, view_of(scorer.lm, scorer.view.is_exact)) for scorer in scorers]
 
 
 def seen_sentences(scorers: list[LMColumn], text: str) -> Iterator[list[str]]:

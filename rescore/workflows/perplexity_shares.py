@@ -24,7 +24,7 @@ from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError
 from rescore.weights import NGRAM, load_mixture
 from rescore.workflows.columns import LMColumn, column_of, identities, open_scorers
-from rescore.workflows.perplexity import Row, rows_of, seen_sentences
+from rescore.workflows.perplexity import Row, rows_of, seen_sentences, viewed
 from rescore.workflows.seen import TextCounts
 from rescore.workflows.streams import Job, run_shared
 
@@ -100,8 +100,7 @@ class TextDoer:
 
     def __call__(self, items: list[Sentence]) -> list[ScoredText]:
         words = [item.words for item in items]
-        lms = [scorer.lm for scorer in self.scorers]
-        scores = score_text(lms, words, self.request.text, 1.0, items[0].number)
+        scores = score_text(viewed(self.scorers), words, self.request.text, 1.0, items[0].number)
         return [ScoredText([" ".join(sentence) for sentence in words], scores)]
 
     def counted(self) -> Counter[str]:

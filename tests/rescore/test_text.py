@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rescore.cli.main import cli
 from rescore.errors import UsageError
 from rescore.text import TextNormalizer
 
@@ -91,7 +93,8 @@ def test_words_are_left_out_as_they_come() -> None:
     assert TextNormalizer(pieces=True, drop=("[noise]",)).words(["\u2581A", "B", "\u2581[noi", "se]"]) == ("AB",)
 
 
-@pytest.mark.parametrize("option", ["delete", "split"])
-def test_letters_are_not_taken_from_words(option: str) -> None:
-    with pytest.raises(UsageError, match=r"has letters, which would be taken from all words; .* --drop WORD"):
-        TextNormalizer(**{option: "[noise]"})  # type: ignore[arg-type]
+@pytest.mark.parametrize("option", ["--delete", "--split-words"])
+@pytest.mark.parametrize("command", [("convert",), ("lattice", "convert")])
+def test_letters_are_not_taken_from_words(command: tuple[str, ...], option: str) -> None:
+    result = CliRunner().invoke(cli, [*command, "a.slf", "slf:b", option, "[noise]"])
+    assert "has letters, which would be taken from all words" in str(result.exception)

@@ -43,12 +43,13 @@ def command(
     from rescore.errors import UsageError
     from rescore.formats import has_option, with_option
     from rescore.sharing.shares import Sharing
-    from rescore.text import TextNormalizer
+    from rescore.text import TextNormalizer, check_characters
     from rescore.workflows.convert import lattices_to_lattices
 
     takers = [spec for spec in (source, target) if has_option(spec, "words")]
     if words is not None and not takers:
         raise UsageError(f"--words is for formats that hold numbers of words; neither {source} nor {target} does")
     source, target = (with_option(spec, "words", words if spec in takers else None) for spec in (source, target))
+    check_characters(delete, split_at)
     normalizer = TextNormalizer(case, delete, split_at, drop=drop)
     lattices_to_lattices(source, target, normalizer, on_error, Sharing())
