@@ -62,11 +62,13 @@ def command(
     from rescore.weights import for_mbr, load_weights, parse_scales
     from rescore.workflows.combine import read_scores, say_columns, write_combined
     from rescore.workflows.normalising import under_weights
+    from rescore.workflows.scored_by import known_lms, remark_other_lms
 
     if bool(weights_file) == bool(scales):
         raise UsageError("give either --weights FILE or --scale NAME=VALUE (one or more), not both and not neither")
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
     weights = for_mbr(under_weights(weights, normalise, weights_file), mbr, weights_file)
+    remark_other_lms(weights, known_lms(scores))
     counts = write_combined(read_scores(scores, "combining"), weights, out)
     say_columns(counts)
     remark(

@@ -15,6 +15,7 @@ from rescore.types import NbestList, Weights
 from rescore.weights import equal_weights
 from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, write_combined
 from rescore.workflows.context import with_context
+from rescore.workflows.scored_by import lms_of, note_lms, remark_other_lms
 
 
 def merge(out: Path, weights: Weights | None) -> CombineCounts:
@@ -40,10 +41,14 @@ def merge(out: Path, weights: Weights | None) -> CombineCounts:
     first = next(lists(), None)
     if first is None:
         raise ScoreError("there is no utterance to combine; all were left out")
-    used = with_context(weights or equal_weights(first.hyps[0].scores), read_plan(folder).get("--context"))
+    plan = read_plan(folder)
+    lms = lms_of(plan)
+    remark_other_lms(weights, lms)
+    used = with_context(weights or equal_weights(first.hyps[0].scores), plan.get("--context"))
     counts = write_combined(progress(lists(), "combining"), used, out)
     note_skipped([*found[0]["unread"], *notes(folder, number).skipped])
     join_parts(folder, number, out / SCORES_FILE)
+    note_lms(out, lms)
     remark(f"{counts.utterances} utterances scored, in {len(found)} shares")
     words, unknown = Counter[str](), Counter[str]()
     for share in found:

@@ -27,6 +27,7 @@ from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, 
 from rescore.workflows.context import TextBefore, with_context
 from rescore.workflows.merge import merge
 from rescore.workflows.recordings import find_recordings
+from rescore.workflows.scored_by import EARLIER, in_plan, known_lms, note_lms, remark_other_lms
 
 if TYPE_CHECKING:
     from rescore.sharing.parts import Split
@@ -117,12 +118,14 @@ def _score(
     if split is None or split.number == 1:
         _say_what_is_replaced(out / SCORES_FILE, first, {*first.columns, *new})
     checked = _within_limits(source, every, scorers, unread)
+    given, earlier = identities(lms, ngram), known_lms(source)
     plan = None
     if not is_pipe(source):
         plan = {
             "version": __version__,
             "N-best lists": source_identity(source),
-            **{f"LM '{column}'": identity for column, identity in identities(lms, ngram).items()},
+            **in_plan(given),
+            EARLIER: earlier,
             "--dtype": dtype,
             "--device": device,
             "--mix": mix,
@@ -136,12 +139,14 @@ def _score(
         written = write_scores(checked, scorers, out, plan, mix, _count, split, before, *errors)
         remark(f"{written.total} utterances of share {split} scored" + _taken_over(written.kept))
         return written
+    remark_other_lms(weights, given)
     used = with_context(weights or equal_weights([*first.hyps[0].scores, *new]), before.plan if before else None)
 
     def use(scored: Iterator[NbestList]) -> CombineCounts:
         return write_combined(scored, used, out)
 
     written = write_scores(checked, scorers, out, plan, mix, use, None, before, on_error, unread, count_nbest(source))
+    note_lms(out, {**earlier, **given})
     remark(f"{written.total} utterances scored" + _taken_over(written.kept))
     for scorer in scorers:
         remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")

@@ -18,6 +18,7 @@ from rescore.types import Lattice, Weights
 from rescore.weights import FIRST, MBR, WORDS_COLUMN
 from rescore.workflows.combine import read_scores, scores_spec
 from rescore.workflows.normalising import KEY, Normaliser
+from rescore.workflows.scored_by import known_lms
 
 if TYPE_CHECKING:
     from rescore.tuning.lattice_line_search import LatticeTable
@@ -53,7 +54,8 @@ def tune_folder(
         "utterances": len(table.utt_ids),
         "words": table.total_words,
     }
-    weights.info = {"data": data, KEY: normalise, **weights.info, "command": command}
+    lms = known_lms(scores)
+    weights.info = {"data": data, **({"lms": lms} if lms else {}), KEY: normalise, **weights.info, "command": command}
     return weights, fits, table.utt_ids
 
 
