@@ -8,14 +8,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from lm_zoo import files
 from lm_zoo.errors import WriteError
 from lm_zoo.identity import feed
 from lm_zoo.inference.limits import give_back
-from lm_zoo.reading import DAMAGED, is_read_once, kaldi_fields, open_bytes, open_text
+from lm_zoo.reading import DAMAGED, is_read_once, kaldi_fields, open_bytes, open_text, parse_json
 from rescore.errors import FormatError, RescoreError
 from rescore.skipping import OnError, fail
 from rescore.types import Words
@@ -211,7 +211,8 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
     """Reads Kaldi `text`: `utt-id word word ...` a line; a line with the id alone is an empty utterance.
 
     Of icefall's `recogs-SET-SUFFIX.txt`, with lines `utt-id:<tab>ref=['A', ...]` and `utt-id:<tab>hyp=[...]` (and some
-    of timestamps), the lines of `side` are read, "ref" or "hyp".
+    of timestamps), the lines of `side` are read, "ref" or "hyp".  References may be those of our N-best lists (JSON
+    lines with `utt_id` and `ref`) or of NeMo's manifests (`audio_filepath`, whose name is the id, and `text`), too.
 
     Raises:
       FormatError: no line at all, an empty line, or an utterance id that occurs twice or begins with a byte order mark.
@@ -222,6 +223,8 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
         if recog and recog[2] != side:
             continue
         fields = [recog[1], *_listed(path, number, recog[3])] if recog else kaldi_fields(line)
+        if side == "ref" and line.startswith('{"'):
+            fields = _reference_of_json(path, number, line)
         if not fields:
             raise FormatError(path, "empty line, expected 'utt-id words ...'", line=number)
         if fields[0].startswith('{"'):
@@ -235,6 +238,25 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
     if not texts:
         raise FormatError(path, "empty file, expected Kaldi text: 'utt-id words ...' a line")
     return texts
+
+
+def _reference_of_json(path: str | Path, number: int, line: str) -> list[str]:
+    """Id and words of a line of N-best lists or of a manifest."""
+    try:
+        entry = parse_json(line)
+    except ValueError as error:
+        raise FormatError(path, f"not JSON ({error})", line=number) from None
+    utt_id, text = entry.get("utt_id", entry.get("id")), entry.get("ref")
+    if "audio_filepath" in entry:
+        utt_id, text = utt_id or PurePosixPath(str(entry["audio_filepath"])).stem, entry.get("text")
+    if isinstance(text, list):
+        text = " ".join(map(str, text))
+    if not utt_id or not isinstance(text, str):
+        expected = "utt_id and ref of N-best lists, or audio_filepath and text of a manifest"
+        raise FormatError(path, f"JSON without a reference ({', '.join(entry)}), expected {expected}", line=number)
+    if len(kaldi_fields(str(utt_id))) != 1:
+        raise FormatError(path, f"the id '{utt_id}' has blanks, which no other file of texts can have", line=number)
+    return [str(utt_id), *kaldi_fields(text)]
 
 
 def _listed(path: str | Path, number: int, text: str) -> list[str]:

@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text.")
+@click.option(
+    "--ref",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="References: Kaldi text, recogs, lists, NeMo manifests.",
+)
 @click.option("--against", multiple=True, metavar="NAME", help="p-values against this system too; may be repeated.")
 @json_option
 @click.option("--markdown", "form", flag_value="markdown", help="Print the table as Markdown.")

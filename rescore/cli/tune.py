@@ -31,7 +31,12 @@ if TYPE_CHECKING:
     shell_complete=formats,
     help="Lattices of dev instead: searches over all their paths.",
 )
-@click.option("--ref", required=True, type=click.Path(path_type=Path), help="References of dev, Kaldi text.")
+@click.option(
+    "--ref",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="References of dev: Kaldi text, recogs, lists, NeMo manifests.",
+)
 @click.option("--out", required=True, type=OutputPath(), help="Weights file to write, JSON.")
 @click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Hold a scale; may be repeated.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random choices.")

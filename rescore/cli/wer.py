@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text or recogs.")
+@click.option(
+    "--ref",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="References: Kaldi text, recogs, lists, NeMo manifests.",
+)
 @click.option(
     "--hyp",
     required=True,

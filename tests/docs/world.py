@@ -59,18 +59,16 @@ def _write_lists(folder: Path, lists: dict[str, rs.Lists]) -> None:
         (folder / "exp").mkdir(exist_ok=True)
         (folder / f"exp/{name}-first.txt").write_text(_first(nbest))
         nbest.write(f"espnet:{folder / f'exp/decode_{name}'}?score=am")
-        nbest.write(f"nemo:{folder / 'preds_out_width128.tsv'}?score=am")  # of test
+        nbest.write(f"nemo:{folder / f'preds_{name}.tsv'}?score=am")
+        rows = (line.split(maxsplit=1) for line in _lines(folder / f"{name}.txt"))
+        manifest = (json.dumps({"audio_filepath": f"{utt}.wav", "text": words.strip()}) + "\n" for utt, words in rows)
+        (folder / f"{name}.json").write_text("".join(manifest))
     _copy(folder / "exp/test-first.txt", folder / "exp/first.txt")
     for copy in ("lists", "whisper"):
         _copy(folder / "dev.jsonl.gz", folder / f"{copy}.jsonl.gz")
     save_weights(folder / "exp/weights.json", rs.Weights({"am": 1.0, "transfornn": 0.5, "words": 0.0}))
     rs.Lists([*lists["dev"], *lists["test"]]).write(folder / "train.jsonl.gz")
     (folder / "text").write_text("".join((folder / f"{name}.txt").read_text() for name in lists))
-    rows = (line.split(maxsplit=1) for line in _lines(folder / "test.txt"))
-    manifest = "".join(
-        json.dumps({"audio_filepath": f"{utt}.wav", "text": words.strip()}) + "\n" for utt, words in rows
-    )
-    (folder / "test.json").write_text(manifest)
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -165,6 +165,27 @@ def test_require_folder(tmp_path: Path) -> None:
         require_folder(tmp_path / "none")
 
 
+def test_references_of_lists_and_of_nemos_manifests(tmp_path: Path) -> None:
+    lists, manifest = tmp_path / "lists.jsonl", tmp_path / "manifest.json"
+    lists.write_text('{"utt_id": "a", "ref": "HE SAID", "hyps": []}\n{"id": "b", "nbest": [], "ref": ["SO"]}\n')
+    assert read_kaldi_text(lists) == {"a": ("HE", "SAID"), "b": ("SO",)}
+    manifest.write_text('{"audio_filepath": "wav/a.1.flac", "duration": 1.5, "text": "he  said"}\n')
+    assert read_kaldi_text(manifest) == {"a.1": ("he", "said")}
+    with pytest.raises(FormatError, match=r"lists.jsonl:1: JSON, expected Kaldi text"):
+        read_kaldi_text(lists, side="hyp")
+    for line, message in (
+        (
+            '{"utt_id": "a", "hyps": []}',
+            r"JSON without a reference \(utt_id, hyps\), expected utt_id and ref of N-best",
+        ),
+        ('{"utt_id": "a b", "ref": "A"}', "the id 'a b' has blanks"),
+        ('{"utt_id": "a", "ref": "A"', "not JSON"),
+    ):
+        lists.write_text(f"{line}\n")
+        with pytest.raises(FormatError, match=f"lists.jsonl:1: {message}"):
+            read_kaldi_text(lists)
+
+
 def test_recogs_of_icefall(tmp_path: Path) -> None:
     file = tmp_path / "recogs-test-epoch-30.txt"
     file.write_text("a-1:\tref=['IT', \"ISN'T\"]\na-1:\thyp=['IT']\nb:\tref=['B']\nb:\thyp=[]\n")
