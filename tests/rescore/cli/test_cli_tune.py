@@ -95,9 +95,9 @@ def test_lattices(dev: Path) -> None:
     assert weights.info["command"].startswith("rescore tune --lattices slf:lat --ref ref --out w.json --seed 0")
     assert weights.info["flat_region"]["lm"]["same"][0] == pytest.approx(3.0)
     assert "dev WER 0.00 % (0 errors), oracle 0.00 %" in result.stdout
-    with pytest.raises(UsageError, match="give either --scores DIR.* or --lattices"):
+    with pytest.raises(UsageError, match=r"give either --scores DIR.* or --lattices"):
         run("tune", "--ref", dev / "ref", "--out", out)
-    with pytest.raises(UsageError, match="give either --scores DIR.* or --lattices"):
+    with pytest.raises(UsageError, match=r"give either --scores DIR.* or --lattices"):
         run("tune", "--scores", dev / "dev", "--lattices", dev / "lat", "--ref", dev / "ref", "--out", out)
 
 
