@@ -75,7 +75,8 @@ class HFCausalLM(HFModel):
         tolerance = 1e-5 if self.dtype == torch.float32 else 0.02
         kind = self.model.config.model_type
         try:
-            output = self.model(input_ids=inputs, past_key_values=_cache(()), use_cache=True)
+            with self.evaluated() as model:
+                output = model(input_ids=inputs, past_key_values=_cache(()), use_cache=True)
         except Exception as error:  # a model's code may refuse such a cache in any way
             raise ModelError(f"{self.folder}: a {kind} with a cache of keys and values fails ({error})") from error
         if not torch.allclose(output.logits[0, :2], output.logits[1, :2], rtol=tolerance, atol=tolerance):
@@ -103,7 +104,8 @@ class HFCausalLM(HFModel):
         inside = place <= lengths.unsqueeze(1)
         targets = torch.cat([tokens, torch.zeros_like(begin)], dim=1)
         targets = targets.masked_fill(place == lengths.unsqueeze(1), self.vocab.eos)
-        logits = self.model(input_ids=inputs, attention_mask=inside.long(), use_cache=False).logits[inside].float()
+        with self.evaluated() as model:
+            logits = model(input_ids=inputs, attention_mask=inside.long(), use_cache=False).logits[inside].float()
         scores = logits.gather(1, targets[inside].unsqueeze(1)).squeeze(1) - logits.logsumexp(dim=1)
         result[:, : longest + 1][inside] = scores
         return result
@@ -117,7 +119,8 @@ class HFCausalLM(HFModel):
         done = start = 0
         while done < len(inputs):
             check_time()
-            logits = self.model(input_ids=inputs[None, start : start + size], use_cache=False).logits[0].float()
+            with self.evaluated() as model:
+                logits = model(input_ids=inputs[None, start : start + size], use_cache=False).logits[0].float()
             rows, wanted = logits[done - start :], targets[done : start + size]
             scores[done : start + size] = rows.gather(1, wanted[:, None]).squeeze(1) - rows.logsumexp(dim=1)
             done, start = start + size, start + max(1, size // 2)
@@ -132,7 +135,8 @@ class HFCausalLM(HFModel):
         """See `LanguageModel.step`."""
         self.check_length(state.time + 1)
         cache = _cache(state.select(parents.to(self.device)).memory)
-        output = self.model(input_ids=tokens.to(self.device).unsqueeze(1), past_key_values=cache, use_cache=True)
+        with self.evaluated() as model:
+            output = model(input_ids=tokens.to(self.device).unsqueeze(1), past_key_values=cache, use_cache=True)
         memory = _keys_and_values(output.past_key_values)
         return State(state.time + 1, memory), output.logits[:, -1].float().log_softmax(dim=-1)
 
@@ -254,7 +258,8 @@ class HFCausalLM(HFModel):
         for level in prefixes.levels[1:]:
             torch.maximum(mask[level], mask[prefixes.parents[level]], out=mask[level])
         inputs = {"input_ids": prefixes.inputs[None], "position_ids": prefixes.depths[None]}
-        found = self.model.base_model(**inputs, attention_mask=mask[None, None], use_cache=False)
+        with self.evaluated() as model:
+            found = model.base_model(**inputs, attention_mask=mask[None, None], use_cache=False)
         hidden: Tensor = found.last_hidden_state[0].to(self.output.weight)
         return hidden
 

@@ -132,7 +132,8 @@ class HFMaskedLM(HFModel):
         places = torch.tensor(masked)
         targets = torch.tensor([flat[sentence][place] for sentence, place in batch])
         rows = torch.arange(len(batch))
-        found = self.model(input_ids=inputs.to(self.device), attention_mask=inside.to(self.device)).logits
+        with self.evaluated() as model:
+            found = model(input_ids=inputs.to(self.device), attention_mask=inside.to(self.device)).logits
         logits = found[rows, places].float().cpu()
         return (logits[rows, targets] - logits.logsumexp(dim=1)).double().tolist()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,18 @@ class HFModel(base.LanguageModel):
                 f"{what} has {tokens} tokens with the special ones, but the model in {self.folder} takes "
                 f"{self.positions} at most; leave it out (--on-error skip), {advice}or use another LM"
             )
+
+    @contextmanager
+    def evaluated(self) -> Iterator[Any]:
+        """The model without dropout, also while something trains it; afterwards its parts are as they were."""
+        training = [part for part in self.model.modules() if part.training] if self.model.training else []
+        for part in training:
+            part.training = False
+        try:
+            yield self.model
+        finally:
+            for part in training:
+                part.training = True
 
     @property
     def dtype(self) -> torch.dtype:

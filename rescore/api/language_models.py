@@ -27,7 +27,8 @@ def load_lm(
 
     Args:
       source: what `--lm` takes (the name of an LM that ships, a model folder, an ARPA, `hf:gpt2`, ...), or a causal
-        or masked LM of Hugging Face, which is used as it is: in its dtype, on its device.
+        or masked LM of Hugging Face, which is used as it is: in its dtype, on its device, with the weights that it has
+        when it scores; never with dropout, though a training may go on.
       tokenizer: of a Hugging Face model object; None: that of the folder, or of the hub's model, that it is from.
       case: "lower" lower-cases words for a Hugging Face model object alone, "mixed" takes them as they are; by default
         text that is all upper case is refused.
@@ -69,7 +70,7 @@ def _of_hugging_face(model: Any, tokenizer: Any, case: str) -> LanguageModel:
     tokenizer = _tokenizer_of(model) if tokenizer is None else tokenizer
     cls = HFMaskedLM if type(model).__name__.endswith("ForMaskedLM") else HFCausalLM
     place = Path(str(getattr(model, "name_or_path", "")) or type(model).__name__)
-    made: LanguageModel = cls(place, case, parts=(tokenizer, model.eval()))
+    made: LanguageModel = cls(place, case, parts=(tokenizer, model))
     return made
 
 

@@ -194,6 +194,23 @@ def test_a_model_object_of_hugging_face(tmp_path: Path) -> None:
         rs.load_lm(hugging_face.gpt2_model(10))
 
 
+@pytest.mark.parametrize("kind", ["CausalLM", "MaskedLM"])
+def test_a_model_in_training_is_scored_without_dropout(tmp_path: Path, kind: str) -> None:
+    transformers = pytest.importorskip("transformers", reason="Hugging Face models need transformers")
+    path = (hugging_face.gpt2 if kind == "CausalLM" else hugging_face.bert)(tmp_path / "tiny")
+    model = getattr(transformers, f"AutoModelFor{kind}").from_pretrained(path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+    lists = rs.Lists(
+        [rs.NbestList("u0", [rs.Hypothesis(("the", "cat", "sat"), {}), rs.Hypothesis(("the", "dog"), {})])]
+    )
+    lm = rs.load_lm(model, tokenizer)
+    expected = rs.score(lists, lm).lists
+    parts = list(model.train().modules())
+    parts[-1].training = False
+    assert rs.score(lists, lm).lists == rs.score(lists, rs.load_lm(model, tokenizer)).lists == expected
+    assert [part.training for part in parts] == [True] * (len(parts) - 1) + [False], "the training goes on as it was"
+
+
 # -- scales, error rates ----------------------------------------------------------------------------------------------
 
 
