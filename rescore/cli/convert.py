@@ -57,7 +57,8 @@ def command(
 ) -> None:
     """Write N-best lists or lattices in another format, or take exact N-best lists from lattices.
 
-    SRC and DST are PATH or FORMAT:PATH.  Words are normalised on the way.  From lattices to N-best lists, the N best
+    SRC and DST are PATH or FORMAT:PATH.  Words are normalised on the way, if asked for; of hypotheses that become equal
+    the first stays.  From lattices to N-best lists, the N best
     different word sequences are written; with --ngram, that LM scores the whole lattice before (its score is `ngram`).
     Scales not given: am=1, ngram=10 or else lm=10 (Kaldi: graph=10) where lattices have it, words=0 (the reward for
     each word).  --beam takes arcs on no path within so much of the best total out of the search, and is widened

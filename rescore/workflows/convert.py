@@ -319,8 +319,11 @@ def say_converted(counts: Counter[str], total: int, target: str, n: int | None =
 def normalize_nbest(nbest: NbestList, normalizer: TextNormalizer) -> tuple[NbestList, int]:
     """The list with its words (and reference) normalised, and the number of hypotheses left out.
 
-    Of hypotheses that have become the same words the first stays.  A score `words` is counted anew.
+    Of hypotheses that have become the same words the first stays.  A score `words` is counted anew.  Where words stay
+    as they are, so does the list.
     """
+    if normalizer.is_identity:
+        return replace(nbest), 0
     kept: dict[Words, Hypothesis] = {}
     for hyp in nbest.hyps:
         words = normalizer.words(hyp.words)

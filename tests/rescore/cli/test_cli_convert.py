@@ -112,6 +112,14 @@ def test_nbest_lists(run: Run, tmp_path: Path) -> None:
     assert len(found(tmp_path / "o.jsonl")["u1"]) == 2
 
 
+def test_lists_whose_words_stay_are_the_same(run: Run, tmp_path: Path) -> None:
+    hyps = [Hypothesis(("a",), {"am": -1.0, "words": 3.0}), Hypothesis(("a",), {"am": -2.0, "words": 0.5})]
+    write_nbest(str(tmp_path / "in.jsonl"), [NbestList("u", hyps)])
+    result = run(tmp_path / "in.jsonl", tmp_path / "o.jsonl")
+    assert found(tmp_path / "o.jsonl") == {"u": [(hyp.words, hyp.scores) for hyp in hyps]}
+    assert "1 utterances, 2 hypotheses" in result.stderr and "left out" not in result.stderr
+
+
 @pytest.mark.parametrize("option", [("--beam", 3), ("--ngram", "x.arpa"), ("--scale", "lm=0.0"), ("--jobs", 2)])
 def test_lattice_options_with_nbest_lists(run: Run, tmp_path: Path, option: tuple[str, object]) -> None:
     write_nbest(str(tmp_path / "in.jsonl"), [NbestList("u1", [Hypothesis(("a",), {"am": -1.0})])])
