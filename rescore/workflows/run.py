@@ -158,6 +158,9 @@ def _do(step: Step, manifest: Manifest, do: Callable[[list[str]], None]) -> None
     if step.writes.exists() and manifest.steps.get(step.name, {}).get("input") == identity:
         remark(f"{step.name}: done already, {step.writes} is there")
         return
+    if step.name in manifest.steps:  # until it is done, what is there may be of either input
+        manifest.steps[step.name]["input"] = ""
+        manifest.write()
     do(step.arguments)
     manifest.steps[step.name] = {"command": shlex.join(["rescore", *step.arguments]), "input": identity}
     manifest.write()

@@ -6,7 +6,9 @@ import hashlib
 import json
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,7 +16,7 @@ from click.testing import CliRunner, Result
 from rescore.cli.main import cli
 from rescore.evaluation.wer import corpus_errors
 from rescore.files import read_kaldi_text
-from rescore.formats import read_nbest
+from rescore.formats import read_nbest, write_nbest
 from tests.lm_zoo.zoo import ARPA
 from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
 from tests.rescore.runs import LIKES, LM, write_inputs
@@ -83,10 +85,23 @@ def test_steps_are_done_once_for_their_input(folder: Path) -> None:
     lists = list(read_nbest("test.jsonl.gz"))
     lists[0].hyps[0].scores["am"] -= 100
     lists[0].hyps.reverse()
-    from rescore.formats import write_nbest
-
     write_nbest("test.jsonl.gz", lists)
     assert [line.split()[0] for line in steps(start())] == ["nbest", "combine", "combine", "compare", "report"]
+
+
+def test_a_step_that_was_stopped_is_done_again_for_the_input_before(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start()
+    scores, lists = Path("out/dev/scores.jsonl.gz"), Path("dev.jsonl.gz")
+    before, given = scores.read_bytes(), lists.read_bytes()
+    write_nbest("dev.jsonl.gz", [replace(nbest, hyps=nbest.hyps[:1]) for nbest in [*read_nbest("dev.jsonl.gz")]])
+    with monkeypatch.context() as patch:
+        patch.setattr("rescore.workflows.nbest.note_lms", Mock(side_effect=KeyboardInterrupt))
+        assert start().exit_code != 0 and scores.read_bytes() != before
+    lists.write_bytes(given)
+    assert [line.split()[0] for line in steps(start())] == ["nbest"]
+    assert scores.read_bytes() == before
 
 
 def test_the_report_is_of_the_references_of_dev_that_are_there(folder: Path) -> None:
