@@ -41,6 +41,7 @@ WITH_DOT = {  # which are words as well, if no dot follows
 }
 SYMBOLS = {"%": "PER CENT", "&": "AND", "@": "AT", "°": "DEGREES", "¢": "CENTS", "+": "PLUS", "#": "NUMBER"}
 MONEY = {"$": ("DOLLAR", "CENT"), "€": ("EURO", "CENT"), "£": ("POUND", "PENNY")}
+SHORT = {"K": "THOUSAND", "M": "MILLION", "B": "BILLION", "T": "TRILLION"}  # behind money, as in $5m and £2bn
 MAGNITUDES = ("HUNDRED", "THOUSAND", "MILLION", "BILLION", "TRILLION")
 LONGEST = 15  # digits of a number that is read as one; longer ones are read digit by digit
 DIGITS = ("ZERO", "ONE", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT", "NINE")
@@ -48,18 +49,21 @@ DIGITS = ("ZERO", "ONE", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT"
 _NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+"
 _LETTERS = r"[^\W0-9_]+"
 _TOKEN = re.compile(
-    rf"(?P<money>[$€£](?:{_NUMBER}))"
+    rf"(?P<money>[$€£](?:{_NUMBER})(?:(?:K|MN?|BN?|TN?)(?![^\W_]))?)"
     r"|(?P<time>(?<![0-9:])[0-9]{1,2}:[0-5][0-9](?![0-9:]))"
     r"|(?P<fraction>(?<![0-9/])[0-9]{1,2}/[0-9]{1,2}(?![0-9/]))"
     rf"|(?P<ordinal>(?:[0-9]{{1,3}}(?:,[0-9]{{3}})+|[0-9]+)(?:ST|ND|RD|TH)(?![^\W_]))"
     r"|(?P<plural>[0-9]+'?S(?![^\W_]))"
     rf"|(?P<number>(?:(?<![\w-])-)?(?:{_NUMBER}))"
+    r"|(?P<letters>(?<=[0-9])[AP]M(?![^\W_]))"  # 3pm, as 3 p.m.
+    r"|(?P<numero>NOS?\.(?=[0-9]))"
     rf"|(?P<word>{_LETTERS}(?:'{_LETTERS})*\.?)"
     r"|(?P<symbol>[%&@°¢]|[+#](?=[0-9]))"
 )
 SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\{[^{}\s]+\}|![A-Z]+")  # <unk>, [NOISE], !SIL, which are no text
 _MONEY = re.compile(rf"\W*?(?P<money>[$€£](?:{_NUMBER}))\W*")
 _HOUR = re.compile(r"[0-9]{1,2}:00")
+_CLOCK = re.compile(r"\W*(?:0?[1-9]|1[0-2])(?:[:.][0-5][0-9])?")
 OCLOCK = "O'CLOCK"
 VULGAR = re.compile(r"(?<=[0-9])(?=[\u00bc-\u00be\u2150-\u215e])")  # between 3 and the fraction that follows
 _CHARACTERS = str.maketrans(
@@ -74,7 +78,7 @@ _CHARACTERS = str.maketrans(
 def spoken(words: Sequence[str]) -> list[tuple[str, ...]]:
     """For each word of a sentence the words that are read for it: none for mere punctuation, several for numbers.
 
-    Each word is read by itself (`spoken_word`) but for `$5 million`, `No.` before a number, and `10:00 a.m.`
+    Each word is read by itself (`spoken_word`) but for `$5 million`, `No.` before a number, and `10:00 a.m.`, `3 pm`.
     """
     result = [spoken_word(word) for word in words]
     for i, (word, after) in enumerate(pairwise(words)):
@@ -86,6 +90,8 @@ def spoken(words: Sequence[str]) -> list[tuple[str, ...]]:
             result[i] = ("NUMBER" if word != "Nos." else "NUMBERS",)
         elif _HOUR.fullmatch(word) and _before_noon_or_after(result[i + 1]):
             result[i] = tuple(part for part in result[i] if part != OCLOCK)
+        if result[i + 1] in (("AM",), ("PM",)) and _CLOCK.fullmatch(word):
+            result[i + 1] = tuple(result[i + 1][0])
     return result
 
 
@@ -130,9 +136,13 @@ def _symbol(text: str) -> Iterator[str]:
 
 
 def _money(text: str) -> Iterator[str]:
-    """`$5.50` is FIVE DOLLARS AND FIFTY CENTS."""
-    whole, _, cents = text[1:].replace(",", "").partition(".")
+    """`$5.50` is FIVE DOLLARS AND FIFTY CENTS, `$5.5m` FIVE POINT FIVE MILLION DOLLARS."""
     unit, small = MONEY[text[0]]
+    amount = text[1:].rstrip("KMBTN")
+    if amount != text[1:]:
+        yield from (*_number(amount), SHORT[text[1 + len(amount)]], f"{unit}S")
+        return
+    whole, _, cents = amount.replace(",", "").partition(".")
     if len(cents) != 2:
         yield from _number(text[1:])
         yield unit if text[1:] == "1" else f"{unit}S"
@@ -143,6 +153,10 @@ def _money(text: str) -> Iterator[str]:
         yield from ["AND"] if place else []
         yield from _cardinal(number)
         yield name if number == "1" else {"PENNY": "PENCE"}.get(name, f"{name}S")
+
+
+def _numero(text: str) -> Iterator[str]:
+    yield "NUMBER" if text == "NO." else "NUMBERS"
 
 
 def _time(text: str) -> Iterator[str]:
@@ -225,6 +239,8 @@ _READERS: dict[str, Callable[[str], Iterator[str]]] = {
     "ordinal": _ordinal,
     "plural": _plural,
     "number": _number,
+    "letters": iter,
+    "numero": _numero,
     "word": _word,
     "symbol": _symbol,
 }
