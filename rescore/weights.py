@@ -200,6 +200,14 @@ def equal_weights(names: Iterable[str]) -> Weights:
     return Weights(scales, {"how": "no weights given: every scale is 1"})
 
 
+def is_finite(value: Any) -> bool:
+    """Whether a score is a number, and finite; in Python it may be anything."""
+    try:
+        return math.isfinite(value)
+    except (TypeError, OverflowError):
+        return False
+
+
 def total(scores: Mapping[str, float], scales: Mapping[str, float]) -> float:
     """`sum_k scales[k] * scores[k]` in the order of `scales`; every scale but 0 needs its score (KeyError)."""
     return sum((scale * scores[name] for name, scale in scales.items() if scale != 0.0), 0.0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from operator import index
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from lm_zoo.text.coverage import MOST_UNKNOWN
 from rescore import formats, types
@@ -142,15 +143,15 @@ class Lattices(Shown):
         return iter(self.lattices)
 
     @overload
-    def __getitem__(self, which: int | str) -> Lattice: ...
+    def __getitem__(self, which: SupportsIndex | str) -> Lattice: ...
     @overload
     def __getitem__(self, which: slice) -> Lattices: ...
-    def __getitem__(self, which: int | str | slice) -> Lattice | Lattices:
+    def __getitem__(self, which: SupportsIndex | str | slice) -> Lattice | Lattices:
         """A lattice by its place or its utterance id; or some of them."""
         if isinstance(which, slice):
             return Lattices(self.lattices[which])
-        if isinstance(which, int):
-            return self.lattices[which]
+        if isinstance(which, SupportsIndex):
+            return self.lattices[index(which)]
         for lattice in self.lattices:
             if lattice.utt_id == which:
                 return lattice

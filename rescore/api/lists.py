@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import index
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, SupportsIndex, overload
 
 from rescore import formats
 from rescore.errors import UsageError
@@ -21,13 +22,13 @@ class Lists(Shown):
     Words that are given as another sequence become tuples, in copies of their lists.
 
     Raises:
-      UsageError: the words of a hypothesis are a string, or no sequence.
+      UsageError: what is no list; the words of a hypothesis are a string, or no sequence of strings.
     """
 
     lists: Sequence[NbestList]
 
     def __post_init__(self) -> None:
-        self.lists = [_with_tuples(nbest) for nbest in self.lists]
+        self.lists = [_with_tuples(_list_of(nbest)) for nbest in self.lists]
 
     def __len__(self) -> int:
         return len(self.lists)
@@ -36,15 +37,15 @@ class Lists(Shown):
         return iter(self.lists)
 
     @overload
-    def __getitem__(self, which: int | str) -> NbestList: ...
+    def __getitem__(self, which: SupportsIndex | str) -> NbestList: ...
     @overload
     def __getitem__(self, which: slice) -> Lists: ...
-    def __getitem__(self, which: int | str | slice) -> NbestList | Lists:
+    def __getitem__(self, which: SupportsIndex | str | slice) -> NbestList | Lists:
         """A list by its place or its utterance id; or some of them."""
         if isinstance(which, slice):
             return Lists(self.lists[which])
-        if isinstance(which, int):
-            return self.lists[which]
+        if isinstance(which, SupportsIndex):  # numpy's integers, too
+            return self.lists[index(which)]
         for nbest in self.lists:
             if nbest.utt_id == which:
                 return nbest
@@ -81,9 +82,17 @@ def read_nbest(spec: str | Path) -> Lists:
     return Lists(list(formats.read_nbest(str(spec))))
 
 
+def _list_of(given: object) -> NbestList:
+    if isinstance(given, NbestList):
+        return given
+    raise UsageError(
+        f"found {short(given)} among the lists, expected rs.NbestList(utt_id, [rs.Hypothesis(words), ...])"
+    )
+
+
 def _with_tuples(nbest: NbestList) -> NbestList:
     """The list itself, if the words of its hypotheses are tuples, or else one where they are."""
-    if all(isinstance(hyp.words, tuple) for hyp in nbest.hyps):
+    if all(isinstance(hyp.words, tuple) and all(isinstance(word, str) for word in hyp.words) for hyp in nbest.hyps):
         return nbest
     named = [(f"utterance {nbest.utt_id}: hypothesis {rank}", hyp) for rank, hyp in enumerate(nbest.hyps, start=1)]
     return replace(nbest, hyps=[replace(hyp, words=words_of(hyp.words, what)) for what, hyp in named])
@@ -97,9 +106,13 @@ def lists_of(given: Any) -> Lists:
 
 
 def words_of(words: Iterable[str], what: str) -> Words:
-    """`words` as a tuple; a UsageError for what is none, or a string, whose characters would count as words."""
+    """`words` as a tuple; a UsageError for what is none, no strings, or one, whose letters would count as words."""
     if isinstance(words, str):
         raise UsageError(f"{what} is the string '{words}', expected a sequence of words: '...'.split()")
     if not isinstance(words, Iterable):
         raise UsageError(f"{what} is {short(words)}, expected a sequence of words: '...'.split()")
-    return tuple(words)
+    found = tuple(words)
+    for word in found:
+        if not isinstance(word, str):
+            raise UsageError(f"{what} has the word {short(word)}, expected strings alone: tuple(map(str, ...))")
+    return found

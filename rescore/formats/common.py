@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,6 +19,7 @@ from rescore.files import MARK, MARKED, read_lines
 from rescore.skipping import OnError
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
+from rescore.weights import is_finite
 
 SCORE = "score"  # the name of a recogniser's one combined score
 AT_ONCE = 1 << 20  # bytes
@@ -249,7 +249,7 @@ class Checked:
             make_list(nbest.utt_id, nbest.hyps, nbest.ref, place)
             for rank, hyp in enumerate(nbest.hyps, start=1):
                 for name, value in hyp.scores.items():
-                    if not math.isfinite(value):
+                    if not is_finite(value):
                         finite_score(value, name, rank, place)
             self.references += nbest.ref is not None
             yield nbest

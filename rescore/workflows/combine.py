@@ -20,6 +20,7 @@ from rescore.weights import (
     WORDS_COLUMN,
     checked_scales,
     decision_of,
+    is_finite,
     no_score,
     total,
     weights_json,
@@ -99,7 +100,7 @@ def _check_scores(
                 raise WeightsError(f"{said}, or leave the scale out")
             what = f"utterance {utt_id}: hypothesis {rank}"
             raise ScoreError(no_score(what, name, scores, "which other hypotheses have"))
-        if not math.isfinite(scores[name]):
+        if not is_finite(scores[name]):
             raise ScoreError(
                 f"utterance {utt_id}: hypothesis {rank} has the score {name} = {scores[name]}; "
                 "scores must be finite numbers"

@@ -332,6 +332,12 @@ def test_numbers_of_numpy_are_scales() -> None:
             lambda: rs.Lists([rs.NbestList("u1", [rs.Hypothesis(None)])]),
             "u1: hypothesis 1 is None, expected a sequence",
         ),  # type: ignore[arg-type]
+        (
+            lambda: rs.Lists([rs.NbestList("u1", [rs.Hypothesis((7, 9))])]),
+            r"u1: hypothesis 1 has the word 7, expected strings alone: tuple\(map\(str, ...\)\)",
+        ),  # type: ignore[arg-type]
+        (lambda: rs.wer({"u1": ("A",)}, {"u1": (1,)}), "the hypothesis of utterance u1 has the word 1, expected"),
+        (lambda: rs.Lists({"u1": []}), "found 'u1' among the lists, expected rs.NbestList"),
         (lambda: rs.tune(lists(), folds=2.5), "folds is 2.5, expected a whole number from 0"),  # type: ignore[arg-type]
         (lambda: rs.tune(lists(), seed=-1), "seed is -1, expected a whole number from 0"),
         (lambda: rs.tune(rs.Lattices([]), {}), "there is no lattice to tune on"),
@@ -347,6 +353,16 @@ def test_a_score_that_is_none() -> None:
     given[3].hyps[1].scores["am"] = None  # type: ignore[assignment]
     with pytest.raises(rs.RescoreError, match="utterance u3: hypothesis 2 has the score am = None"):
         rs.tune(given)
+    with pytest.raises(rs.RescoreError, match="utterance u3: hypothesis 2 has the score am = None"):
+        rs.combine(given, {"am": 1.0})
+    with pytest.raises(rs.RescoreError, match="'u3': hypothesis 2 has no score 'am'"):
+        given.write("lists.jsonl")
+
+
+def test_places_may_be_numbers_of_numpy() -> None:
+    given = lists()
+    assert given[np.int64(1)] is given[1] and given[np.int32(-1)].utt_id == "u9"
+    assert given[np.int64(2) :].lists == given.lists[2:]
 
 
 def test_what_is_no_list_is_refused_by_its_kind(folder: Path) -> None:
