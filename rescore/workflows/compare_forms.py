@@ -54,7 +54,9 @@ def to_latex(comparison: Comparison) -> str:
     heads, lines = cells(comparison)
     ranges = heads.index("95 % interval")
     lines = [[cell.replace("-", "--") if k == ranges else cell for k, cell in enumerate(line)] for line in lines]
-    body = [" & ".join(cell.translate(_LATEX) for cell in line) + r" \\" for line in (heads, *lines)]
+    texts = [[cell.translate(_LATEX) for cell in line] for line in (heads, *lines)]
+    begins = ("[", "*")  # after a line's end or a rule, LaTeX takes these for an option of it
+    body = ["{}" * line[0].startswith(begins) + " & ".join(line) + r" \\" for line in texts]
     shape = "l" + "r" * (len(heads) - 1)
     table = [rf"\begin{{tabular}}{{{shape}}}", r"\toprule", body[0], r"\midrule", *body[1:], r"\bottomrule"]
     return "\n".join([f"% {signature(comparison)}", *table, r"\end{tabular}"]) + "\n"

@@ -92,6 +92,11 @@ def test_latex(folder: Path) -> None:
     assert "--" in lines[5].split(" & ")[2] and all(line.endswith(r" \\") for line in (lines[3], *lines[5:7]))
 
 
+def test_latex_takes_no_name_for_an_option(folder: Path) -> None:
+    out = run("compare", "--ref", folder / "ref", f"[1]={folder / 'one'}", f"*={folder / 'two'}", "--latex")
+    assert [line.partition(" & ")[0] for line in out.splitlines()[5:7]] == ["{}[1]", "{}*"]
+
+
 def test_csv(folder: Path) -> None:
     out = run("compare", "--ref", folder / "ref", f"a,b={folder / 'one'}", f"two={folder / 'two'}", "--csv")
     first, second = csv.DictReader(io.StringIO(out))
