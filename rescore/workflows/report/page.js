@@ -16,6 +16,8 @@
   // -- what is there ------------------------------------------------------------------------------------------
   // An utterance is [id, reference, [[words, alignment, errors], ...], [text of each system], audio].
   const words = (text) => text === "" ? [] : text.split(" ");
+  // Of Hebrew, Arabic and the like the first word stands on the right.
+  const direction = (utt) => /^[^\p{L}]*[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/u.test(utt[1] || utt[2][0][0]) ? "rtl" : "ltr";
   const errorsOf = (utt, system) => utt[2][utt[3][system]][2];
   const change = (utt) => errorsOf(utt, after()) - errorsOf(utt, before());
   const before = () => Number(by("before").value);
@@ -105,6 +107,7 @@
     const names = ["reference", ...systems.map((system) => data.systems[system])];
     return breaks(lines).map(([begin, end]) => {
       const table = element("table", null, "align");
+      table.dir = direction(utt);
       names.forEach((name, row) => {
         const line = element("tr"), head = element("th", name);
         head.scope = "row";
@@ -127,9 +130,10 @@
     return [...found, [begin, lines[0].length]];
   }
 
-  function network(found) {
+  function network(found, utt) {
     if (!found.c) return [];
     const scroll = element("div", null, "scroll"), table = element("table", null, "hyps network");
+    table.dir = direction(utt);
     table.append(element("caption", "confusion network: what may stand at each place, with its posterior"));
     for (let rank = 0; rank < Math.max(...found.c.map((place) => place.length)); rank++) {
       const line = element("tr");
@@ -158,7 +162,7 @@
     }
     try {
       const found = (await chunk(Math.floor(place / CHUNK)))[place % CHUNK];
-      more.append(hypotheses(found, utt), ...wordScores(found, utt), ...network(found));
+      more.append(hypotheses(found, utt), ...wordScores(found, utt), ...network(found, utt));
     } catch (error) {
       more.append(element("p", `This browser cannot unpack the lists (${error.message}).`));
     }
@@ -181,7 +185,9 @@
     for (const hyp of found.h) {
       const line = element("tr");
       for (const value of [hyp.r, hyp.e, hyp.t, ...hyp.s]) line.append(element("td", value, "n"));
-      line.append(element("td", hyp.w));
+      const words = element("td", hyp.w);
+      words.dir = "auto";
+      line.append(words);
       body.append(line);
     }
     table.append(body);
@@ -193,6 +199,7 @@
   function wordScores(found, utt) {
     return Object.entries(found.p || {}).map(([lm, texts]) => {
       const scroll = element("div", null, "scroll"), table = element("table", null, "hyps");
+      table.dir = direction(utt);
       table.append(element("caption", `natural log-probability of each word, as ${lm} sees it`));
       for (const system of [before(), after()]) {
         const text = utt[3][system], tokens = element("tr"), values = element("tr");

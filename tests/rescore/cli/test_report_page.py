@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from click.testing import CliRunner
@@ -134,6 +135,21 @@ def test_dark_and_light(page: Page) -> None:
         page.ask("document.getElementById('theme').click()")
         colours.append(page.ask("getComputedStyle(document.body).backgroundColor"))
     assert sorted(colours) == ["rgb(22, 24, 26)", "rgb(255, 255, 255)"]
+
+
+def test_text_from_right_to_left(page: Page) -> None:
+    address = page.ask("location.href")
+    file = Path(unquote(address.removeprefix("file://")))
+    hebrew = file.with_name("hebrew.html")
+    hebrew.write_text(file.read_text().replace("THEY WENT HOME", "הם הלכו הביתה"))
+    page.open(hebrew.as_uri())
+    choose(page, "kind", "all")
+    for said, direction in (("הביתה", "rtl"), ("he said so", "ltr")):
+        choose(page, "search", said)
+        places = "[...document.querySelector('.align tr').querySelectorAll('td')].map(each => each.offsetLeft)"
+        found = page.ask(places)
+        assert len(found) > 2 and found == sorted(found, reverse=direction == "rtl")
+    page.open(address)
 
 
 def test_no_error_and_no_network(page: Page) -> None:
