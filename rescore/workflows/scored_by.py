@@ -30,9 +30,9 @@ def lms_of(plan: Mapping[str, Any]) -> dict[str, str]:
 
 
 def note_lms(out: Path, lms: Mapping[str, str]) -> None:
-    """Writes them beside the scores."""
+    """Writes them beside the scores, in the same order by one process and by many."""
     with atomic_text(out / LMS_FILE) as stream:
-        json.dump(lms, stream, indent=2)
+        json.dump(lms, stream, indent=2, sort_keys=True)
         stream.write("\n")
 
 
