@@ -108,7 +108,8 @@ class LanguageModel:
         contexts: Sequence[Context] | None = None,
     ) -> list[float]:
         """The sums of `score_hypotheses`, one a sentence."""
-        return [sum(scores) for scores in self.score_hypotheses(sentences, max_unknown, contexts)]
+        rows = self.score_hypotheses(sentences, max_unknown, contexts)
+        return [sum(scores) for scores in one_a_word(self, sentences, rows)]
 
     def score_with_uncertainty(
         self, sentences: Sequence[Sequence[str]], contexts: Sequence[Context] | None = None
@@ -156,6 +157,31 @@ class LanguageModel:
           ModelError: an LM that cannot be had in that dtype.
         """
         return self
+
+
+def one_a_word(lm: object, sentences: Sequence[Sequence[str]], rows: Any) -> list[list[float]]:
+    """The scores that an LM gave, which may be anybody's: a number a word of each sentence, and one for its end.
+
+    Raises:
+      LMError: they are not; names the sentence.
+    """
+    found, name = [], type(lm).__name__
+    try:
+        for row in rows:
+            found.append(list(map(float, row)))
+    except (TypeError, ValueError) as error:
+        wanted = "expected a list of numbers for each sentence"
+        raise LMError(f"{name}.score_words gave what are no scores ({error}); {wanted}") from None
+    if len(found) != len(sentences):
+        raise LMError(f"{name}.score_words gave the scores of {len(found)} sentences for {len(sentences)}")
+    for words, scores in zip(sentences, found, strict=True):
+        if len(scores) != len(words) + 1:
+            text = " ".join(words)
+            raise LMError(
+                f"{name}.score_words gave {len(scores)} scores for the {len(words)} words of '{text[:80]}', expected "
+                "one for each and one for the sentence end"
+            )
+    return found
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from itertools import chain, islice
 import numpy as np
 import torch
 
-from lm_zoo.base import LanguageModel
+from lm_zoo.base import LanguageModel, one_a_word
 from lm_zoo.errors import LMError
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.viewed import ViewedLM
@@ -148,7 +148,7 @@ def score_text(
         is_word[np.cumsum([len(sentence) + 1 for sentence in chunk]) - 1] = False
         for index, lm in enumerate(lms):
             coverages[index].add(distinct, partial(_place, chunk, where, count))
-            scores = lm.score_words(chunk, max_unknown=None)
+            scores = one_a_word(lm, chunk, lm.score_words(chunk, max_unknown=None))
             log_probs[index].append(np.fromiter(chain.from_iterable(scores), float, len(is_word)))
             if np.isnan(log_probs[index][-1]).any():
                 bad = next(place for place, row in enumerate(scores) if any(map(math.isnan, row)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lm_zoo.base import LanguageModel, WordLM
+from lm_zoo.base import LanguageModel, WordLM, one_a_word
 from lm_zoo.text.view import View, alphabet, form_of
 from lm_zoo.text.vocabulary import Vocabulary
 
@@ -49,7 +49,8 @@ class ViewedLM(Reader):
 
     def score_words(self, sentences: Sequence[Sequence[str]], max_unknown: float | None = None) -> list[list[float]]:
         """Values a written word, and one of the sentence end; see `LanguageModel.score_words`."""
-        scores = self.lm.score_words([self.view.words(words) for words in sentences], max_unknown=max_unknown)
+        seen = [self.view.words(words) for words in sentences]
+        scores = one_a_word(self.lm, seen, self.lm.score_words(seen, max_unknown=max_unknown))
         return [self.view.fold(words, row) for words, row in zip(sentences, scores, strict=True)]
 
     def token_count(self, word: str) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from lm_zoo.base import Context, LanguageModel
+from lm_zoo.base import Context, LanguageModel, one_a_word
 from lm_zoo.deadline import in_time
 from lm_zoo.hub import hub_name
 from lm_zoo.inference.memory import found_to_fit
@@ -95,10 +95,11 @@ class LMColumn:
         """
         sentences, before = self._seen(lists, contexts)
         if len(self.columns) > 1:
-            scores = dict(zip(self.columns, self.lm.score_with_uncertainty(sentences, before), strict=True))
+            given = dict(zip(self.columns, self.lm.score_with_uncertainty(sentences, before), strict=True))
         else:
-            scores = {self.column: self.lm.score_hypotheses(sentences, None, before)}
+            given = {self.column: self.lm.score_hypotheses(sentences, None, before)}
             self._say_what_fits()
+        scores = {name: one_a_word(self.lm, sentences, rows) for name, rows in given.items()}
         written = [hyp.words for nbest in lists for hyp in nbest.hyps]
         return {
             name: [self.view.fold(words, row) for words, row in zip(written, rows, strict=True)]

@@ -6,15 +6,20 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from lm_zoo.base import LanguageModel, WordLM
 from lm_zoo.errors import LMError
+from lm_zoo.inference.perplexity import score_text
 from lm_zoo.text.vocabulary import Vocabulary
 from lm_zoo.training.config import TrainConfig
 from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.train import train
+from rescore.types import Hypothesis, NbestList
+from rescore.workflows.columns import LMColumn
+from rescore.workflows.scoring import score_batch
 from tests.lm_zoo import zoo
 from tests.lm_zoo.training.test_train import text
 
@@ -71,6 +76,41 @@ def test_defaults() -> None:
         lm.initial_state()
     with pytest.raises(LMError, match="a Constant gives no uncertainty"):
         lm.score_with_uncertainty([["A"]])
+
+
+class Forgetful(Constant):
+    """Gives what it was made with."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    def score_words(self, sentences: list[list[str]], max_unknown: float | None = 0.5) -> Any:
+        return self.given
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([[-1.0, -1.0], [-2.0, -2.0]], "gave 2 scores for the 2 words of 'A B', expected one for each and one for the"),
+        (np.full((2, 3), -1.0), "gave 3 scores for the 1 words of 'C', expected"),  # padded
+        ([[-1.0, -1.0, -2.0]], "gave the scores of 1 sentences for 2"),
+        (None, "gave what are no scores"),
+        ([-3.0, -2.0], "gave what are no scores .*expected a list of numbers for each sentence"),
+    ],
+)
+def test_an_lm_gives_a_score_a_word_and_one_for_the_end(given: Any, message: str) -> None:
+    sentences = [["A", "B"], ["C"]]
+    hyps = [Hypothesis(tuple(words), {"am": 0.0}) for words in sentences]
+    for mix in (None, {"own": 1.0}):
+        with pytest.raises(LMError, match=f"Forgetful.score_words {message}"):
+            score_batch([NbestList("u", hyps)], [LMColumn("own", Forgetful(given))], mix)
+    with pytest.raises(LMError, match=f"Forgetful.score_words {message}"):
+        score_text([Forgetful(given)], sentences, "text")
+
+
+def test_scores_of_numpy_and_torch_are_added_up_in_double() -> None:
+    for given in ([np.array([-0.1, -1e-9], np.float32)], torch.tensor([[-0.1, -1e-9]])):
+        assert Forgetful(given).score_sentences([["A"]]) == [float(np.float32(-0.1)) + float(np.float32(-1e-9))]
 
 
 def test_batches_are_gathered_for_those_that_look_at_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
