@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rescore.api.lists import lists_of
 from rescore.api.texts import Texts, hypotheses, references
+from rescore.errors import UsageError
 from rescore.evaluation.wer import (
     ErrorCounts,
     characters,
@@ -108,10 +109,12 @@ def compare(
       cer: count characters instead of words.
       normalise: as of `wer`; None: what the systems that are folders of `rescore combine` were combined with.
     Raises:
-      RescoreError: a system has other utterances than the references, or another letter case.
+      RescoreError: a system has other utterances than the references, or another letter case; systems without names.
     """
     from rescore.evaluation.tail import load_tail
 
+    if not isinstance(systems, Mapping):
+        raise UsageError(f"systems are a {type(systems).__name__}, expected them by name: {{'name': lists, ...}}")
     folders = {name: str(source) for name, source in systems.items() if isinstance(source, (str, Path))}
     normaliser = Normaliser(normalise or normaliser_of_systems(folders))
     texts = references(ref)

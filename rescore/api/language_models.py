@@ -23,7 +23,7 @@ def load_lm(
     dtype: str = "float32",
     device: str = "cpu",
 ) -> LanguageModel:
-    """Loads an LM, in evaluation mode on the CPU.
+    """Loads an LM, in evaluation mode.
 
     Args:
       source: what `--lm` takes (the name of an LM that ships, a model folder, an ARPA, `hf:gpt2`, ...), or a causal
@@ -34,9 +34,9 @@ def load_lm(
         text that is all upper case is refused.
       name: the column of its scores; by default it follows from `source`.
       dtype: "float32" or "bfloat16", in which weights of Hugging Face are loaded.
-      device: where those of 4 or 8 bits go (`hf:NAME?bits=4`).
+      device: where it is put, "cpu", "cuda" or "cuda:N"; a model object stays where it is.
     Raises:
-      LMError: no such LM, a damaged one, or a model object without a tokenizer.
+      LMError: no such LM or device, a damaged one, or a model object without a tokenizer.
     """
     from rescore.workflows.columns import column_of
 
@@ -45,12 +45,16 @@ def load_lm(
     if isinstance(source, LanguageModel):
         lm, found = source, source.name
     elif isinstance(source, (str, Path)):
+        from lm_zoo.inference.devices import find_device
         from lm_zoo.registry import load
 
         if tokenizer is not None or case:
             raise UsageError("tokenizer and case are for model objects; a name takes options: hf:NAME?case=lower")
         found, path = column_of(str(source))
+        place = find_device(device)
         lm = load(path, dtype, device)
+        if place.type != "cpu":  # one that has chosen its own stays there
+            lm.move_to(place)
     else:
         lm = _of_hugging_face(source, tokenizer, case)
         found = Path(str(getattr(source, "name_or_path", ""))).name or "hf"

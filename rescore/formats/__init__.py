@@ -301,6 +301,9 @@ def _guess(path: Path, spec: str) -> Format:
         problem = "no such file or folder; to write one of this name, say its format"
     else:
         problem = "the format cannot be guessed"
+        inside = sorted(str(file) for file in path.glob("*.jsonl*")) if path.is_dir() else []
+        if inside:
+            raise UsageError(f"'{spec}' is a folder; say which lists in it: {' or '.join(inside)}")
     raise UsageError(f"'{spec}': {problem}: FORMAT:PATH with one of: {known}")
 
 

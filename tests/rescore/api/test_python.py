@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from click.testing import CliRunner
 
 import rescore as rs
@@ -156,6 +157,14 @@ def test_scores_are_those_of_the_lm_by_name() -> None:
     assert letters().columns == ["am"]
     assert scored["u0"] is scored[0] and len(scored[:1]) == 1
     assert list(scored.to_pandas().columns) == ["utt_id", "rank", "words", "am", "one", "two"]
+
+
+def test_an_lm_is_loaded_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lm_zoo.inference.devices.find_device", torch.device)
+    assert next(rs.load_lm("lstm", device="meta").parameters()).device.type == "meta"  # type: ignore[attr-defined]
+    monkeypatch.undo()
+    with pytest.raises(rs.LMError, match="device 'meta'; expected cpu, cuda or cuda:N"):
+        rs.load_lm("lstm", device="meta")
 
 
 def test_lms_need_different_names() -> None:
@@ -337,6 +346,7 @@ def test_numbers_of_numpy_are_scales() -> None:
             r"u1: hypothesis 1 has the word 7, expected strings alone: tuple\(map\(str, ...\)\)",
         ),  # type: ignore[arg-type]
         (lambda: rs.wer({"u1": ("A",)}, {"u1": (1,)}), "the hypothesis of utterance u1 has the word 1, expected"),
+        (lambda: rs.compare({"u1": ("A",)}, [lists()]), "systems are a list, expected them by name"),
         (lambda: rs.Lists({"u1": []}), "found 'u1' among the lists, expected rs.NbestList"),
         (lambda: rs.tune(lists(), folds=2.5), "folds is 2.5, expected a whole number from 0"),  # type: ignore[arg-type]
         (lambda: rs.tune(lists(), seed=-1), "seed is -1, expected a whole number from 0"),

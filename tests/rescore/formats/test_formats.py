@@ -110,6 +110,13 @@ def test_specs_that_cannot_be_understood(
         write_nbest(spec, [])
 
 
+def test_of_a_folder_of_scores_the_lists_are_named(tmp_path: Path) -> None:
+    for name in ("scores.jsonl.gz", "nbest.jsonl.gz", "1best.txt"):
+        (tmp_path / name).touch()
+    with pytest.raises(UsageError, match=r"is a folder; say .* in it: .*/nbest.jsonl.gz or .*/scores.jsonl.gz$"):
+        parse_spec(str(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("file", "name"),
     [
