@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,11 @@ class Inputs:
     tokens: list[list[int]]
     ids: list[str]
     frames: int
+
+    def frames_without(self, left_out: Container[int]) -> int:
+        """`frames` but for those of some utterances, by their indices."""
+        sizes = subsampled(self.lengths).tolist()
+        return sum(size for index, size in enumerate(sizes) if index not in left_out)
 
 
 class Skipped:

@@ -335,6 +335,7 @@ class TransducerRun(TrainingRun):
         good = False
         if inputs is not None:
             self.model.train()
+            buffers = [buffer.clone() for buffer in self.model.buffers()]
             deviation = config.variational_noise if progress.step >= config.warm_step else 0.0
             with noisy(self.noise, deviation):
                 with autocast(config.dtype, self.ranks.device):
@@ -344,7 +345,10 @@ class TransducerRun(TrainingRun):
                 self.scaler.scale(loss * (self.ranks.size / frames)).backward()  # DDP averages over ranks
             good = self._update()
             if good:
-                self._count(sums, loss.item(), inputs)
+                self._count(sums, loss.item(), inputs, inputs.frames_without(problems))
+            else:  # the running statistics of its normalisation may be no numbers for good
+                for buffer, before in zip(self.model.buffers(), buffers, strict=True):
+                    buffer.copy_(before)
         progress.batch, progress.step = progress.batch + 1, progress.step + 1
         self.failures = 0 if good else self.failures + 1
         if self.failures >= PATIENCE:
@@ -372,13 +376,14 @@ class TransducerRun(TrainingRun):
             self.skipped.counts["batches without a usable gradient"] += 1
         return good
 
-    def _count(self, sums: dict[str, float], loss: float, inputs: Inputs) -> None:
+    def _count(self, sums: dict[str, float], loss: float, inputs: Inputs, frames: int) -> None:
+        """Adds to the sums of the log; `frames` are those of the utterances that have a loss."""
         progress = self.progress
-        values = {**sums, "loss": loss, "frames": float(inputs.frames), "input_frames": float(inputs.lengths.sum())}
+        values = {**sums, "loss": loss, "frames": float(frames), "input_frames": float(inputs.lengths.sum())}
         for name, value in values.items():
             progress.sums[name] = progress.sums.get(name, 0.0) + value
         progress.epoch_loss += sums["pruned"]
-        progress.epoch_frames += inputs.frames
+        progress.epoch_frames += frames
 
     def _log_step(self) -> None:
         """One record of the losses a frame since the last, and of the speed, without validation and saving."""
@@ -420,7 +425,7 @@ class TransducerRun(TrainingRun):
 
     @torch.no_grad()
     def evaluate(self, batches: Batches) -> dict[str, float]:
-        """The losses a frame, with the scales of after the warm-up."""
+        """The losses a frame of the utterances that have one, with the scales of after the warm-up."""
         self.model.eval()
         scales = self._scales()
         skipped, self.valid_remark = Skipped(self.valid_remark), lambda line: None  # named at the first validation
@@ -433,7 +438,7 @@ class TransducerRun(TrainingRun):
                 parts, problems = LossModule(self.model)(inputs.features, inputs.lengths, inputs.tokens, self.options)
             skipped.add_problems(inputs, problems)
             loss, sums = total_loss(parts, scales)
-            frames += inputs.frames
+            frames += inputs.frames_without(problems)
             for name, value in {**sums, "loss": loss.item()}.items():
                 totals[name] += value
         if not frames:
