@@ -13,6 +13,7 @@ import os
 import re
 import stat
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -74,6 +75,7 @@ WORD_START = "\u2581"  # sentencepiece's mark of a blank in the text
 BLANKS = " \t\n\r\v\f"  # what Kaldi takes for blanks; str.split() takes others, too
 _OTHER_BLANKS = re.compile(r"[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 _FIELD = re.compile(f"[^{BLANKS}]+")
+_BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 
 
 def kaldi_fields(text: str) -> list[str]:
@@ -83,6 +85,19 @@ def kaldi_fields(text: str) -> list[str]:
     is.
     """
     return _FIELD.findall(text) if _OTHER_BLANKS.search(text) else text.split()
+
+
+def joined_pieces(pieces: Iterable[str]) -> str:
+    """The text that sentencepiece pieces spell, with blanks where words begin.
+
+    Pieces `<0xC3>`, `<0xA9>` are bytes (of models with byte fallback): "\u00e9"; what is no UTF-8 becomes U+FFFD.
+    """
+    text = "".join(pieces).replace(WORD_START, " ")
+    return _BYTES.sub(_decoded, text) if "<0x" in text else text
+
+
+def _decoded(found: re.Match[str]) -> str:
+    return bytes.fromhex(found[0].replace("<0x", "").replace(">", "")).decode("utf-8", "replace")
 
 
 def key_and_rest(line: str) -> tuple[str, str]:

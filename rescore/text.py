@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from lm_zoo.reading import WORD_START, kaldi_fields
+from lm_zoo.reading import joined_pieces, kaldi_fields
 from rescore.errors import UsageError
 from rescore.types import Words
 
@@ -56,7 +56,7 @@ class TextNormalizer:
         """The words that `words` become."""
         if self.is_identity:
             return tuple(words)
-        joined = "".join(words).replace(WORD_START, " ") if self.pieces else " ".join(words)
+        joined = joined_pieces(words) if self.pieces else " ".join(words)
         return self(" ".join(word for word in kaldi_fields(joined) if word not in self.drop))
 
     @property

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from asr.errors import DataError
-from lm_zoo.reading import WORD_START, kaldi_fields
+from lm_zoo.reading import WORD_START, joined_pieces, kaldi_fields
 from lm_zoo.text.vocabulary import SOS_EOS, PieceVocabulary
 from rescore.types import Words
 
@@ -61,8 +61,8 @@ class Pieces:
 
     def words(self, tokens: Sequence[int]) -> Words:
         """The words that the tokens spell."""
-        text = "".join(self.names[token] for token in tokens if token not in self._silent)
-        return tuple(kaldi_fields(text.replace(WORD_START, " ")))
+        spoken = (self.names[token] for token in tokens if token not in self._silent)
+        return tuple(kaldi_fields(joined_pieces(spoken)))
 
     def check(self, model: Transducer) -> None:
         """Raises DataError if the model has another number of tokens."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+import sentencepiece
 import torch
 
 from asr.decoding.greedy_search import GreedySearch, greedy
-from asr.decoding.prefixes import Prefixes
+from asr.decoding.prefixes import Pieces, Prefixes
 from asr.errors import DataError
+from lm_zoo.text.vocabulary import PieceVocabulary
 from tests.asr.tiny import Tiny, pieces, vocabulary
 
 DECODERS = ("stateless", "lstm")
@@ -77,6 +81,27 @@ def test_the_unknown_symbol_is_a_word_of_its_own() -> None:
     tokens = [*vocabulary().encode_word("THE"), vocabulary().unk, *vocabulary().encode_word("CAT")]
     assert pieces().words(tokens) == ("THE", "<unk>", "CAT")
     assert pieces().starts[vocabulary().unk]
+
+
+def test_pieces_that_are_bytes_spell_characters() -> None:
+    """Of a model with `byte_fallback=true`, as icefall's `train_bpe_model.py --byte-fallback` makes it."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat", "the hat"] * 9),
+        model_writer=model,
+        vocab_size=275,
+        model_type="bpe",
+        byte_fallback=True,
+        user_defined_symbols=["<blk>", "<sos/eos>"],
+        unk_id=2,
+        bos_id=-1,
+        eos_id=-1,
+        minloglevel=2,
+    )
+    vocab = PieceVocabulary(model.getvalue())
+    tokens = [token for word in ("the", "caf\u00e9", "\u732b") for token in vocab.encode_word(word)]
+    assert vocab.unk not in tokens and Pieces(vocab).words(tokens) == ("the", "caf\u00e9", "\u732b")
+    assert Pieces(vocab).words(tokens[:-1]) == ("the", "caf\u00e9", "\ufffd")
 
 
 def test_equal_prefixes_are_one_node() -> None:
