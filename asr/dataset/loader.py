@@ -18,7 +18,7 @@ import torch
 from asr.dataset.augment import SpecAugment, add_noise
 from asr.dataset.features import BINS, SAMPLE_RATE, fbank, resample
 from asr.dataset.left_out import FirstOfReason, summarise
-from asr.errors import DataError
+from asr.errors import ConfigError, DataError
 from rescore.console import remark
 
 if TYPE_CHECKING:
@@ -284,8 +284,17 @@ def _part(cut: Cut, seconds: float, draw: random.Random) -> Cut:
 
 
 def load_samples(cut: Cut) -> np.ndarray:
-    """Samples (N,) float32 of a cut at 16 kHz; the mean of several channels."""
-    audio = cut.load_audio()
+    """Samples (N,) float32 of a cut at 16 kHz; the mean of several channels.
+
+    Raises:
+      ConfigError: lhotse lacks a package for it, such as scipy where the manifest says `Resample`.
+      AudioLoadingError and others of `load_errors`: they cannot be loaded.
+    """
+    try:
+        audio = cut.load_audio()
+    except ImportError as error:
+        found = str(error).partition("\n")[0]
+        raise ConfigError(f"cut {cut.id}: lhotse needs another package to load it ({found}); install that") from None
     try:
         return resample(audio.mean(0) if len(audio) > 1 else audio[0], int(cut.sampling_rate))
     except DataError as error:

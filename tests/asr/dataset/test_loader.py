@@ -13,7 +13,7 @@ import torch
 from asr.dataset.augment import SpecAugment, add_noise
 from asr.dataset.features import fbank
 from asr.dataset.loader import Loader, LoaderOptions, make_loader
-from asr.errors import DataError
+from asr.errors import ConfigError, DataError
 
 lhotse = pytest.importorskip("lhotse")
 soundfile = pytest.importorskip("soundfile")
@@ -221,6 +221,17 @@ def test_silence_is_loaded_and_no_number_is_not(tmp_path: Path) -> None:
     made = loader(lhotse.CutSet.from_cuts([silent, wrong]), [])
     assert [name for batch in made(1) for name in batch["ids"]] == ["silent"]
     assert made.left_out.counts() == {"cannot be loaded": 1}
+
+
+def test_a_package_that_lhotse_lacks_is_named(cuts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without torchaudio, lhotse wants scipy for cuts with `resample(16000)`, and tells so in many lines."""
+
+    def fail(cut: Any) -> None:
+        raise ModuleNotFoundError("No module named 'scipy'\n[extra info] When calling: MonoCut.load_audio(...)")
+
+    monkeypatch.setattr(lhotse.MonoCut, "load_audio", fail)
+    with pytest.raises(ConfigError, match=r"^cut u\d\d: lhotse needs another .* \(No module named 'scipy'\); install"):
+        list(loader(cuts)(1))
 
 
 def test_nothing_to_load(cuts: Any) -> None:
