@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from asr.errors import DataError
 from rescore.file_names import file_name
 from rescore.files import atomic_binary
 
@@ -53,9 +54,16 @@ class _Arrays:
 
     def __init__(self, folder: Path) -> None:
         self.storage_path, self._folder = str(folder), folder
+        self._written: set[str] = set()
 
     def write(self, key: str, features: np.ndarray) -> str:
         name = f"{key[:3]}/{key}.npy"
+        if name in self._written:
+            raise DataError(
+                f"{self._folder / name}: the features of a second utterance of this id, expected ids that differ; "
+                "rename it, or take --storage lilcom"
+            )
+        self._written.add(name)
         with atomic_binary(self._folder / name) as stream:
             np.lib.format.write_array(stream, features, allow_pickle=False)
         return name
@@ -70,6 +78,7 @@ def feature_store(folder: Path, name: str, storage: str) -> Iterator[FeatureStor
 
     Raises:
       RescoreError: they cannot be written.
+      DataError: of `numpy`, two utterances have the same key: the second would take the first one's place.
     """
     place = folder.resolve() / name
     if storage == "numpy":

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from asr.dataset.stores import STORAGES, feature_store, with_features
+from asr.errors import DataError
 
 lhotse = pytest.importorskip("lhotse")
 WRITERS = {"lilcom": lhotse.LilcomChunkyWriter, "numpy": lhotse.NumpyFilesWriter}
@@ -46,3 +47,16 @@ def test_what_is_not_whole_has_no_name(tmp_path: Path) -> None:
         store.write("u", MADE["utt-500"])
         raise KeyError
     assert files(tmp_path) == {}
+
+
+def test_a_second_utterance_does_not_take_the_place_of_the_first(tmp_path: Path) -> None:
+    first, second = MADE["utt-500"], MADE["utt-1201"]
+    with feature_store(tmp_path, "train", "lilcom") as store:
+        keys = store.write("u", first), store.write("u", second)
+    assert keys[0] != keys[1]
+    with feature_store(tmp_path, "train", "numpy") as store:
+        store.write("u", first)
+        with pytest.raises(DataError, match=r"u.npy: the features of a second utterance of this id"):
+            store.write("u", second)
+    with feature_store(tmp_path, "train", "numpy") as store:  # another run of the command
+        store.write("u", second)
