@@ -259,7 +259,11 @@ class _NgramWords:
 
 
 class TokenNgram:
-    """An n-gram LM whose words are the recogniser's pieces (`rescore train-ngram` over text of pieces)."""
+    """An n-gram LM whose words are the recogniser's pieces (`rescore train-ngram` over text of pieces).
+
+    Pieces that it does not know score 0, so that nothing is taken out: an n-gram without `<unk>`, such as icefall's
+    2gram.arpa, would give them a log-probability of -230, and its subtraction a reward without measure.
+    """
 
     def __init__(self, lm: base.WordLM, pieces: Pieces) -> None:
         self.lm, self.pieces = lm, pieces
@@ -286,7 +290,8 @@ class TokenNgram:
 
     def _row(self, state: Any) -> np.ndarray:
         if state not in self.known:
-            scores = [self.lm.extend(state, name)[0] if name else 0.0 for name in self.pieces.names]
+            found = [self.lm.extend(state, name) for name in self.pieces.names[1:]]  # but the blank
+            scores = [0.0, *(score if known else 0.0 for score, _, known in found)]
             self.known[state] = np.array(scores, dtype=np.float32)
         return self.known[state]
 

@@ -15,7 +15,7 @@ from asr.decoding.shallow_fusion import TokenScorer, WordScorer, lm_scorer, make
 from asr.errors import ConfigError
 from lm_zoo.ngram.arpa import write_arpa
 from lm_zoo.ngram.kneser_ney import FALLBACK_DISCOUNTS, estimate
-from lm_zoo.registry import build
+from lm_zoo.registry import build, load_ngram
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from tests.asr.tiny import TEXT, Tiny, alignments, log_sum, pieces, summed, vocabulary
 
@@ -133,7 +133,7 @@ def test_the_internal_lm_is_scored_without_being_subtracted() -> None:
 
 def test_a_token_bigram_is_taken_out(tmp_path: Path) -> None:
     names = pieces(SIZE).names
-    text = [[names[token] for word in TEXT.split() for token in vocabulary(SIZE).encode_word(word)], names[3:]]
+    text = [[names[token] for word in TEXT.split() for token in vocabulary(SIZE).encode_word(word)], names[1:]]
     lm = ngram(tmp_path / "bigram.arpa", text)
     fusion = make_fusion(pieces(SIZE), {}, lodr=(lm, 0.4))
     plain = decode(None)
@@ -143,6 +143,26 @@ def test_a_token_bigram_is_taken_out(tmp_path: Path) -> None:
     assert [hyp.tokens for hyp in decode(fusion)[0]] != [hyp.tokens for hyp in plain[0]]
     with pytest.raises(ConfigError, match="the token n-gram knows 0 of the recogniser's 18 pieces"):
         make_fusion(pieces(SIZE), {}, lodr=(ngram(tmp_path / "words.arpa", [["SOME", "WORDS"]]), 0.4))
+
+
+def test_pieces_that_the_bigram_does_not_know_are_not_rewarded(tmp_path: Path) -> None:
+    """icefall's 2gram.arpa has no `<unk>`: KenLM takes -100 for its log10, which a subtraction would make a reward."""
+    names = pieces(SIZE).names
+    ngram(
+        tmp_path / "whole.arpa", [[names[token] for word in TEXT.split() for token in vocabulary().encode_word(word)]]
+    )
+    lines = [line for line in (tmp_path / "whole.arpa").read_text().splitlines(keepends=True) if UNK not in line]
+    count = int(next(line for line in lines if line.startswith("ngram 1="))[8:])
+    lines = [f"ngram 1={count - 1}\n" if line.startswith("ngram 1=") else line for line in lines]
+    (tmp_path / "2gram.arpa").write_text("".join(lines))
+    lm = load_ngram(str(tmp_path / "2gram.arpa"))
+    assert not lm.knows(names[1]) and not lm.knows(names[vocabulary(SIZE).unk])
+    for hyp in (hyp for hyps in decode(make_fusion(pieces(SIZE), {}, lodr=(lm, 0.16))) for hyp in hyps):
+        state, truth = lm.start(), 0.0
+        for token in hyp.tokens:
+            score, state, known = lm.extend(state, names[token])
+            truth += score if known else 0.0
+        assert hyp.scores["lodr"] == pytest.approx(truth, abs=1e-4)
 
 
 def test_a_reward_for_words() -> None:
