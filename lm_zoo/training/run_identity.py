@@ -21,14 +21,14 @@ FREE = ("steps", "passes", "epochs", "patience", "valid_every", "save_every", "l
 
 
 def text_identity(spec: str) -> str:
-    """Name and content of a text, `NAME (blake2b DIGEST)`.
+    """Name and content of a text, `NAME (blake2b DIGEST)`; `kaldi:NAME ...` where utterance ids are left out of it.
 
     Raises:
       ModelError: it cannot be read.
     """
-    path = parse_text_spec(spec)[1]
+    ids, path = parse_text_spec(spec)
     digest = feed(hashlib.blake2b(digest_size=8), path)
-    return f"{os.path.basename(path)} (blake2b {digest.hexdigest()})"
+    return f"{'kaldi:' if ids else ''}{os.path.basename(path)} (blake2b {digest.hexdigest()})"
 
 
 def check_run(folder: Path, parts: dict[str, Any]) -> None:

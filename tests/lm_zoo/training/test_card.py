@@ -46,6 +46,18 @@ def test_the_card_says_what_the_lm_is(run: Path) -> None:
     assert pairs <= shown and len(shown) == len(pairs) + 3
 
 
+def test_text_with_ids_is_another_text_and_the_command_says_so(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.parent)
+    Path("text").write_text("utt-1 the cat sat\nutt-2 the dog ran\n" * 9)
+    words = ["train-lm", "lstm", *OPTIONS.split(), "--out", "other"]
+    done = CliRunner().invoke(cli, [*words, "--text", "kaldi:text", "--valid", "kaldi:text"])
+    assert done.exit_code == 0, done.output
+    card = Path("other/README.md").read_text()
+    assert "train-lm lstm --text kaldi:text --valid kaldi:text" in card and "- kaldi:text (blake2b " in card
+    done = CliRunner().invoke(cli, [*words, "--text", "text:text", "--valid", "text:text"])
+    assert isinstance(done.exception, ModelError) and "the run there has text" in str(done.exception)
+
+
 def test_a_card_that_is_changed_by_hand_stays(run: Path) -> None:
     card = run / "README.md"
     ours = card.read_text()
