@@ -236,12 +236,14 @@ def run_on_lists(
     Args:
       recipe: the text beside the lists, if there is any; `valid` is of no meaning.
     Raises:
-      ModelError: several processes, or as `lm_zoo.training.train.train`.
+      ModelError: several processes, a state that is to be carried, or as `lm_zoo.training.train.train`.
     """
     given = {**options, "passes": 0} if "steps" in options and "passes" not in options else options
     folder, config = Path(out), train_config({**DEFAULTS, **given})
     if recipe.init is None:
         raise ModelError("training on N-best lists starts from a trained LM: give --init NAME|DIR")
+    if config.carry:
+        raise ModelError("training on N-best lists carries no state; leave out carry=true (the text may be windows)")
     if to_start(world_size) or Ranks.start(device).size > 1:
         raise ModelError("training on N-best lists runs in one process; leave out --world-size or torchrun")
     recipe.vocab = recipe.init

@@ -226,6 +226,7 @@ def test_bad_input(tmp_path: Path) -> None:
         (same, {}, str(init), "no list to train on: in each, all hypotheses have as many errors"),
         (some_lists(), {}, None, "starts from a trained LM: give --init"),
         (some_lists(), {"posterio": 1.0}, str(init), "training has no setting 'posterio'"),
+        (some_lists(), {"text": "windows", "carry": True}, str(init), "carries no state; leave out carry=true"),
     ):
         data, recipe = TrainingLists(lists, lists, 1.0, {}, []), TextRecipe([], "", init=start)
         with pytest.raises(ModelError, match=message):
