@@ -16,6 +16,7 @@ from typing import Any
 
 import kaldialign
 
+from lm_zoo.reading import WORD_START
 from rescore.console import remark, some_names
 from rescore.errors import ReferencesError
 from rescore.types import NbestList, Words
@@ -148,9 +149,11 @@ def check_same_form(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
     punctuation and marks.
 
     Raises:
-      ReferencesError: one side is upper case throughout and the other lower case throughout.
+      ReferencesError: one side is upper case throughout and the other lower case throughout, or one side alone is
+        pieces of sentencepiece.
     """
     refs, hyps = list(refs), list(hyps)
+    _check_pieces(refs, hyps)
     if {letter_case(refs), letter_case(hyps)} == {"upper", "lower"}:
         raise ReferencesError(
             "references and hypotheses differ in letter case (one upper, one lower throughout), so that every word "
@@ -168,6 +171,23 @@ def check_same_form(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
             f" words of the references are among the hypotheses, {alike} without case and punctuation; --normalise "
             "basic compares them in one form"
         )
+
+
+def _check_pieces(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
+    """Raises ReferencesError if words of one side alone begin with sentencepiece's mark."""
+    sides = {"references": refs, "hypotheses": hyps}
+    found = {name: _first_piece(texts) for name, texts in sides.items()}
+    pieces = {name: piece for name, piece in found.items() if piece is not None}
+    if len(pieces) == 1:
+        ((name, piece),) = pieces.items()
+        raise ReferencesError(
+            f"the {name} alone are pieces of sentencepiece ('{piece}'), so that most words would be wrong: join pieces "
+            "to words first (rescore lattice nbest SRC LISTS, then rescore convert LISTS DST --pieces)"
+        )
+
+
+def _first_piece(texts: Iterable[Words]) -> str | None:
+    return next((word for words in texts for word in words if word.startswith(WORD_START)), None)
 
 
 def _bare(word: str) -> str:
