@@ -3,6 +3,7 @@
 An arc is `src dst word [weight]` or `src dst in out [weight]`, where `out` is the word; a final state is `state
 [weight]`; the first line's state is the start. A weight is a cost, a score `score` when it is negated; or two of them
 with a comma, as Kaldi has them, the scores `graph` and `am`; a string of transition ids may follow (`1.5,20.25,7_7_9`).
+Arcs and final states of infinite cost, as fstprint has them of states that lead nowhere, are left out and counted.
 """
 
 from __future__ import annotations
@@ -143,17 +144,20 @@ def _to_lattice(entry: _Entry, table: SymbolTable | None) -> Lattice:
     weights += [row[1] if len(row) == 2 else "0" for row in ends]
     words = [*(row[label_at] for row in arcs), *("<eps>" for _ in ends)]
     labels, symbols = _labels(words, table)
+    scores, strings = _scores(weights), _strings(weights)
+    finite = np.flatnonzero(np.min([*scores.values()], axis=0) > -np.inf)
     return build_lattice(
         entry.utt_id,
         final + 1,
-        np.array([*src, *(_state(row[0]) for row in ends)], dtype=np.int64),
-        np.array([*dst, *(final for _ in ends)], dtype=np.int64),
-        labels,
-        _scores(weights),
+        np.array([*src, *(_state(row[0]) for row in ends)], dtype=np.int64)[finite],
+        np.array([*dst, *(final for _ in ends)], dtype=np.int64)[finite],
+        labels[finite],
+        {name: column[finite] for name, column in scores.items()},
         symbols,
         _state(rows[0][0]),
         final,
-        alignments=_strings(weights),
+        counts={"removed_arcs": len(weights) - len(finite)},
+        alignments=None if strings is None else strings.take(finite),
     )
 
 
@@ -220,8 +224,8 @@ def _scores(weights: list[str]) -> dict[str, np.ndarray]:
     if bad is not None:
         raise RescoreError(f"weight '{bad[:40]}', expected {'two numbers with a comma' if pairs else 'a number'}")
     values = np.array([[float(number) for number in part[: len(names)]] for part in parts]).reshape(-1, len(names))
-    if not np.isfinite(values).all():
-        raise RescoreError("a weight is infinite; leave such arcs out")
+    if not (values > -np.inf).all():
+        raise RescoreError("a weight is minus infinity, expected a cost")
     return {name: 0.0 - values[:, column] for column, name in enumerate(names)}
 
 
@@ -230,7 +234,7 @@ def write_lattices(
 ) -> int:
     """Writes acceptors; option `words` writes words as numbers, `score` says which score becomes the weight.
 
-    Without `score`: the only one there is, or `graph,am` where these are all there are.  `on_error` as for `formed`.
+    Without `score`: the only one there is, or `graph,am` (and transition ids) where these are all there are.  `on_error` as for `formed`.
     """
     told = options.get("words")
     table = None if told is None or told == IDS else read_symbols(told)
@@ -242,8 +246,7 @@ def write_lattices(
         names = _names(lattice, options, place)
         words = _words(lattice, table, place)
         first.extend([] if first else _used(lattice))
-        columns = [(0.0 - lattice.scores[name]).tolist() for name in names]
-        weights = [",".join(map(repr, row)) for row in zip(*columns, strict=True)]
+        weights = _weights(lattice, names)
         lines = [lattice.utt_id]
         ends = zip(lattice.src.tolist(), lattice.dst.tolist(), lattice.labels.tolist(), weights, strict=True)
         lines.extend(f"{src}\t{dst}\t{words[label]}\t{weight}" for src, dst, label, weight in ends)
@@ -256,6 +259,15 @@ def write_lattices(
     if told is None and first and are_ids(first):
         remark(f"{path}: {NUMBERS_WRITTEN}")
     return count
+
+
+def _weights(lattice: Lattice, names: Sequence[str]) -> list[str]:
+    """Costs of the arcs, with their strings where Kaldi has place for them."""
+    columns = [map(repr, (0.0 - lattice.scores[name]).tolist()) for name in names]
+    if lattice.alignments is not None and names == _KALDI:
+        strings = map(lattice.alignments.string, range(lattice.num_arcs))
+        columns.append("_".join(map(str, string)) for string in strings)
+    return [",".join(row) for row in zip(*columns, strict=True)]
 
 
 def _used(lattice: Lattice) -> list[str]:

@@ -132,7 +132,7 @@ def test_wrong_letter_case_is_an_error() -> None:
 
 def test_pieces_are_not_compared_with_words() -> None:
     pieces, words = {"a": ("\u2581HE", "LL", "O")}, {"a": ("HELLO",)}
-    with pytest.raises(ReferencesError, match="hypotheses alone are pieces .*'\u2581HE'.*--pieces"):
+    with pytest.raises(ReferencesError, match=r"hypotheses alone are pieces .*HE'.*--pieces"):
         corpus_errors(words, pieces)
     with pytest.raises(ReferencesError, match="references alone are pieces"):
         corpus_errors(pieces, words)

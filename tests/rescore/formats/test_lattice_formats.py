@@ -107,7 +107,8 @@ def test_openfst_with_numbers_and_kaldi_weights(tmp_path: Path) -> None:
         ("0 1 A B 1 1\n1\n", "expected 3 or 4 fields"),
         ("0 1 A 1\n1 0 B 1\n1\n", "cycle"),
         ("0 1 A 1,2\n1 5\n", "weight '5', expected two numbers"),
-        ("0 1 A inf\n1\n", "infinite"),
+        ("0 1 A inf\n1\n", "no path from start node 0"),
+        ("0 1 A -inf\n1\n", "a weight is minus infinity, expected a cost"),
         ("0 1 A BadNumber\n1 2 B 2.5\n2\n", "weight 'BadNumber', expected a number"),
         ("0 1 A 2,5x\n1 2 B 1e-3\n2\n", "weight '2,5x', expected"),
         ("0 1 A NaN\n1 2 B 2\n2\n", "weight 'NaN', expected a number"),
@@ -119,6 +120,28 @@ def test_bad_openfst(tmp_path: Path, lines: str, message: str) -> None:
         list(read_lattices(f"openfst:{tmp_path / 'lat'}"))
     skip = Skip()
     assert len(list(read_lattices(f"openfst:{tmp_path / 'lat'}", skip))) == 2 and skip.count == 1
+
+
+def test_infinite_costs_are_left_out_as_of_kaldi_archives(tmp_path: Path) -> None:
+    """As fstprint writes what is not connected."""
+    rows = "0\t1\t{}\t0.5,1,3_3\n0\t2\t{}\t1,2,5\n0\t1\t{}\t0.5,Infinity,4_4\n1\t0,0,\n2\tInfinity,Infinity,\n\n"
+    (tmp_path / "words").write_text("one\n" + rows.format("A", "B", "C"))
+    (tmp_path / "ids").write_text("one \n" + rows.format(1, 2, 3))
+    (tmp_path / "words.txt").write_text(WORDS)
+    (lattice,), (kaldi,) = (
+        list(read_lattices(spec)) for spec in (f"openfst:{tmp_path / 'words'}", f"kaldi:{tmp_path / 'ids'}")
+    )
+    assert same(lattice, kaldi) and lattice.alignments is not None and lattice.alignments.string(0) == (3, 3)
+    assert lattice.counts == {"removed_arcs": 3, "removed_states": 1}
+
+
+def test_transition_ids_are_written_with_kaldi_weights(tmp_path: Path) -> None:
+    lattice = lattice_of({"graph": [-1, -2, -3, -4], "am": [-1.5, -2, 0, -3.25]})
+    lattice.alignments = Alignments.of_lengths(np.arange(1, 5), np.array([2, 0, 1, 1]))
+    write_lattices(f"openfst:{tmp_path / 'out'}", [lattice])
+    (again,) = read_lattices(f"openfst:{tmp_path / 'out'}")
+    assert again.alignments is not None
+    assert [again.alignments.string(arc) for arc in range(4)] == [(1, 2), (), (3,), (4,)]
 
 
 def test_four_fields_may_be_two_labels(tmp_path: Path) -> None:
