@@ -234,7 +234,8 @@ def write_lattices(
 ) -> int:
     """Writes acceptors; option `words` writes words as numbers, `score` says which score becomes the weight.
 
-    Without `score`: the only one there is, or `graph,am` (and transition ids) where these are all there are.  `on_error` as for `formed`.
+    Without `score`: the only one there is, or `graph,am` (and transition ids) where these are all there are.
+    `on_error` as for `formed`.
     """
     told = options.get("words")
     table = None if told is None or told == IDS else read_symbols(told)
@@ -263,10 +264,10 @@ def write_lattices(
 
 def _weights(lattice: Lattice, names: Sequence[str]) -> list[str]:
     """Costs of the arcs, with their strings where Kaldi has place for them."""
-    columns = [map(repr, (0.0 - lattice.scores[name]).tolist()) for name in names]
+    columns = [list(map(repr, (0.0 - lattice.scores[name]).tolist())) for name in names]
     if lattice.alignments is not None and names == _KALDI:
         strings = map(lattice.alignments.string, range(lattice.num_arcs))
-        columns.append("_".join(map(str, string)) for string in strings)
+        columns.append(["_".join(map(str, string)) for string in strings])
     return [",".join(row) for row in zip(*columns, strict=True)]
 
 
