@@ -29,7 +29,7 @@ from rescore.formats.kaldi_fst import (
     parse_binary,
 )
 from rescore.formats.kaldi_text import format_text, parse_text
-from rescore.formats.symbols import SymbolTable, is_id, own_table
+from rescore.formats.symbols import SymbolTable, is_folder, is_id, own_table
 from rescore.skipping import OnError, fail
 
 NO_PIPES = "which is never run for lattices; write its output to a file, and name that"
@@ -345,7 +345,7 @@ def write_records(
     text = options.get("text", "no")
     if text not in ("yes", "no"):
         raise UsageError(f"text={text}, expected yes or no")
-    if path.suffix:
+    if not is_folder(path):
         count = _write_archive(path, records, text == "yes", path, on_error)
         if table is not None:
             table.write(own_table(path), path)

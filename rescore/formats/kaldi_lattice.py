@@ -255,8 +255,9 @@ def write_lattices(
 
     Returns their number.  `on_error` as for `formed`.
 
-    A path without a suffix is a folder, with `lat.1.gz` and `num_jobs`.  Without the option `words`, words that are no
-    numbers are numbered as they come, and their table is written where `table_for` looks for it.
+    A path without a suffix, or such as `decode_test.si`, is a folder, with `lat.1.gz` and `num_jobs`.  Without the
+    option `words`, words that are no numbers are numbered as they come, and their table is written where `table_for`
+    looks for it.
     """
     table = table_to_write(path, options.get("words"))
     graph = graph_factors(options)

@@ -223,7 +223,14 @@ def same_table(one: str | Path, other: str | Path | None) -> bool:
 
 def own_table(path: Path) -> Path:
     """Where the table of lattices is that is of no others."""
-    return path.with_suffix(".words.txt") if path.suffix else path / "words.txt"
+    return path / "words.txt" if is_folder(path) else path.with_suffix(".words.txt")
+
+
+def is_folder(path: Path) -> bool:
+    """Whether lattices are in a folder; where nothing is yet, by its name: `exp/new`, or Kaldi's `decode_test.si`."""
+    if path.is_dir() or path.is_file():
+        return path.is_dir()
+    return not path.suffix or (path.name.startswith("decode") and path.suffix not in _OF_LATTICES)
 
 
 def table_for(path: Path, words: str | None) -> SymbolTable:

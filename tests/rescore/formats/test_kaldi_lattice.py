@@ -465,20 +465,29 @@ def test_what_goes_into_the_graph_cost(tmp_path: Path) -> None:
         write_lattices(f"{target},x", [lattice])
 
 
-@pytest.mark.parametrize("target", ["kaldi-lat:out", "kaldi-lat:out.ark"])
+@pytest.mark.parametrize(
+    ("target", "own"),
+    [
+        ("kaldi-lat:out", Path("out/words.txt")),
+        ("kaldi-lat:decode_test.si", Path("decode_test.si/words.txt")),
+        ("kaldi-lat:out.ark", Path("out.words.txt")),
+        ("kaldi-lat:decode.ark", Path("decode.words.txt")),
+        ("k2:out", Path("out.words.txt")),
+    ],
+)
 def test_words_without_a_table_are_numbered(
-    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    target: str, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lattices = list(read_lattices(write(tmp_path)))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words.txt").unlink()
     write_lattices(target, lattices)
-    own = Path("out/words.txt" if target.endswith("out") else "out.words.txt")
     assert own.read_text().startswith("<eps> 0\n") and f" words in {own}, numbered" in capsys.readouterr().err
     again = list(read_lattices(target))
     for old, new in zip(lattices, again, strict=True):
-        assert [old.symbols[label] for label in old.labels] == [new.symbols[label] for label in new.labels]
-    if target.endswith("ark"):
+        words = [[lattice.symbols[label] for label in lattice.labels if label] for lattice in (old, new)]
+        assert words[0] == words[1]
+    if target.endswith("out.ark"):
         write_lattices(target, lattices[1:])  # the table goes with what is written over
         assert own.read_text() == "<eps> 0\nB 1\n"
         Path("out.ark").unlink()
