@@ -15,9 +15,9 @@ from rescore.errors import FormatError, RescoreError, ScoreError, UsageError, We
 from rescore.formats.common import Piece, Place, formed, named_if_too_large
 from rescore.formats.kaldi_archive import archive_pieces, read_all, read_some, write_records
 from rescore.formats.kaldi_fst import COMPACT, RawLattice
-from rescore.formats.symbols import SymbolTable, table_for, table_to_copy, table_to_write
+from rescore.formats.symbols import SymbolTable, is_folder, table_for, table_to_copy, table_to_write
 from rescore.lattices.build import EPSILON, build_lattice
-from rescore.lattices.paths import total_scores
+from rescore.lattices.paths import best_arcs, total_scores
 from rescore.skipping import OnError, fail
 from rescore.types import Alignments, Lattice
 from rescore.weights import OLD_NGRAM, load_weights
@@ -71,15 +71,39 @@ def _frame_shift(options: Mapping[str, str]) -> float | None:
 
 def _usual_frame_shift(path: Path) -> float:
     """As in Kaldi's `get_ctm.sh`: what the folder above, the model's, says; else `FRAME_SHIFT`."""
-    model = (path if path.is_dir() else path.parent) / ".."
+    shift, file = _stated_frame_shift((path if path.is_dir() else path.parent) / "..")
+    if file is not None:
+        remark(f"{path}: a frame is {shift:g} s, by {file} (else: PATH?frame_shift=SECONDS)")
+    return shift
+
+
+def _stated_frame_shift(model: Path) -> tuple[float, Path | None]:
+    """Seconds of a frame, and the file in a model's folder that says so; `FRAME_SHIFT` and None if none does."""
     for name, unit in (("frame_shift", 1.0), ("frame_subsampling_factor", FRAME_SHIFT)):
         file = model / name
         if file.is_file():
             text = file.read_text(encoding="utf-8").strip()
-            shift = round(_seconds(text, f"{file}: found {text!r}", unit), 6)
-            remark(f"{path}: a frame is {shift:g} s, by {file} (else: PATH?frame_shift=SECONDS)")
-            return shift
-    return FRAME_SHIFT
+            return round(_seconds(text, f"{file}: found {text!r}", unit), 6), file
+    return FRAME_SHIFT, None
+
+
+def _say_lost_frame_shift(path: Path, shift: float | None) -> None:
+    """Remarks if the archives `path`, which have no place for it, would be read with another one (None: unknown)."""
+    usual, _ = _stated_frame_shift(path.parent if is_folder(path) else path.parent / "..")
+    if shift is not None and abs(shift - usual) > 1e-6:
+        remark(
+            f"{path}: a frame is {shift:g} s, but {usual:g} s where it is written, and archives do not say it: read it "
+            f"with ?frame_shift={shift:g}"
+        )
+
+
+def _frame_shift_of(lattice: Lattice) -> float | None:
+    """Seconds for each transition id of a path; None without times or ids."""
+    if lattice.times is None or lattice.alignments is None:
+        return None
+    path = best_arcs(lattice, np.zeros(lattice.num_arcs))
+    frames = int(lattice.alignments.lengths[path].sum())
+    return round(float(lattice.times[-1] - lattice.times[0]) / frames, 6) if frames else None
 
 
 def _seconds(text: str, what: str, unit: float = 1.0) -> float:
@@ -264,6 +288,8 @@ def write_lattices(
 
     def said() -> Iterator[Lattice]:
         for number, lattice in enumerate(lattices):
+            if number == 0:
+                _say_lost_frame_shift(path, _frame_shift_of(lattice))
             parts = graph_names(lattice)
             if graph is None and number == 0 and len(parts) > 1:
                 remark(f"{path}: graph cost made of {', '.join(parts)} (else: PATH?graph=NAME,-NAME)")
@@ -284,5 +310,7 @@ def copy_lattices(source: Path, target: Path, options: Mapping[str, str], on_err
     Their own table goes with them; not if the option `words` says that they have another one.
     """
     table = table_to_copy(source, target, options.get("words"))
+    shift, file = _stated_frame_shift((source if source.is_dir() else source.parent) / "..")
+    _say_lost_frame_shift(target, shift if file else None)
     records = (raw for _, raw in read_all(source, on_error))
     return write_records(target, records, options, table, on_error)
