@@ -38,10 +38,11 @@ def command(
 ) -> None:
     """The best path of each lattice, and its word error rate, as Kaldi's local/score.sh has them.
 
-    The best path has the least graph + acoustic / LMWT + WIP * words, all costs; the graph's part is all of its scores
-    but the acoustic one (graph, or lm and pron).  With --weights it is the path with the highest total of all weighted
-    scores, and texts are compared in the form that the weights were tuned for (rescore tune --normalise).  As in Kaldi,
-    only utterances with a lattice and a reference are scored; the others are counted.
+    The best path has the least graph + acoustic / LMWT + WIP * words, all costs; the graph's part is what the
+    recogniser has beside acoustics (graph, or lm and pron).  With --weights it is the path with the highest total of
+    all weighted scores, such as those of LMs put over the lattices, and texts are compared in the form that the weights
+    were tuned for (rescore tune --normalise).  As in Kaldi, only utterances with a lattice and a reference are scored;
+    the others are counted.
 
     Words count as they are.  Where a recipe scores without its <UNK>, [noise] or !SIL (local/wer_ref_filter and the
     like), pass --out and the references through that filter, and take rescore wer.
@@ -51,12 +52,13 @@ def command(
     Example: rescore lattice best-path kaldi:lat.1.gz --words words.txt --out 1best.txt
     Example: rescore lattice best-path k2:exp/test/lattices --weights exp/weights.json --ref text
     """
+    from rescore.cli.lattice.options import idle_remark
     from rescore.cli.lattice.source import each_lattice
     from rescore.cli.results import show
     from rescore.errors import UsageError
     from rescore.evaluation.wer import json_counts, kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
-    from rescore.lattices.best_path import best_words, weighted_words
+    from rescore.lattices.best_path import best_words, kaldi_scales, weighted_words
     from rescore.weights import LM_WEIGHT, load_weights
     from rescore.workflows.normalising import Normaliser, normaliser_of
 
@@ -66,10 +68,14 @@ def command(
     weights = load_weights(weights_file) if weights_file else None
     normaliser = Normaliser() if weights is None else Normaliser(normaliser_of(weights, weights_file))
 
+    say_idle = idle_remark()
+
     def best(lattice: Lattice) -> dict[str, Words]:
         if weights is not None:
             return weighted_words([lattice], weights.scales)
-        return best_words([lattice], LM_WEIGHT if lmwt is None else lmwt, 0.0 if wip is None else wip)
+        lm_weight, penalty = LM_WEIGHT if lmwt is None else lmwt, 0.0 if wip is None else wip
+        say_idle(lattice, kaldi_scales(lattice, lm_weight, penalty))
+        return best_words([lattice], lm_weight, penalty)
 
     found = each_lattice(best, source, words, on_error)
     hyps = {utt_id: words for one in found for utt_id, words in one.items()}

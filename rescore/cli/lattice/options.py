@@ -86,6 +86,21 @@ def usual_factor(weights_file: Path | None) -> float:
     return posterior_scale_of(load_weights(weights_file) if weights_file else None, weights_file)
 
 
+def idle_remark() -> Callable[[Lattice, Mapping[str, float]], None]:
+    """Remarks on the scores of the first lattice that have no scale: defaults know a recogniser's own scores alone."""
+    from rescore.console import remark
+
+    first = [True]
+
+    def say(lattice: Lattice, scales: Mapping[str, float]) -> None:
+        idle = [name for name in lattice.scores if name not in scales]
+        if idle and first:
+            first.clear()
+            remark(f"scores of the lattices that have no scale and count nothing: {', '.join(idle)} (--weights FILE)")
+
+    return say
+
+
 def each_scaled(
     do: Callable[[Lattice, Mapping[str, float]], R],
     scales: tuple[str, ...],
@@ -104,8 +119,12 @@ def each_scaled(
     if factor is None:
         factor = usual_factor(weights_file)
 
+    say_idle = idle_remark()
+
     def do_scaled(lattice: Lattice) -> R:
         used = weights.scales if weights_file else {**default_scales(lattice.scores), **weights.scales}
+        if not weights_file:
+            say_idle(lattice, used)
         return do(lattice, {name: factor * scale for name, scale in used.items()})
 
     return each_normalized(do_scaled, **source)

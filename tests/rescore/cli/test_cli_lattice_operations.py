@@ -50,6 +50,18 @@ KALDI = """utt-a
 """  # B (graph cost 1, acoustic 10), C (4, 9), D (1, 20)
 
 
+def test_scores_that_count_nothing_are_named(folder: Path) -> None:
+    text = HTK_NODES.replace("l=", "x1=").replace("VERSION=1.0", "VERSION=1.0\n# rescore x1=nn")
+    (folder / "lat" / "u1.slf").write_text(text)
+    (folder / "lat" / "u2.slf").write_text(text)
+    remark = "scores of the lattices that have no scale and count nothing: nn (--weights FILE)"
+    for command in ("best-path", "mbr", "posteriors", "draw"):
+        said = CliRunner().invoke(cli, ["lattice", command, str(folder / "lat")]).stderr
+        assert " ".join(said.split()).count(remark) == 1, command
+    said = CliRunner().invoke(cli, ["lattice", "mbr", str(folder / "lat"), "--scale", "nn=1"]).stderr
+    assert "count nothing" not in said
+
+
 @pytest.fixture
 def kaldi(tmp_path: Path) -> tuple[str, str]:
     (tmp_path / "lat.1").write_text(KALDI)
