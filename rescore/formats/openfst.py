@@ -162,8 +162,13 @@ def _to_lattice(entry: _Entry, table: SymbolTable | None) -> Lattice:
 
 
 def _unweighted_transducer(rows: list[list[str]]) -> bool:
-    """Whether four fields are two labels without weights: more of the fourth are words than surely weights."""
+    """Whether four fields are two labels without weights: more of the fourth are words than surely weights.
+
+    Numbers that are the same in both places, several times, are two labels, too (fstprint's unweighted acceptors).
+    """
     fourth = [row[3] for row in rows if len(row) == 4]
+    if len(fourth) > 1 and all(is_id(row[3]) and row[2] == row[3] for row in rows if len(row) == 4):
+        return True
     weights = sum(_is_weight(text) and re.search("[.,eE]", text) is not None for text in fourth)
     words = sum(not (_is_weight(text) or text.lower().lstrip("-") in _BAD_WEIGHTS) for text in fourth)
     return words > weights

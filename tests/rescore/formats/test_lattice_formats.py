@@ -153,6 +153,16 @@ def test_four_fields_may_be_two_labels(tmp_path: Path) -> None:
     assert best_path(lattice, {"score": 1.0}).words == ("A", "2.5", "B")
 
 
+def test_an_acceptor_of_numbers_without_weights(tmp_path: Path) -> None:
+    """As fstprint has it without --acceptor: the fourth field is the word once more, not its cost."""
+    (tmp_path / "lat").write_text("u\n0 1 12 12\n0 1 13 13\n1 2 7 7\n2 0.5\n\n")
+    (lattice,) = read_lattices(f"openfst:{tmp_path / 'lat'}?words=ids")
+    assert lattice.scores["score"].tolist() == [0.0, 0.0, 0.0, -0.5] and lattice.symbols == ["", "12", "13", "7"]
+    (tmp_path / "lat").write_text("u\n0 1 12 12\n0 1 13 14\n1\n\n")
+    (lattice,) = read_lattices(f"openfst:{tmp_path / 'lat'}?words=ids")
+    assert lattice.scores["score"].tolist() == [-12.0, -14.0, 0.0]
+
+
 def test_openfst_needs_to_know_the_score(tmp_path: Path) -> None:
     with pytest.raises(ScoreError, match=r"say which: PATH\?score=NAME"):
         write_lattices(f"openfst:{tmp_path / 'out'}", [lattice_of({"am": [0.0] * 4, "lm": [1.0] * 4})])
