@@ -223,14 +223,13 @@ def same_table(one: str | Path, other: str | Path | None) -> bool:
 
 def own_table(path: Path) -> Path:
     """Where the table of lattices is that is of no others."""
-    return path / "words.txt" if is_folder(path) else path.with_suffix(".words.txt")
+    return path / "words.txt" if is_folder(path) and not path.is_file() else path.with_suffix(".words.txt")
 
 
 def is_folder(path: Path) -> bool:
-    """Whether lattices are in a folder; where nothing is yet, by its name: `exp/new`, or Kaldi's `decode_test.si`."""
-    if path.is_dir() or path.is_file():
-        return path.is_dir()
-    return not path.suffix or (path.name.startswith("decode") and path.suffix not in _OF_LATTICES)
+    """Whether Kaldi's lattices are in a folder, by the name where none is yet: `exp/new`, or Kaldi's `decode_test.si`."""
+    named = not path.suffix or (path.name.startswith("decode") and path.suffix not in _OF_LATTICES)
+    return named or path.is_dir()
 
 
 def table_for(path: Path, words: str | None) -> SymbolTable:
