@@ -227,7 +227,7 @@ def own_table(path: Path) -> Path:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether Kaldi's lattices are in a folder, by the name where none is yet: `exp/new`, or Kaldi's `decode_test.si`."""
+    """Whether Kaldi's lattices are in a folder, by the name where none is yet: `exp/new`, or `decode_test.si`."""
     named = not path.suffix or (path.name.startswith("decode") and path.suffix not in _OF_LATTICES)
     return named or path.is_dir()
 

@@ -16,6 +16,7 @@ from rescore.files import read_kaldi_text
 from rescore.formats import read_lattices, read_nbest
 from rescore.lattices.best_path import best_words
 from rescore.weights import load_weights
+from rescore.workflows.first_pass import weights_beside
 from tests.lm_zoo import zoo
 
 WORDS = "<eps> 0\nA 1\nB 2\nC 3\n"
@@ -79,6 +80,12 @@ def test_what_does_not_fit_is_said_before_any_work(folder: Path) -> None:
     assert len(list(read_nbest("dev.jsonl"))) == 3  # it is the tuning alone that needs references
     with pytest.raises(UsageError, match="--weights FILE or --ref TEXT"):
         run("nbest", "kaldi:dev", "dev.jsonl", "--ref", "dev.text", "--weights", "dev.weights.json")
+
+
+def test_weights_have_the_name_of_what_they_belong_to() -> None:
+    targets = ["dev.jsonl.gz", "slf:dev.clean", "slf:dev.other", "kaldi-lat:decode.si", "kaldi-lat:new", "k2:dev.pt"]
+    names = ["dev", "dev.clean", "dev.other", "decode.si", "new", "dev"]
+    assert [weights_beside(target) for target in targets] == [Path(f"{name}.weights.json") for name in names]
 
 
 def test_lists_on_standard_output_have_no_place_for_weights(folder: Path) -> None:
