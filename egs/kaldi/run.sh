@@ -50,14 +50,16 @@ tune() {
 }
 
 decode() {  # Kaldi's jobs stay as they are
-  local job target=$out/decode_test
+  local job name target=$out/decode_test
   mkdir -p "$target"
+  for name in final.mdl frame_shift frame_subsampling_factor; do  # what scoring and CTM look for beside the folder
+    if [ -e "$test/../$name" ]; then ln -sf "$(readlink -f "$test/../$name")" "$out/$name"; fi
+  done
   for job in $(seq "$(cat "$test/num_jobs")"); do
     rescore lattice rescore "kaldi:$test/lat.$job.gz" "kaldi:$target/lat.$job.gz?weights=$out/weights.json" \
       "${search[@]}" --weights "$out/weights.json"
   done
   cp "$test/num_jobs" "$target/"
-  if [ -e "$test/../final.mdl" ]; then ln -sf "$(readlink -f "$test/../final.mdl")" "$out/final.mdl"; fi
 }
 
 table() {

@@ -49,6 +49,7 @@ def work(tmp_path: Path) -> Path:
         (decode / "num_jobs").write_text("2\n")
         (data / "text").write_text("".join(f"{name}-{job}-{k} A C\n" for job in (1, 2) for k in range(2)))
     (tmp_path / "exp/tri1/final.mdl").write_text("model")
+    (tmp_path / "exp/tri1/frame_subsampling_factor").write_text("3\n")
     save_folder(tmp_path / "lm", neural("lstm"), "lstm", {})
     return tmp_path
 
@@ -79,6 +80,7 @@ def test_nbest_drop_in(recipes: Recipes, work: Path) -> None:
     recipes.run("kaldi/steps/lmrescore_nbest_zoo.sh", *options, *given)
     out = work / "exp/nn/decode_test"
     assert (out / "num_jobs").read_text() == "2\n" and (out / "../final.mdl").read_text() == "model"
+    assert (out / "../frame_subsampling_factor").read_text() == "3\n"
     for job in (1, 2):
         assert sorted(file.name for file in (out / f"archives.{job}").iterdir()) == sorted(FILES)
         costs = {name: column(out / f"archives.{job}" / name) for name in FILES[3:]}
@@ -172,6 +174,7 @@ def test_run(recipes: Recipes, work: Path) -> None:
     assert float((work / "out/lmwt").read_text()) == pytest.approx(scales["graph"] / scales["am"])
     target = work / "out/decode_test"
     assert (target / "num_jobs").read_text() == "2\n" and (work / "out/final.mdl").read_text() == "model"
+    assert (work / "out/frame_subsampling_factor").read_text() == "3\n"
     new = load(str(work / "lm"))
     first = {lattice.utt_id: lattice for lattice in lattices(work, work / "exp/tri1/decode_test")}
     for lattice in lattices(work, target):

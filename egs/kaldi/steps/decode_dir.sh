@@ -31,7 +31,7 @@ start_decode_dir() {  # start_decode_dir INDIR DIR: num_jobs, and beside the fol
   nj=$(cat "$1/num_jobs")
   mkdir -p "$2/log"
   cp "$1/num_jobs" "$2/num_jobs"
-  for name in final.mdl frame_subsampling_factor; do
+  for name in final.mdl frame_shift frame_subsampling_factor; do
     if [ -e "$1/../$name" ] && [ ! -e "$2/../$name" ]; then ln -s "$(readlink -f "$1/../$name")" "$2/../$name"; fi
   done
 }
