@@ -38,7 +38,7 @@ def rescore_with_ngram(lattices: Any, lm: WordLM, words: Mapping[int, str], max_
       max_unknown: the largest share of the words on best paths that the LM may not know.
     Raises:
       VocabError: words that do not suit the LM (see `lm_zoo.text.coverage`).
-      FormatError: k2 is not installed, there are no `aux_labels`, one is not among `words`, or there is no path.
+      FormatError: k2 is not installed, there are no `aux_labels`, one is not among `words`, there is no path, or a cycle.
     """
     k2 = _import_k2()
     import torch
@@ -49,6 +49,8 @@ def rescore_with_ngram(lattices: Any, lm: WordLM, words: Mapping[int, str], max_
     count = lattices.shape[0]
     if not lattices.num_arcs:
         raise FormatError("k2", "no lattice has a path from its start to its end, so there is nothing to score")
+    if not lattices.properties & k2.fsa_properties.TOPSORTED_AND_ACYCLIC:
+        raise FormatError("k2", "a lattice has a cycle, expected acyclic ones, as icefall's get_lattice gives")
     if hasattr(lattices, "lm_scores"):
         lattices.scores = lattices.scores - lattices.lm_scores
         del lattices.lm_scores

@@ -99,3 +99,6 @@ def test_what_does_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(FormatError, match="word id 8 is not among the words"):
         rescore_with_ngram(fsa, ToyTrigram(), IDS)
     assert "nothing is taken out" in capsys.readouterr().err
+    loop = k2.create_fsa_vec([k2.Fsa.from_str("0 1 5 7 -0.5\n1 1 6 3 -0.25\n1 2 -1 -1 0\n2", num_aux_labels=1)])
+    with pytest.raises(FormatError, match="a lattice has a cycle"):
+        rescore_with_ngram(loop, ToyTrigram(), IDS)
