@@ -38,7 +38,7 @@ def rescore_with_ngram(lattices: Any, lm: WordLM, words: Mapping[int, str], max_
       max_unknown: the largest share of the words on best paths that the LM may not know.
     Raises:
       VocabError: words that do not suit the LM (see `lm_zoo.text.coverage`).
-      FormatError: k2 is not installed, there are no `aux_labels`, one is not among `words`, there is no path, or a cycle.
+      FormatError: k2 is not installed, there are no `aux_labels`, one is not among `words`, no path, or a cycle.
     """
     k2 = _import_k2()
     import torch
