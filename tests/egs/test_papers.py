@@ -11,6 +11,7 @@ import pytest
 import torch
 import yaml
 
+from asr.cli.main import CONTEXT
 from asr.cli.train import command as train_asr
 from asr.model.config import load_config
 from asr.model.parameter_count import count as count_asr
@@ -127,7 +128,7 @@ def test_every_row_of_the_s4former_paper(monkeypatch: pytest.MonkeyPatch) -> Non
     expected, sizes = s4former_rows(), dict[Any, int]()
     assert [(int(table), row) for table, row, _, _ in lines] == list(expected)
     for table, row, options, stated in lines:
-        values, _, _ = train_asr.make_parser(click.Context(train_asr)).parse_args(options.split())
+        values, _, _ = train_asr.make_parser(click.Context(train_asr, **CONTEXT)).parse_args(options.split())
         config = load_config(values["config"]).with_settings(parse_settings(tuple(values.get("changes", ()))))
         encoder = config.encoder
         component, kernel, n, scheme = expected[int(table), row]

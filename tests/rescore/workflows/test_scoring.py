@@ -359,7 +359,7 @@ def test_every_command_has_help_with_an_example() -> None:
 
     for names in [*((name,) for name in COMMANDS), *(("lattice", name) for name in lattice.COMMANDS)]:
         result = run(*names, "-h")
-        assert result.exit_code == 0
+        assert result.exit_code == 0, (names, result.output)
         assert f"Example: rescore {' '.join(names)}" in result.output, names
 
 

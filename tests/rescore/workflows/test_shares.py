@@ -24,7 +24,7 @@ from tests.lm_zoo.zoo import neural
 from tests.rescore.slow_worker import fail_at_three, note, take_time
 from tests.rescore.workflows.test_scoring import run
 
-OUTPUTS = ("scores.jsonl.gz", "nbest.jsonl.gz", "1best.txt", "weights.json")
+OUTPUTS = ("scores.jsonl.gz", "lms.json", "nbest.jsonl.gz", "1best.txt", "weights.json")
 
 
 @pytest.fixture(scope="module")
