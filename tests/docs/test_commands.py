@@ -62,7 +62,7 @@ def test_commands_in_sentences_are_whole(page: Path) -> None:
 
 def missing(group: click.Command, words: list[str]) -> list[str]:
     """The options that a command needs, and that are not among the words."""
-    context = click.Context(group)
+    context = click.Context(group, **group.context_settings)
     while isinstance(group, click.Group):
         _, command, words = group.resolve_command(context, words)
         assert command is not None

@@ -35,7 +35,7 @@ def text_of(page: Path) -> str:
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_every_command_and_option_is_in_the_reference(site: Path, program: str) -> None:
     page = text_of(site / "reference" / f"{program}.html")
-    todo = [click.Context(PROGRAMS[program], info_name=program)]
+    todo = [click.Context(PROGRAMS[program], info_name=program, **PROGRAMS[program].context_settings)]
     for context in todo:
         assert f"{context.command_path} [OPTIONS]" in page
         for option in context.command.params:

@@ -45,7 +45,7 @@ SILENT = {  # what they say goes to standard error, or is no result of numbers: 
 
 def leaves(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
     """All commands by their names."""
-    context = click.Context(group)
+    context = click.Context(group, **group.context_settings)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
