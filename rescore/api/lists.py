@@ -53,8 +53,8 @@ class Lists(Shown):
 
     @property
     def columns(self) -> list[str]:
-        """The names of the scores."""
-        return self.lists[0].columns if self.lists else []
+        """The names of the scores, also of those that some lists alone have."""
+        return list(dict.fromkeys(name for nbest in self.lists for name in nbest.columns))
 
     def write(self, spec: str | Path) -> int:
         """Writes the lists as `[FORMAT:]PATH` says, and returns how many; raises a RescoreError if they cannot be."""

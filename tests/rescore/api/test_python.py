@@ -296,6 +296,14 @@ def test_long_results_are_shown_in_part() -> None:
     assert len(lists(50).to_pandas()) == 100
 
 
+def test_scores_that_some_lists_alone_have_are_shown() -> None:
+    given = lists(2)
+    given[1].hyps = [rs.Hypothesis(hyp.words, {**hyp.scores, "late": 5.0}) for hyp in given[1].hyps]
+    assert given.columns == [*given[0].columns, "late"]
+    heads, rows = given._table()
+    assert heads[-1] == "late" and {row[-1] for row in rows if row[0] == "u0"} == {None} and rows[-1][-1] == 5.0
+
+
 def test_without_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(rs.RescoreError, match=r"needs the package pandas.*pip install 'rescore\[pandas\]'"):
