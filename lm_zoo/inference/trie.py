@@ -16,6 +16,7 @@ import torch
 
 from lm_zoo.base import Context, LanguageModel
 from lm_zoo.deadline import check_time
+from lm_zoo.errors import VocabError
 from lm_zoo.text.vocabulary import Vocabulary
 
 LONGEST = 1 << 15  # tokens of a sentence: with 512 dimensions 2.5 GB, and an hour on a core
@@ -181,7 +182,13 @@ def context_rooms(lengths: np.ndarray, sizes: np.ndarray, most: int) -> np.ndarr
 
 
 def context_tokens(vocab: Vocabulary, context: Context, boundary: tuple[int, ...], most: int) -> np.ndarray:
-    """The tokens of the sentences before one, `boundary` behind each; its last words, of at most `most` tokens."""
+    """The tokens of the sentences before one, `boundary` behind each; its last words, of at most `most` tokens.
+
+    Raises:
+      VocabError: a string where a sentence is wanted, whose letters would count as words.
+    """
+    if any(isinstance(words, str) for words in (context, *context)):
+        raise VocabError(f'the text before a sentence is {context!r:.80}, expected (tuple("SHE WENT".split()), ...)')
     parts: list[tuple[int, ...]] = []  # newest first
     for words in reversed(context):
         parts += [boundary, *(vocab.encode_word(word) for word in reversed(words))]

@@ -65,6 +65,15 @@ def test_a_sentence_behind_others_has_the_score_that_it_has_in_the_whole_text(na
     ]
 
 
+@pytest.mark.parametrize("name", ["transformer", "lstm", "hf", "interpolated"])
+@pytest.mark.parametrize("context", ["A B", ("A", "B"), ("A B",)])
+def test_a_context_is_sentences_of_words(name: str, context: Any, tmp_path: Path) -> None:
+    if name == "hf":
+        pytest.importorskip("transformers", reason="Hugging Face models need transformers")
+    with pytest.raises(LMError, match=r"text before a sentence is .*A.*, expected \(tuple\("):
+        zoo.make(name, tmp_path).score_hypotheses([("A",)], contexts=[context])
+
+
 def test_parts_that_memory_has_room_for_make_no_difference() -> None:
     lm = zoo.neural("transfornn")
     sentences, contexts = some_sentences(1)
