@@ -87,6 +87,11 @@ def kaldi_fields(text: str) -> list[str]:
     return _FIELD.findall(text) if _OTHER_BLANKS.search(text) else text.split()
 
 
+def is_piece(word: str) -> bool:
+    """Whether a word is a piece that begins a word, with sentencepiece's mark; the mark alone is none."""
+    return word.startswith(WORD_START) and word != WORD_START
+
+
 def joined_pieces(pieces: Iterable[str]) -> str:
     """The text that sentencepiece pieces spell, with blanks where words begin.
 

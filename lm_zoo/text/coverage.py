@@ -15,7 +15,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
 from lm_zoo.errors import VocabError
-from lm_zoo.reading import WORD_START
+from lm_zoo.reading import is_piece
 from lm_zoo.text.view import alphabet
 from lm_zoo.text.vocabulary import WordVocabulary
 
@@ -104,7 +104,7 @@ class Coverage:
 
     def _check_pieces(self, words: Iterable[str], place: str | Callable[[str], str]) -> None:
         """Pieces would be read as words, as their marks are no letters, and nearly all that is left is known."""
-        piece = next(filter(_is_piece, words), None)
+        piece = next(filter(is_piece, words), None)
         if piece is not None and not all(map(_has_pieces, self.lm.own_vocabularies())):
             raise VocabError(
                 f"{place if isinstance(place, str) else place(piece)}: found '{piece}', a piece of sentencepiece, but "
@@ -191,11 +191,7 @@ def _has_cases(vocab: Vocabulary) -> bool:
     return not letters or any(letter.lower() != letter.upper() for letter in letters)
 
 
-def _is_piece(word: str) -> bool:
-    return word.startswith(WORD_START) and word != WORD_START
-
-
 @lru_cache(maxsize=8)
 def _has_pieces(vocab: Vocabulary) -> bool:
     """Whether the words of the LM are pieces themselves, as of an n-gram over a recogniser's tokens."""
-    return isinstance(vocab, WordVocabulary) and any(map(_is_piece, vocab.words))
+    return isinstance(vocab, WordVocabulary) and any(map(is_piece, vocab.words))

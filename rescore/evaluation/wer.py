@@ -16,7 +16,7 @@ from typing import Any
 
 import kaldialign
 
-from lm_zoo.reading import WORD_START
+from lm_zoo.reading import is_piece
 from rescore.console import remark, some_names
 from rescore.errors import ReferencesError
 from rescore.types import NbestList, Words
@@ -187,7 +187,7 @@ def _check_pieces(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
 
 
 def _first_piece(texts: Iterable[Words]) -> str | None:
-    return next((word for words in texts for word in words if word.startswith(WORD_START)), None)
+    return next((word for words in texts for word in words if is_piece(word)), None)
 
 
 def _bare(word: str) -> str:

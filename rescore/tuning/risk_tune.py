@@ -67,8 +67,8 @@ def by_chance(errors: np.ndarray, others: np.ndarray) -> float:
     Both are errors of each utterance, `(utterances,)`.
     """
     more, error = compared(errors, others)
-    if not error:
-        return 0.0 if more < 0 else 1.0 if more > 0 else 0.5
+    if not error:  # they are the same everywhere
+        return 0.5
     return 0.5 * math.erfc(-more / (math.sqrt(2.0) * error))
 
 

@@ -32,6 +32,7 @@ from rescore.workers import kept
 from rescore.workflows.columns import column_of, open_scorers
 from rescore.workflows.combine import combine_list
 from rescore.workflows.first_pass import usual_beams
+from rescore.workflows.scored_by import in_plan
 from rescore.workflows.seen import is_seen, seen_counts, seen_lines
 from rescore.workflows.streams import WRITERS, Job, lattice_groups, run_shared, through
 
@@ -226,7 +227,7 @@ class LatticeRequest:
         """As work that is shared out."""
         given = {**dict(map(column_of, self.lms)), NGRAM: self.ngram, OLD_NGRAM: self.old_ngram}
         plan = {
-            **{f"LM '{name}'": lm_identity(lm) for name, lm in given.items() if lm},
+            **in_plan({name: lm_identity(lm) for name, lm in given.items() if lm}),
             "weights": [self.weights.scales, self.weights.info],
             "settings": {name: str(value) for name, value in self.settings.items()},
             "--dtype": self.dtype,

@@ -147,12 +147,16 @@ def _score(
 
     written = write_scores(checked, scorers, out, plan, mix, use, None, before, on_error, unread, count_nbest(source))
     note_lms(out, {**earlier, **given})
+    _say_what_was_scored(written, scorers)
+    return written
+
+
+def _say_what_was_scored(written: ScoringResult, scorers: list[LMColumn]) -> None:
     remark(f"{written.total} utterances scored" + _taken_over(written.kept))
     for scorer in scorers:
         remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
         for shown in filter(None, (scorer.view.said(), scorer.lm.said())):
             remark(f"{scorer.column}: {shown}")
-    return written
 
 
 def _say_what_is_replaced(path: Path, first: NbestList, columns: set[str]) -> None:
@@ -162,9 +166,7 @@ def _say_what_is_replaced(path: Path, first: NbestList, columns: set[str]) -> No
     except RescoreError:
         there = None  # damaged: nothing to keep
     if there is not None and there.utt_id != first.utt_id:
-        remark(
-            f"{path} is replaced: it has scores of other utterances ({there.utt_id} ...); a folder for each set"
-        )
+        remark(f"{path} is replaced: it has scores of other utterances ({there.utt_id} ...); a folder for each set")
     elif there is not None and (lost := [column for column in there.columns if column not in columns]):
         remark(f"{path} is replaced, with {', '.join(lost)} of an earlier run; to add to it instead: --nbest {path}")
 

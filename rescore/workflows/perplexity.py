@@ -103,7 +103,7 @@ def seen_sentences(scorers: list[LMColumn], text: str) -> Iterator[list[str]]:
     Raises:
       UsageError: they see one of them differently otherwise, so that their words cannot be compared.
     """
-    views, empty = [view_of(scorer.lm, scorer.view.is_exact) for scorer in scorers], 0
+    views, empty = [lm.view for lm in viewed(scorers)], 0
     for number, words in enumerate(read_sentences(text, remark), start=1):
         found = [list(view.words(words)) for view in views]
         alike = [same_words(view, found[0], other) for view, other in zip(views, found, strict=True)]

@@ -25,6 +25,7 @@ from rescore.skipping import OnError
 from rescore.weights import NGRAM, load_mixture
 from rescore.workflows.columns import LMColumn, column_of, identities, open_scorers
 from rescore.workflows.perplexity import Row, rows_of, seen_sentences, viewed
+from rescore.workflows.scored_by import in_plan
 from rescore.workflows.seen import TextCounts
 from rescore.workflows.streams import Job, run_shared
 
@@ -113,7 +114,7 @@ class TextDoer:
 def measure_shared(request: TextRequest, sharing: Sharing, finish: Callable[[Path], None]) -> None:
     """Does a share, or shares all out and calls `finish` with the folder of the parts; see `rescore ppl`."""
     settings: dict[str, Any] = {
-        **{f"LM '{column}'": identity for column, identity in identities(request.lms, request.ngram).items()},
+        **in_plan(identities(request.lms, request.ngram)),
         "columns": request.columns,
         "--mix": [*load_mixture(request.mix, request.columns).items()] if request.mix else None,
         "--tail": request.tail and [str(request.tail), file_identity(request.tail)],
