@@ -1,0 +1,139 @@
+"""Kaldi's lattices as they are written: graph costs, tables of words, alignments, what cannot be written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from rescore.errors import FormatError, RescoreError, UsageError
+from rescore.formats import parse_spec, read_lattices, write_lattices
+from rescore.formats.kaldi_fst import RawLattice
+from rescore.formats.kaldi_lattice import to_lattice
+from rescore.formats.symbols import SymbolTable
+from rescore.lattices.build import normalize_words
+from rescore.text import TextNormalizer
+from tests.rescore.formats.test_kaldi_lattice import WORDS, raw_lattices, write
+
+
+@settings(max_examples=40, deadline=None)
+@given(raw=raw_lattices())
+def test_a_lattice_written_and_read_again_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, raw: RawLattice
+) -> None:
+    try:
+        lattice = to_lattice(raw, SymbolTable())
+    except RescoreError:
+        return  # a cycle or no path
+    path = tmp_path_factory.getbasetemp() / "again.ark"
+    for options in ("", "?text=yes"):
+        assert write_lattices(f"kaldi:{path}{options}", [lattice]) == 1
+        (again,) = read_lattices(f"kaldi:{path}?words=ids")
+        assert again.num_states == lattice.num_states
+        for name in ("src", "dst", "labels"):
+            assert np.array_equal(getattr(again, name), getattr(lattice, name)), name
+        assert again.symbols == lattice.symbols
+        for name, column in lattice.scores.items():
+            assert np.array_equal(again.scores[name], column)
+        assert again.alignments is not None and lattice.alignments is not None
+        assert np.array_equal(again.alignments.ids, lattice.alignments.ids)
+        assert np.array_equal(again.alignments.offsets, lattice.alignments.offsets)
+
+
+def test_what_goes_into_the_graph_cost(tmp_path: Path) -> None:
+    lattice = next(read_lattices(write(tmp_path)))
+    lattice.scores["ngram"] = np.full(lattice.num_arcs, -2.0)
+    target = f"kaldi:{tmp_path / 'out'}?words={tmp_path / 'words.txt'}"
+    write_lattices(target, [lattice])
+    (again,) = read_lattices(target)
+    assert (tmp_path / "out" / "num_jobs").read_text() == "1\n"
+    assert again.scores["graph"].tolist() == [-2.5, -3.5, -2.25, -2.125]
+    target = f"kaldi:{tmp_path / 'out.gz'}?words={tmp_path / 'words.txt'}&graph=ngram"
+    write_lattices(target, [lattice])
+    assert next(read_lattices(target)).scores["graph"].tolist() == [-2.0] * 4
+    with pytest.raises(FormatError, match="utterance 'utt-a': no score 'x' for the graph cost; it has: graph, am"):
+        write_lattices(f"{target},x", [lattice])
+
+
+@pytest.mark.parametrize(
+    ("target", "own"),
+    [
+        ("kaldi-lat:out", Path("out/words.txt")),
+        ("kaldi-lat:decode_test.si", Path("decode_test.si/words.txt")),
+        ("kaldi-lat:out.ark", Path("out.words.txt")),
+        ("kaldi-lat:decode.ark", Path("decode.words.txt")),
+        ("k2:out", Path("out.words.txt")),
+    ],
+)
+def test_words_without_a_table_are_numbered(
+    target: str, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lattices = list(read_lattices(write(tmp_path)))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "words.txt").unlink()
+    write_lattices(target, lattices)
+    assert own.read_text().startswith("<eps> 0\n") and f" words in {own}, numbered" in capsys.readouterr().err
+    again = list(read_lattices(target))
+    for old, new in zip(lattices, again, strict=True):
+        words = [[lattice.symbols[label] for label in lattice.labels if label] for lattice in (old, new)]
+        assert words[0] == words[1]
+    if target.endswith("out.ark"):
+        write_lattices(target, lattices[1:])  # the table goes with what is written over
+        assert own.read_text() == "<eps> 0\nB 1\n"
+        Path("out.ark").unlink()
+        own.write_text("<eps> 0\nA 1\n")
+        with pytest.raises(FormatError, match=r"word 'B' is not in out\.words\.txt"):
+            write_lattices(target, lattices)
+
+
+def test_a_folder_to_be_written_takes_the_options_of_lattices(tmp_path: Path) -> None:
+    assert parse_spec(f"kaldi:{tmp_path / 'new'}?graph=ngram")[0] == "kaldi-lat"
+    assert parse_spec(f"kaldi:{tmp_path / 'new'}")[0] == "kaldi"
+
+
+def test_what_cannot_be_written(tmp_path: Path) -> None:
+    lattice = next(read_lattices(write(tmp_path)))
+    out = tmp_path / "out.ark"
+    with pytest.raises(FormatError, match="utterance 'utt-a': word 'A' needs a number"):
+        write_lattices(f"kaldi:{out}?words=ids", [lattice])
+    (tmp_path / "words.txt").write_text("<eps> 0\nA 1\n")
+    with pytest.raises(FormatError, match=r"utterance 'utt-a': word 'B' is not in .*words.txt"):
+        write_lattices(f"kaldi:{out}?words={tmp_path / 'words.txt'}", [lattice])
+    lattice.scores["am"][0] = -np.inf
+    with pytest.raises(FormatError, match="not finite"):
+        write_lattices(f"kaldi:{out}", [lattice])
+    with pytest.raises(FormatError, match="no lattice to write"):
+        write_lattices(f"kaldi:{out}", [])
+    with pytest.raises(UsageError, match="text=maybe"):
+        write_lattices(f"kaldi:{out}?text=maybe", [lattice])
+    assert not out.exists()
+
+
+def test_a_text_cut_into_words_keeps_alignments(tmp_path: Path) -> None:
+    lattice = next(read_lattices(write(tmp_path)))
+    lattice.symbols[1] = "A-D"
+    split = normalize_words(lattice, TextNormalizer(split="-"))
+    assert split.alignments is not None and split.num_arcs == 5
+    assert sorted(split.alignments.string(arc) for arc in range(5)) == [(), (5,), (6, 6), (7, 7, 8), (7, 9, 9)]
+
+
+def test_graph_costs_by_weights(tmp_path: Path) -> None:
+    """3 graph + 6 nn + 1.5 words in units of graph; acoustics stay."""
+    (tmp_path / "words.txt").write_text(WORDS)
+    (tmp_path / "lat.txt").write_text("utt \n0\t1\t1\t0.5,10,7_7\n1\t2\t2\t1.5,8,5\n2\t0.25,0,\n\n")
+    words = f"?words={tmp_path / 'words.txt'}"
+    (lattice,) = read_lattices(f"kaldi-lat:{tmp_path / 'lat.txt'}{words}")
+    lattice.scores["nn"] = np.array([-1.0, -2.0, 0.0])
+    (tmp_path / "weights.json").write_text('{"scales": {"am": 1, "graph": 3, "nn": 6, "words": 1.5}}')
+    target = f"kaldi-lat:{tmp_path / 'out.txt'}{words}&text=yes&weights={tmp_path / 'weights.json'}"
+    write_lattices(target, [lattice])
+    (again,) = read_lattices(f"kaldi-lat:{tmp_path / 'out.txt'}{words}")
+    assert again.scores["graph"].tolist() == [-2.0, -5.0, -0.25]
+    assert again.scores["am"].tolist() == [-10.0, -8.0, 0.0]
+    with pytest.raises(UsageError, match="give either graph=NAME,-NAME or weights=FILE"):
+        write_lattices(f"{target}&graph=nn", [lattice])
+    (tmp_path / "weights.json").write_text('{"scales": {"am": 1, "graph": 0}}')
+    with pytest.raises(RescoreError, match=r"weights.json: no scale for 'graph'"):
+        write_lattices(target, [lattice])
