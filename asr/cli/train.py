@@ -84,7 +84,9 @@ def settings(command: Any) -> Any:
 )
 @click.option("--start-batch", type=click.IntRange(1), help="Continue from checkpoint-N.pt.")
 @click.option("--use-fp16", type=bool, default=False, show_default=True, help="Compute in float16 (GPU).")
-@click.option("--use-bf16", type=bool, default=False, show_default=True, help="Compute in bfloat16.")
+@click.option(
+    "--use-bf16", type=bool, default=False, show_default=True, help="Compute in bfloat16, where that is fast."
+)
 @process_options
 @pipes_option
 @click.option("--device", help="cpu or cuda.  [cuda where there is one]")

@@ -93,7 +93,7 @@ def train(
     torch.manual_seed(config.seed)
     work = (model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark, made_of)
     with closing(TransducerRun(*work)) as run:
-        run.begin(start or (None if anew else newest(out)), config.seed)
+        run.begin(start or (None if anew else newest(out)), config.seed, config.dtype)
         return run.loop(train_batches, valid_batches)
 
 

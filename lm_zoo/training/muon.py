@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lm_zoo.training.processor import adds_up_in_float32, slow_in_bfloat16
+
 A, B, C = 3.4445, -4.7750, 2.0315  # X <- (a + b X X^T + c (X X^T)^2) X, of which every singular value gets near 1
 TINY = 1e-7
 BEFORE, AFTER = 3, 2  # iterations in the Gram matrix: in bfloat16 more at once would lose small singular values
-ROUNDED = 2.0**-8  # the share that rounding a number to bfloat16 moves it by, at most
 LONG = 1.5  # times as long as wide: from there on the Gram matrix takes fewer products
 
 
 class Muon(torch.optim.Optimizer):
     """Muon of matrices: Nesterov momentum, five iterations of Newton-Schulz, decoupled weight decay.
 
-    The iterations are in bfloat16 on a GPU, and on a processor with `half` where its products add up in float32.
+    The iterations are in bfloat16 on a GPU, and on a processor with `half` where its products add up in float32 and
+    are not slow.
 
     A step moves a matrix `(rows, columns)` by the learning rate times `sqrt(max(1, rows / columns))`, after it has been
     made smaller by the learning rate times the weight decay of its size.
@@ -66,7 +67,8 @@ class Muon(torch.optim.Optimizer):
 
     def _dtype(self, matrix: Tensor) -> torch.dtype:
         """What the iterations are computed in."""
-        return torch.bfloat16 if matrix.is_cuda or (self.half and adds_up_in_float32()) else torch.float32
+        half = matrix.is_cuda or (self.half and adds_up_in_float32() and not slow_in_bfloat16())
+        return torch.bfloat16 if half else torch.float32
 
     def _mix(self, matrix: Tensor, slope: Tensor, momentum: float) -> Tensor:
         state = self.state[matrix]
@@ -81,18 +83,6 @@ def _side_by_side(matrices: list[Tensor]) -> list[list[Tensor]]:
     for number, matrix in enumerate(matrices):
         shapes.setdefault((matrix.shape, matrix.device) if matrix.is_cuda else number, []).append(matrix)
     return list(shapes.values())
-
-
-@lru_cache
-def adds_up_in_float32() -> bool:
-    """Whether this processor's products of bfloat16 are rounded once, at their end.
-
-    Some add up in bfloat16, which puts the iterations off by a fifth of an update.
-    """
-    places = torch.arange(64 * 2048, dtype=torch.float64)
-    left, right = (places.mul(step).sin().view(64, 2048).bfloat16() for step in (0.7, 0.3))
-    exact = left.double() @ right.double().t()
-    return float(((left @ right.t()).double() - exact).norm() / exact.norm()) < ROUNDED
 
 
 def orthogonal(matrix: Tensor, dtype: torch.dtype) -> Tensor:

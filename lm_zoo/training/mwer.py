@@ -288,7 +288,7 @@ def _text_seen(config: TrainConfig, before: Mapping[str, Any]) -> dict[str, Any]
 
 def _run(made: MwerRun, train: list[ErrorList], valid: list[ErrorList]) -> LMProgress:
     with closing(made) as run:
-        run.begin(checkpoint.newest(run.out / "checkpoint"), run.config.seed)
+        run.begin(checkpoint.newest(run.out / "checkpoint"), run.config.seed, run.config.dtype)
         return run.loop(train, valid)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from lm_zoo.training.distributed import Ranks
+from lm_zoo.training.processor import slow_in_bfloat16
 from lm_zoo.training.run_log import Remark, Reporter, RunLog
 
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -42,11 +43,13 @@ class TrainingRun:
         """Makes the folder ready, in the first process; what it held before was read by then and found to fit."""
         self.records.open(self.progress.step, self.progress.epoch)
 
-    def begin(self, checkpoint: Path | None, seed: int) -> None:
+    def begin(self, checkpoint: Path | None, seed: int, dtype: str) -> None:
         """Goes on from a checkpoint, or starts anew where there is none.
 
         Each process has the random state that it had at the checkpoint; at first each has one of its own.
         """
+        if self.ranks.rank == 0 and in_place_of(dtype, self.ranks.device):
+            self.remark(f"{self.out}: float32 in the place of bfloat16, in which this processor is many times slower")
         if self.ranks.rank:
             torch.manual_seed(seed + self.ranks.rank)
         if checkpoint is not None:
@@ -96,5 +99,11 @@ def set_random_state(state: dict[str, torch.Tensor], ranks: Ranks) -> None:
 
 
 def autocast(dtype: str, device: torch.device) -> AbstractContextManager[Any]:
-    """The autocast context of a run's dtype, one of `DTYPES`; nothing for float32."""
-    return nullcontext() if DTYPES[dtype] is None else torch.autocast(device.type, dtype=DTYPES[dtype])
+    """The autocast context of a run's dtype, one of `DTYPES`; nothing for float32, or in its place (`in_place_of`)."""
+    cast = None if in_place_of(dtype, device) else DTYPES[dtype]
+    return nullcontext() if cast is None else torch.autocast(device.type, dtype=cast)
+
+
+def in_place_of(dtype: str, device: torch.device) -> bool:
+    """Whether float32 takes the place of bfloat16, on a processor where that would be many times slower."""
+    return dtype == "bfloat16" and device.type == "cpu" and slow_in_bfloat16()

@@ -86,7 +86,7 @@ def train(
         start_from(lm, init)
     lm.to(ranks.device)
     with closing(LMRun(lm, kind, planned, out, info or {}, ranks, report, remark)) as run:
-        run.begin(checkpoint.newest(out / "checkpoint"), config.seed)
+        run.begin(checkpoint.newest(out / "checkpoint"), config.seed, config.dtype)
         return run.loop(train_text, valid_text)
 
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from lm_zoo.training import muon
-from lm_zoo.training.muon import Muon, adds_up_in_float32, orthogonal
+from lm_zoo.training.muon import Muon, orthogonal
+from lm_zoo.training.processor import adds_up_in_float32
 
 GOLDEN = {
     (64, 64): [2.1398, 0.0478, -0.0149, 0.0304, 0.0409, -0.0018, -0.0373],
@@ -46,7 +47,7 @@ DTYPES = [
     torch.float32,
     pytest.param(
         torch.bfloat16,
-        marks=pytest.mark.skipif(not adds_up_in_float32(), reason="this processor adds up in bfloat16"),
+        marks=pytest.mark.skipif(not adds_up_in_float32(), reason="torch adds up in bfloat16 on this processor"),
     ),
 ]
 
@@ -100,7 +101,7 @@ def test_it_moves_as_that_of_torch(shape: tuple[int, int], weight_decay: float) 
     assert distance(run(Muon, shape, weight_decay=weight_decay), theirs) < 0.04
 
 
-def spied(monkeypatch: pytest.MonkeyPatch, sums_in_float32: bool, **options: bool) -> torch.dtype:
+def spied(monkeypatch: pytest.MonkeyPatch, sums_in_float32: bool, slow: bool = False, **options: bool) -> torch.dtype:
     """The dtype of a step's iterations on such a processor."""
     dtypes = []
 
@@ -109,6 +110,7 @@ def spied(monkeypatch: pytest.MonkeyPatch, sums_in_float32: bool, **options: boo
         return matrix
 
     monkeypatch.setattr(muon, "adds_up_in_float32", lambda: sums_in_float32)
+    monkeypatch.setattr(muon, "slow_in_bfloat16", lambda: slow)
     monkeypatch.setattr(muon, "orthogonal", spy)
     matrix = nn.Parameter(waves((6, 4), 0.0))
     matrix.grad = torch.ones_like(matrix)
@@ -119,6 +121,7 @@ def spied(monkeypatch: pytest.MonkeyPatch, sums_in_float32: bool, **options: boo
 def test_a_processor_iterates_in_bfloat16_where_asked_and_where_sums_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spied(monkeypatch, True, half=True) == torch.bfloat16
     assert spied(monkeypatch, False, half=True) == torch.float32
+    assert spied(monkeypatch, True, slow=True, half=True) == torch.float32
     assert spied(monkeypatch, True) == torch.float32
 
 

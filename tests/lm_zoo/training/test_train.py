@@ -20,6 +20,7 @@ from lm_zoo.errors import LMError, ModelError
 from lm_zoo.registry import build, load
 from lm_zoo.text.batches import TokenText, tokenize
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
+from lm_zoo.training import runtime
 from lm_zoo.training import train as train_module
 from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.optimizers import learning_rate, make_optimizers
@@ -302,7 +303,8 @@ def test_warmup_and_cosine() -> None:
     assert rates == pytest.approx([0.1, 1.0, 1.0, 0.505, 0.01])
 
 
-def test_bfloat16_follows_float32(tmp_path: Path) -> None:
+def test_bfloat16_follows_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "slow_in_bfloat16", lambda: False)
     settings = {**SETTINGS, "dropout": 0.0}
     for dtype in ("float32", "bfloat16"):
         train(
