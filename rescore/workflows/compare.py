@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lm_zoo.identity import content
 from rescore import __version__
 from rescore.console import remark
 from rescore.errors import ScoreError, UsageError
@@ -184,7 +185,9 @@ def compare_systems(
     names = [system.name for system in systems]
     _check_names(names, against)
     against = list(dict.fromkeys([names[0], *against]))
-    refs = shared_references(refs, {f"hypotheses of '{system.name}'": system.hyps for system in systems}, common)
+    everywhere = shared_references(refs, {f"hypotheses of '{system.name}'": system.hyps for system in systems}, common)
+    some = {"utterances_sha256": content([], everywhere)} if len(everywhere) < len(refs) else {}
+    refs = everywhere
     systems = [replace(s, hyps={utt_id: s.hyps[utt_id] for utt_id in refs}) for s in systems]
     errors = [utterance_errors(refs, system.hyps) for system in systems]
     places = {s.name: [error_positions(ref, s.hyps[utt_id]) for utt_id, ref in refs.items()] for s in systems}
@@ -203,7 +206,7 @@ def compare_systems(
         oracle = best.wer if best else None
         on_tail = corpus_tail_errors(refs, system.hyps, tail) if tail else []
         rows.append(Row(system.name, counts, (ends[0], ends[1]), relative, p_values, oracle, on_tail))
-    how = _how(len(refs), totals[0].ref_words, seed, samples) | {"rate": "CER" if cer else "WER"}
+    how = _how(len(refs), totals[0].ref_words, seed, samples) | {"rate": "CER" if cer else "WER"} | some
     return Comparison(rows, against, how | ({"tail": tail.describe()} if tail else {}))
 
 

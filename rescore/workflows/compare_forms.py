@@ -16,11 +16,15 @@ _LATEX = str.maketrans(
 
 
 def signature(comparison: Comparison) -> str:
-    """What others need to get the same figures, in the manner of sacreBLEU's: `WER|norm:none|...|version:0.1.0`."""
+    """What others need to get the same figures, in the manner of sacreBLEU's: `WER|norm:none|...|version:0.1.0`.
+
+    Where a part of the references' utterances is counted, their ids count as well.
+    """
     how = comparison.how
     tail = [f"tail:{how['tail_counts']['sha256'][:8]}"] if "tail_counts" in how else []
     ref = [f"ref:{how['ref']['sha256'][:8]}"] if "ref" in how else []
-    parts = [f"norm:{how.get(KEY, 'none')}", f"utts:{how['utterances']}", f"words:{how['words']}", *ref, *tail]
+    some = [f"common:{how['utterances_sha256'][:8]}"] if "utterances_sha256" in how else []
+    parts = [f"norm:{how.get(KEY, 'none')}", f"utts:{how['utterances']}", *some, f"words:{how['words']}", *ref, *tail]
     parts += ["ci:bootstrap95", f"samples:{how['samples']}", f"seed:{how['seed']}", "test:mapsswe2"]
     return "|".join([how["rate"], *parts, f"version:{how['version']}"])
 

@@ -171,6 +171,8 @@ def _check_names(run: Run) -> None:
     for column in columns:
         if column in (FIRST, TUNED, ALL, NGRAM):
             raise UsageError(f"'{column}' is the name of a system of every run; name the LM: --lm NEWNAME=NAME|DIR")
+        if column.startswith("-"):
+            raise UsageError(f"the column '{column}' reads as an option; name the LM: --lm NEWNAME=NAME|DIR")
         if "=" in column:
             raise UsageError(f"the column '{column}' has a '=', which ends names; name the LM: --lm NEWNAME=NAME|DIR")
         if columns.count(column) > 1:

@@ -84,6 +84,17 @@ def test_every_form_has_the_signature(folder: Path, form: str | None) -> None:
     assert re.search(SIGNATURE, out)
 
 
+def test_other_utterances_in_common_have_another_signature(folder: Path) -> None:
+    def signed(*lines: str) -> str:
+        (folder / "some").write_text("\n".join(lines) + "\n")
+        out = run("compare", "--ref", folder / "ref", "--utterances", "common", f"some={folder / 'some'}")
+        return str(re.sub(r"words:\d", "", out.splitlines()[-1]))
+
+    first, second, whole = signed("a THE CAT SAT"), signed("b YES"), signed("a THE CAT SAT", "b YES")
+    assert re.match(r"WER\|norm:none\|utts:1\|common:[0-9a-f]{8}\|", first)
+    assert first != second and "common:" not in whole
+
+
 def test_latex(folder: Path) -> None:
     out = run("compare", "--ref", folder / "ref", f"a_b={folder / 'one'}", f"two={folder / 'two'}", "--latex")
     lines = out.splitlines()

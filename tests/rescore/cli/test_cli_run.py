@@ -150,6 +150,11 @@ def test_lattices_become_lists(folder: Path) -> None:
             "there is a score 'am' already; name the LM: --lm NEW",
         ),
         (None, {"lm": "exp/lr=0.1"}, "the column 'lr=0.1' has a '=', which ends names; name the LM: --lm NEWNAME="),
+        (
+            None,
+            {"lm": f"-x=tests.toy_lm:Toy?likes={LIKES}"},
+            "the column '-x' reads as an option; name the LM: --lm NEW",
+        ),
         (None, {"lm": "tuned=tests.toy_lm:Toy?likes=A"}, "'tuned' is the name of a system of every run"),
         (None, {"lm": f"toy=tests.toy_lm:Toy?likes={LIKES}&knows=A"}, "more than 50% are refused"),
     ],
