@@ -49,8 +49,8 @@ DIGITS = ("ZERO", "ONE", "TWO", "THREE", "FOUR", "FIVE", "SIX", "SEVEN", "EIGHT"
 _NUMBER = r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+"
 _LETTERS = r"[^\W0-9_]+"
 _TOKEN = re.compile(
-    rf"(?P<money>[$€£](?:{_NUMBER})(?:(?:K|MN?|BN?|TN?)(?![^\W_]))?)"
-    r"|(?P<time>(?<![0-9:])[0-9]{1,2}:[0-5][0-9](?![0-9:]))"
+    rf"(?P<money>(?:(?<![\w-])-)?[$€£](?:{_NUMBER})(?:(?:K|MN?|BN?|TN?|-(?:{'|'.join(MAGNITUDES)}))(?![^\W_]))?)"
+    r"|(?P<time>(?<![0-9:])[0-9]{1,2}:[0-5][0-9](?![0-9:])|(?<![0-9.])[0-9]{1,2}\.[0-5][0-9](?=[AP]M(?![^\W_])))"
     r"|(?P<fraction>(?<![0-9/])[0-9]{1,2}/[0-9]{1,2}(?![0-9/]))"
     rf"|(?P<ordinal>(?:[0-9]{{1,3}}(?:,[0-9]{{3}})+|[0-9]+)(?:ST|ND|RD|TH)(?![^\W_]))"
     r"|(?P<plural>[0-9]+'?S(?![^\W_]))"
@@ -61,7 +61,8 @@ _TOKEN = re.compile(
     r"|(?P<symbol>[%&@°¢]|[+#](?=[0-9]))"
 )
 SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\{[^{}\s]+\}|![A-Z]+")  # <unk>, [NOISE], !SIL, which are no text
-_MONEY = re.compile(rf"\W*?(?P<money>[$€£](?:{_NUMBER}))\W*")
+_MONEY = re.compile(rf"[^\w-]*?(?P<minus>-?)(?P<money>[$€£](?:{_NUMBER}))\W*")
+_DOTTED = re.compile(r"\W*(?P<time>[0-9]{1,2}\.[0-5][0-9])")
 _HOUR = re.compile(r"[0-9]{1,2}:00")
 _CLOCK = re.compile(r"\W*(?:0?[1-9]|1[0-2])(?:[:.][0-5][0-9])?")
 OCLOCK = "O'CLOCK"
@@ -84,12 +85,14 @@ def spoken(words: Sequence[str]) -> list[tuple[str, ...]]:
     for i, (word, after) in enumerate(pairwise(words)):
         found = _MONEY.fullmatch(word)
         if found and result[i + 1][:1] and result[i + 1][0] in MAGNITUDES:
-            result[i] = tuple(_number(found["money"][1:]))
+            result[i] = tuple(_amount(found["minus"] + found["money"][1:]))
             result[i + 1] = (result[i + 1][0], f"{MONEY[found['money'][0]][0]}S", *result[i + 1][1:])
         elif word in ("No.", "NO.", "Nos.") and after[:1].isdecimal():
             result[i] = ("NUMBER" if word != "Nos." else "NUMBERS",)
         elif _HOUR.fullmatch(word) and _before_noon_or_after(result[i + 1]):
             result[i] = tuple(part for part in result[i] if part != OCLOCK)
+        elif (dotted := _DOTTED.fullmatch(word)) and _before_noon_or_after(result[i + 1]):
+            result[i] = _timed(dotted["time"])
         if result[i + 1] in (("AM",), ("PM",)) and _CLOCK.fullmatch(word):
             result[i + 1] = tuple(result[i + 1][0])
     return result
@@ -136,15 +139,19 @@ def _symbol(text: str) -> Iterator[str]:
 
 
 def _money(text: str) -> Iterator[str]:
-    """`$5.50` is FIVE DOLLARS AND FIFTY CENTS, `$5.5m` FIVE POINT FIVE MILLION DOLLARS."""
+    """`$5.50` is FIVE DOLLARS AND FIFTY CENTS, `$5.5m` and `$5.5-million` FIVE POINT FIVE MILLION DOLLARS."""
+    if text.startswith("-"):
+        yield "MINUS"
+        text = text[1:]
     unit, small = MONEY[text[0]]
-    amount = text[1:].rstrip("KMBTN")
-    if amount != text[1:]:
-        yield from (*_number(amount), SHORT[text[1 + len(amount)]], f"{unit}S")
-        return
+    amount, _, magnitude = text[1:].partition("-")
+    if not magnitude:
+        amount = text[1:].rstrip("KMBTN")
+        magnitude = SHORT.get(text[1 + len(amount) : 2 + len(amount)], "")
     whole, _, cents = amount.replace(",", "").partition(".")
-    if len(cents) != 2:
-        yield from _number(text[1:])
+    if magnitude or len(cents) != 2:
+        yield from _amount(amount)
+        yield from [magnitude] if magnitude else []
         yield unit if text[1:] == "1" else f"{unit}S"
         return
     parts = [(whole or "0", unit), (cents.lstrip("0") or "0", small)]
@@ -159,8 +166,13 @@ def _numero(text: str) -> Iterator[str]:
     yield "NUMBER" if text == "NO." else "NUMBERS"
 
 
+def _timed(text: str) -> tuple[str, ...]:
+    """`10.30`, and the hour alone of `10.00`."""
+    return tuple(part for part in _time(text) if part != OCLOCK)
+
+
 def _time(text: str) -> Iterator[str]:
-    hour, _, minute = text.partition(":")
+    hour, minute = re.split("[:.]", text)
     yield from _cardinal(hour.lstrip("0") or "0")
     if minute != "00":
         yield from ["O"] if minute[0] == "0" else []
@@ -199,13 +211,20 @@ def _plural(text: str) -> Iterator[str]:
 
 def _number(text: str) -> Iterator[str]:
     """`1920` is NINETEEN TWENTY, `1,920` ONE THOUSAND NINE HUNDRED AND TWENTY, `1.5` ONE POINT FIVE."""
+    if _is_year(text.removeprefix("-")):
+        yield from ["MINUS"] if text.startswith("-") else []
+        yield from _said(text.removeprefix("-"), "year")
+    else:
+        yield from _amount(text)
+
+
+def _amount(text: str) -> Iterator[str]:
+    """A number that is no year."""
     if text.startswith("-"):
         yield "MINUS"
         text = text[1:]
     whole, dot, decimals = text.replace(",", "").partition(".")
-    if _is_year(text):
-        yield from _said(whole, "year")
-    elif whole:
+    if whole:
         yield from _cardinal(whole)
     if dot:
         yield "POINT"

@@ -88,6 +88,12 @@ def test_each_word_of_a_sentence_has_what_is_read_for_it(text: str) -> None:
         ("10:00am 9:00 p.m. at 5:00 Am 7:00, a man", "TEN A M NINE P M AT FIVE A M SEVEN O'CLOCK A MAN"),
         ("3 p.m. 3pm 3 PM, 3:30pm (11 am) I am", "THREE P M THREE P M THREE P M THREE THIRTY P M ELEVEN A M I AM"),
         ("$5m £1.5bn $2MIX", "FIVE MILLION DOLLARS ONE POINT FIVE BILLION POUNDS TWO DOLLARS MIX"),
+        ("-$5, a $3-million-a-year job", "MINUS FIVE DOLLARS A THREE MILLION DOLLARS A YEAR JOB"),
+        ("$1990 in 1990, -$1990 million", (
+            "ONE THOUSAND NINE HUNDRED AND NINETY DOLLARS IN NINETEEN NINETY "
+            "MINUS ONE THOUSAND NINE HUNDRED AND NINETY MILLION DOLLARS"
+        )),
+        ("10.30am (10.30 p.m.) 10.00 am 10.30", "TEN THIRTY A M TEN THIRTY P M TEN A M TEN POINT THREE ZERO"),
         ("1/2 3½ 2/3 24/7", "ONE HALF THREE AND ONE HALF TWO THIRDS TWENTY FOUR SEVEN"),
         ("No. 5? No. No.1 Nos.1-3", "NUMBER FIVE NO NUMBER ONE NUMBERS ONE THREE"),
         ("Café o\u2019clock boys\u2019 \u2018well-known\u2019 U.S.", "CAFE O'CLOCK BOYS WELL KNOWN U S"),
