@@ -46,7 +46,8 @@ def opened(plan: DecodeRun, options: DecodeOptions) -> tuple[Decoder, list[Outpu
     results = make_folder(plan.out or folder / options.method)
     setting = (options.setting + searched + fused).replace("-", "_")
     suffix = f"{model_name}-{options.suffix}{searched}{fused}"
-    return decoder, [Outputs(results, name, suffix, setting, plan.lattices) for name in names]
+    normaliser = plan.normalise or "none"
+    return decoder, [Outputs(results, name, suffix, setting, plan.lattices, normaliser) for name in names]
 
 
 def decode_sets(

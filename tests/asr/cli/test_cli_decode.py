@@ -85,6 +85,14 @@ def test_greedy_writes_icefalls_files(folder: Path, tmp_path: Path) -> None:
     assert first["c-3"].hyps[0].words == () and first["c-3"].ref == ("A", "MAT")
 
 
+def test_error_rates_of_normalised_texts(folder: Path, tmp_path: Path) -> None:
+    """Lists keep the words as they are."""
+    run(folder, "--decoding-method", "greedy_search", "--normalise", "basic", "--out", tmp_path)
+    suffix = "test-stateless-greedy_search"
+    assert (tmp_path / f"recogs-{suffix}.txt").read_text().startswith("a-1:\tref=['the', 'cat', 'sat']\n")
+    assert nbests(tmp_path / f"nbest-{suffix}.jsonl.gz")["a-1"].ref == ("THE", "CAT", "SAT")
+
+
 def test_ctc_decoding_takes_the_ctc_head(folder: Path, tmp_path: Path) -> None:
     result = run(folder, "--decoding-method", "ctc-decoding", "--out", tmp_path, "--lattices", "slf")
     assert "by the CTC head alone" in result.stderr and (tmp_path / "recogs-test-stateless-ctc-decoding.txt").exists()
