@@ -57,38 +57,53 @@ class NoiseOptions:
         return f"{self.kind}-{self.snr_db:g}dB"
 
 
-def add_noise_to_set(path: Path, out: Path, options: NoiseOptions) -> Path:
+def add_noise_to_set(path: Path, out: Path, options: NoiseOptions, allow_pipes: bool = False) -> Path:
     """Writes the set under noise; a stopped run goes on where it was.  Returns the path of its cuts.
 
     An utterance is made anew if its audio, or that of its babble, is another than before.
 
+    Args:
+      allow_pipes: run the commands that the manifest names.
+
     Raises:
       DataError: two cuts of one id, too few speakers for babble, or no utterance can be loaded.
     """
-    cuts: list[MonoCut] = list(load_cuts(path))
+    cuts: list[MonoCut] = list(load_cuts(path, allow_pipes=allow_pipes))
     _check_ids(path, cuts)
     prefix, part = _names(path)
     name = f"{part}-{options.name}"
     folder = make_folder(out / "audio" / name)
     voices = _Voices(cuts, options)
     chosen = {cut.id: voices(place) for place, cut in enumerate(cuts)}
-    load = lru_cache(maxsize=200)(lambda place: load_samples(cuts[place]))
+    load = lru_cache(maxsize=200)(lambda place: _samples(cuts[place]))
     missing, made = Missing(), []
     for place, cut in enumerate(progress(cuts, name, len(cuts))):
         file = folder / f"{file_name(cut.id)}.flac"
         origin = f"{cut.id} {options} {_origin([cut, *(cuts[voice] for voice in chosen[cut.id])])}"
-        try:
-            if read_origin(file) != origin:
-                noise = _noise(len(load(place)), [load(voice) for voice in chosen[cut.id]], cut.id, options)
-                save_flac(file, _within_range(add_noise(load(place), noise, options.snr_db)), SAMPLE_RATE, origin)
-        except load_errors() as error:
-            missing.add(f"audio cannot be loaded, its own or that of its babble: {load_trouble(cut, error)}", cut.id)
-            continue
+        if read_origin(file) != origin:
+            try:
+                speech, babblers = load(place), [load(voice) for voice in chosen[cut.id]]
+            except DataError as error:
+                missing.add(str(error), cut.id)
+                continue
+            noise = _noise(len(speech), babblers, cut.id, options)
+            save_flac(file, _within_range(add_noise(speech, noise, options.snr_db)), SAMPLE_RATE, origin)
         made.append(_cut_of(file, cut))
     missing.tell(path)
     if not made:
         raise DataError(f"{path}: no utterance has audio that can be loaded")
     return save_cuts(out, prefix, name, made)
+
+
+def _samples(cut: MonoCut) -> np.ndarray:
+    """As `load_samples`; a DataError, which names the cut, where they cannot be loaded or are no numbers."""
+    try:
+        samples = load_samples(cut)
+    except load_errors() as error:
+        raise DataError(f"audio of {cut.id} cannot be loaded: {load_trouble(cut, error)}") from None
+    if not np.isfinite(samples).all():
+        raise DataError(f"audio of {cut.id} has a sample that is NaN or infinite")
+    return samples
 
 
 def _check_ids(path: Path, cuts: list[MonoCut]) -> None:

@@ -87,8 +87,8 @@ class DecodeRun:
       allow_pipes: run the commands that the manifests name.
       text_view: what LMs see of words, `lm` (in the form of their own text) or `exact`.
       bpe_model: a sentencepiece model that must be the recogniser's own, or None.
-      normalise: name of the normaliser of texts in icefall's files and in WERs; of an encoder-decoder also that by which
-        its texts are compared.
+      normalise: name of the normaliser of texts in icefall's files and in WERs; of an encoder-decoder also that by
+        which its texts are compared.
     """
 
     cuts: tuple[Path, ...]

@@ -18,6 +18,7 @@ from asr.dataset.augment import babble, seeded, white_noise
 from asr.dataset.loader import load_samples
 from asr.dataset.manifests import load_cuts
 from asr.errors import DataError
+from rescore.errors import FormatError
 
 pytest.importorskip("lhotse")
 SPEAKERS = 5
@@ -143,3 +144,36 @@ def test_what_would_be_clipped_is_made_quieter_as_a_whole() -> None:
     loud = np.array([0.5, -2.0, 1.0], dtype=np.float32)
     assert np.array_equal(noisy_set._within_range(loud), loud / 2)
     assert np.array_equal(noisy_set._within_range(loud / 2), loud / 2)
+
+
+def test_the_audio_that_cannot_be_loaded_is_named(cuts: Path, tmp_path: Path) -> None:
+    """That of a voice of the babble is not taken for the utterance's own."""
+    (tmp_path / "s0-0.wav").write_bytes(b"no audio")
+    soundfile.write(tmp_path / "s1-0.wav", np.full(4000, np.nan, np.float32), 16000, subtype="FLOAT")
+    words = ["add-noise", str(cuts), str(tmp_path), "--kind", "babble", "--snr", "5", "--voices", "1"]
+    result = CliRunner().invoke(cli, words, catch_exceptions=False)
+    every = list(load_cuts(cuts))
+    voices = noisy_set._Voices(every, noisy_set.NoiseOptions("babble", 5.0, voices=1))
+    drawn = {cut.id: {cut.id, every[voices(place)[0]].id} for place, cut in enumerate(every)}
+    lost = [name for name, both in drawn.items() if "s0-0" in both]
+    problem = f"audio of s0-0 cannot be loaded: {tmp_path / 's0-0.wav'}: damaged"
+    assert len(lost) > 1 and f"{len(lost)} utterances left out, {problem}" in result.stderr
+    assert "audio of s1-0 has a sample that is NaN or infinite" in result.stderr
+    made = {cut.id for cut in load_cuts(tmp_path / "set_cuts_dev-babble-5dB.jsonl.gz")}
+    assert made == {name for name, both in drawn.items() if not both & {"s0-0", "s1-0"}}
+
+
+def test_audio_of_commands(cuts: Path, tmp_path: Path) -> None:
+    """Is taken where that is allowed, as the error says."""
+    lines = [json.loads(line) for line in gzip.decompress(cuts.read_bytes()).splitlines()]
+    for line in lines:
+        line["recording"]["sources"][0] |= {"type": "command", "source": f"cat {tmp_path / line['id']}.wav"}
+    piped = tmp_path / "piped_cuts_dev.jsonl"
+    piped.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for name, args in (("plain", []), ("piped", ["--allow-pipes"])):
+        run(cuts if name == "plain" else piped, tmp_path / name, "--kind", "white", "--snr", 5, *args)
+    with pytest.raises(FormatError, match="--allow-pipes alone"):
+        run(piped, tmp_path / "out", "--kind", "white", "--snr", 5)
+    files = [tmp_path / name / "audio" / "dev-white-5dB" / "s0-0.flac" for name in ("plain", "piped")]
+    samples = [soundfile.read(file)[0] for file in files]
+    assert np.array_equal(*samples)
