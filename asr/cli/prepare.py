@@ -68,6 +68,8 @@ def command(
     for given, needed, message in (
         (split, librispeech, "--split needs --librispeech"),
         (text, audio, "--text needs --audio"),
+        (kaldi_feats, kaldi, "--kaldi-feats needs --kaldi"),
+        (perturb_speed, not kaldi_feats, "--perturb-speed needs audio; --kaldi-feats takes features as they are"),
         (perturb_speed, fbank, "--perturb-speed needs --fbank; without stored features, asr train perturbs by itself"),
     ):
         if given and not needed:

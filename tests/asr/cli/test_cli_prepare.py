@@ -383,6 +383,8 @@ def test_what_is_no_manifest(tmp_path: Path) -> None:
         ([], "nothing to prepare"),
         (["--audio", "x", "--split", "y"], "--split needs --librispeech"),
         (["--audio", "x", "--perturb-speed"], "--perturb-speed needs --fbank"),
+        (["--audio", "x", "--kaldi-feats"], "--kaldi-feats needs --kaldi"),
+        (["--kaldi", "x", "--kaldi-feats", "--fbank", "--perturb-speed"], "--perturb-speed needs audio"),
     ],
 )
 def test_options_that_do_not_fit(tmp_path: Path, args: list[str], problem: str) -> None:
