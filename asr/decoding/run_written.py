@@ -7,7 +7,7 @@ was killed goes on there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,12 +72,14 @@ def opened_written(
     check_plan(plan, options)
     names, normaliser = set_names(plan.cuts), plan.normalise or NORMALISER
     recogniser = load(folder, Path(str(plan.folder)).name, torch.get_num_threads())
+    recogniser = replace(recogniser, max_seconds=min(plan.max_seconds, recogniser.max_seconds))
     decoder = WrittenDecoder(recogniser, options.method, options.beam_size, normalise(normaliser))
     made_by = {
         "model": [file_identity(path) for path in model_files(folder)],
         "options": asdict(decoder.options),
         "method": options.method,
         "normalise": normaliser,
+        "max_seconds": recogniser.max_seconds,
         "version": __version__,
     }
     assert plan.out is not None
@@ -132,12 +134,14 @@ def write_set(
 
 
 def check_plan(plan: DecodeRun, options: DecodeOptions) -> None:
-    """Raises UsageError for settings that only transducers have."""
+    """Raises UsageError for settings that only transducers have, and without a folder for the results."""
     found = [option for name, option in FOR_TRANSDUCERS.items() if getattr(plan, name)]
     if found:
         raise UsageError(
             f"{plan.folder}: an encoder-decoder takes no {', '.join(found)}; rescore its N-best lists instead"
         )
+    if plan.device != "cpu":
+        raise UsageError(f"{plan.folder}: an encoder-decoder runs on the CPU, found --device {plan.device}")
     if plan.out is None:
         raise UsageError(f"{plan.folder}: give --out, the folder of the results")
 

@@ -188,11 +188,20 @@ def test_the_exit_status_tells_of_what_was_not_recognised(folder: Path, tmp_path
     assert run_line("asr", main, f"{line} {tmp_path}/cuts_fine.jsonl.gz")[0] == 0
 
 
+def test_the_longest_cut_that_is_recognised(folder: Path, tmp_path: Path) -> None:
+    """`--max-seconds` is that of a transducer; a-1 is the shortest of the cuts."""
+    seconds = {cut.id: cut.duration for cut in load_cuts(folder / "my_cuts_test.jsonl.gz")}
+    result = decode(folder, tmp_path, "--max-seconds", seconds["a-1"])
+    assert "3 of 4 utterances were not recognised" in result.stderr and "cut b-2 left out" in result.stderr
+
+
 def test_what_only_transducers_have_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"takes no --lm, --lattices; rescore its N-best lists"):
         decode(folder, tmp_path, "--lm", "lstm", "--lattices", "slf")
     with pytest.raises(ConfigError, match="'fast_beam_search': tiny has greedy_search and modified_beam_search"):
         decode(folder, tmp_path, "--decoding-method", "fast_beam_search")
+    with pytest.raises(UsageError, match="runs on the CPU, found --device cuda"):
+        decode(folder, tmp_path, "--device", "cuda")
     with pytest.raises(UsageError, match="give --out"):
         run("decode", "--model", folder / "tiny", folder / "my_cuts_test.jsonl.gz")
     with pytest.raises(UsageError, match="hears whole utterances"):
