@@ -27,11 +27,17 @@ class Ranks:
 
     @classmethod
     def start(cls, device: str) -> Ranks:
-        """This process's place; a GPU of its own becomes torch's current one, as gathers and random states want."""
+        """This process's place; a GPU of its own becomes torch's current one, as gathers and random states want.
+
+        Raises:
+          LMError: there is no such GPU.
+        """
         size = int(os.environ.get("WORLD_SIZE", "1"))
         local = int(os.environ.get("LOCAL_RANK", "0"))
         place = torch.device("cuda", local) if size > 1 and device == "cuda" else torch.device(device)
         if place.type == "cuda" and place.index is not None:
+            if place.index >= (count := torch.cuda.device_count()):
+                raise LMError(f"no GPU {place} for process {local + 1} of {size}: found {count}, expected one for each")
             torch.cuda.set_device(place)
         if size == 1:
             return cls(0, 1, place)

@@ -40,10 +40,20 @@ def test_each_process_has_its_gpu_as_torchs_current_one_before_they_meet(
     monkeypatch.setenv("WORLD_SIZE", size)
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(torch.cuda, "set_device", lambda place: calls.append(place.index))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.distributed, "init_process_group", calls.append)
     monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
     assert Ranks.start(device).device == torch.device("cuda", index) if index else torch.device("cuda")
     assert calls == [index] * (index is not None) + ["nccl"] * (size == "2")
+
+
+def test_more_processes_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's own error would be a traceback."""
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(LMError, match="no GPU cuda:1 for process 2 of 4: found 1, expected one for each"):
+        Ranks.start("cuda")
 
 
 @pytest.mark.slow
