@@ -326,11 +326,17 @@ def load_trouble(cut: Cut, error: BaseException) -> str:
     if recording and isinstance(error, audio_errors()):
         for source in recording.sources:
             if source.type == "file":
-                gone = not Path(source.source).is_file()
-                text = "no such file" if gone else "damaged, truncated, or not the audio that its manifest tells of"
-                return f"{source.source}: {text}"
+                return f"{source.source}: {_file_trouble(Path(source.source), error)}"
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def _file_trouble(path: Path, error: BaseException) -> str:
+    if not path.is_file():
+        return "no such file"
+    if "'sph2pipe' binary is not installed" in str(error):
+        return "lhotse needs sph2pipe to read it; run lhotse install-sph2pipe, or convert it to FLAC"
+    return "damaged, truncated, or not the audio that its manifest tells of"
 
 
 def check_features(features: np.ndarray) -> None:

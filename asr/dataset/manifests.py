@@ -33,14 +33,17 @@ class Missing:
     """Utterances that could not be taken, by reason; told once all are there."""
 
     ids: dict[str, list[str]] = field(default_factory=dict)
+    first: dict[str, str] = field(default_factory=dict)  # what is known of the first of a reason
 
-    def add(self, reason: str, utt_id: str) -> None:
+    def add(self, reason: str, utt_id: str, detail: str = "") -> None:
         self.ids.setdefault(reason, []).append(utt_id)
+        self.first.setdefault(reason, detail)
 
     def tell(self, where: object) -> None:
         for reason, ids in self.ids.items():
             names = ", ".join(ids[:NAMED]) + (", ..." if len(ids) > NAMED else "")
-            remark(f"{where}: {len(ids)} utterances left out, {reason} ({names})")
+            detail = f"; {ids[0]}: {self.first[reason]}" if self.first[reason] else ""
+            remark(f"{where}: {len(ids)} utterances left out, {reason} ({names}){detail}")
 
 
 def load_cuts(*paths: str | Path, allow_pipes: bool = False) -> CutSet:
@@ -317,7 +320,7 @@ def store_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str = "li
     from lhotse.cut import MixedCut, PaddingCut
 
     from asr.dataset.features import fbank
-    from asr.dataset.loader import check_features, load_errors, load_samples
+    from asr.dataset.loader import check_features, load_errors, load_samples, load_trouble
 
     for cut in cuts:
         if isinstance(cut, (MixedCut, PaddingCut)):
@@ -328,8 +331,8 @@ def store_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str = "li
         for cut in progress(cuts, f"fbank {name}"):
             try:
                 samples = load_samples(cut)
-            except load_errors():
-                missing.add("audio cannot be loaded", cut.id)
+            except load_errors() as error:
+                missing.add("audio cannot be loaded", cut.id, load_trouble(cut, error))
                 continue
             try:
                 check_features(features := fbank(samples))

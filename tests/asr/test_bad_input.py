@@ -283,6 +283,7 @@ def test_stored_features_that_cannot_be_used(here: Path, tmp_path: Path) -> None
 def test_prepare_leaves_bad_audio_out(here: Path, tmp_path: Path) -> None:
     done = asr(f"prepare {tmp_path / 'a'} --cuts some.jsonl --fbank")
     assert done.exit_code == 0, done.output
+    assert "short.wav: damaged, truncated, or not the audio that its manifest tells of\n" in done.stderr
     assert "audio cannot be loaded (short, gone" in done.stderr
     assert "frames hold NaN or infinite values; look at its audio or features (nan)" in done.stderr
     assert "no frame of features: it is empty (none)" in done.stderr

@@ -223,6 +223,17 @@ def test_silence_is_loaded_and_no_number_is_not(tmp_path: Path) -> None:
     assert made.left_out.counts() == {"cannot be loaded": 1}
 
 
+def test_sph_files_without_sph2pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = make_cut(tmp_path, "a", 1.0)
+    path = tmp_path / "a.sph"
+    soundfile.write(str(path), np.zeros(16000), 16000, format="NIST", subtype="PCM_16")
+    cut.recording.sources[0].source = str(path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    lines: list[str] = []
+    list(loader(lhotse.CutSet.from_cuts([cut]), lines)(1))
+    assert lines[0].startswith(f"cut a left out: cannot be loaded ({path}: lhotse needs sph2pipe to read it")
+
+
 def test_a_package_that_lhotse_lacks_is_named(cuts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without torchaudio, lhotse wants scipy for cuts with `resample(16000)`, and tells so in many lines."""
 
