@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from asr.decoding.decode import Decoded
 from asr.decoding.results import Outputs, Results, empty_lattice, empty_nbest
 from asr.errors import DataError
+from lm_zoo.reading import is_read_once
 from rescore.console import progress, remark
 from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts, kaldi_lines
@@ -63,11 +65,13 @@ def decode_set(
 
 
 def set_names(paths: Sequence[Path]) -> list[str]:
-    """The names of sets, which differ.
+    """The names of sets, which differ; all are there, as none is to be missed when others have been decoded.
 
     Raises:
-      UsageError: two are the same.
+      DataError: one is missing.  UsageError: two names are the same.
     """
+    if missing := [str(path) for path in paths if not (path.exists() or is_read_once(path))]:
+        raise DataError(f"{', '.join(missing)}: no such file; expected a manifest of cuts")
     names = [set_name(path) for path in paths]
     if len(set(names)) < len(names):
         raise UsageError(
@@ -78,5 +82,5 @@ def set_names(paths: Sequence[Path]) -> list[str]:
 
 def set_name(path: Path) -> str:
     """The name of a set from that of its manifest: `librispeech_cuts_test-clean.jsonl.gz` is `test-clean`."""
-    stem = re.sub(r"(\.jsonl|\.json|\.yaml)?(\.gz)?$", "", path.name)
+    stem = re.sub(r"(\.jsonl|\.json|\.yaml)?(\.gz)?$", "", os.path.basename(os.path.abspath(path)))
     return re.sub(r"^(.*_)?cuts?_|_cuts?$", "", stem) or stem

@@ -297,8 +297,17 @@ def test_names_of_sets() -> None:
         "test.jsonl.gz",
         "dev_cuts.jsonl.gz",
         "cuts.jsonl",
+        "data/dev/../test/.",
     ]
-    assert [set_name(Path(name)) for name in names] == ["test-clean", "dev", "test", "dev", "cuts"]
+    assert [set_name(Path(name)) for name in names] == ["test-clean", "dev", "test", "dev", "cuts", "test"]
+
+
+@pytest.mark.parametrize("split", [(), ("--split", "1/2")])
+def test_a_set_that_is_missing_shows_before_others_are_decoded(folder: Path, tmp_path: Path, split: Any) -> None:
+    """A share leaves nothing that `asr merge` would stumble on."""
+    with pytest.raises(DataError, match=r"typo\.jsonl: no such file; expected a manifest of cuts"):
+        run(folder, "--out", tmp_path / "out", tmp_path / "typo.jsonl", *split)
+    assert not (tmp_path / "out").exists()
 
 
 def test_options_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
