@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,8 +166,21 @@ def _named_cuts(paths: tuple[Path, ...], allow_pipes: bool) -> dict[tuple[str, s
         key = (kind, part) if between else ("speech", name)
         if key in sets:
             raise click.UsageError(f"two --cuts are named {name}; prepare them into different OUT_DIRs")
-        sets[key] = list(load_cuts(path, allow_pipes=allow_pipes))
+        sets[key] = list(_on_disk(path, load_cuts(path, allow_pipes=allow_pipes)))
     return sets
+
+
+def _on_disk(path: Path, cuts: Iterable[MonoCut]) -> Iterator[MonoCut]:
+    """The cuts; a manifest cannot hold audio or features, as those of a Shar folder do."""
+    from asr.errors import DataError
+
+    for cut in cuts:
+        if cut.is_in_memory:
+            raise DataError(
+                f"{path}: cut '{cut.id}' carries its audio or features, expected files of them; asr train and "
+                "asr decode take a Shar folder as it is"
+            )
+        yield cut
 
 
 def _with_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str, perturb_speed: bool) -> list[MonoCut]:

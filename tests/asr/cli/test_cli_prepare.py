@@ -453,3 +453,13 @@ def test_texts_are_in_the_order_of_time(mixed: Path, tmp_path: Path) -> None:
     args = ["add-noise", str(mixed), str(tmp_path / "noisy"), "--kind", "white", "--snr", "5"]
     assert CliRunner().invoke(cli, args, catch_exceptions=False).exit_code == 0
     assert (tmp_path / "noisy" / "x_text_mixed-white-5dB").read_text().splitlines() == lines
+
+
+def test_shar_folders_are_refused(librispeech: Path, tmp_path: Path) -> None:
+    """Their audio comes with the cuts; JSON cannot hold it."""
+    prepare(tmp_path / "one", "--librispeech", librispeech)
+    (tmp_path / "shar").mkdir()
+    cuts = load_cuts(tmp_path / "one" / "librispeech_cuts_dev-clean.jsonl.gz")
+    cuts.to_shar(str(tmp_path / "shar"), fields={"recording": "flac"})
+    with pytest.raises(DataError, match=r"carries its audio or features, .* take a Shar folder as it is"):
+        prepare(tmp_path / "out", "--cuts", tmp_path / "shar", "--fbank")
