@@ -161,6 +161,8 @@ class Loader:
             if batch is None:
                 yield None
                 continue
+            if isinstance(batch, ConfigError):
+                raise batch
             for trouble in batch.pop("trouble"):
                 self.left_out.add(*trouble)
             yield batch
@@ -237,9 +239,14 @@ class _Utterances(torch.utils.data.Dataset):  # type: ignore[type-arg]
     def __init__(self, options: LoaderOptions, noise: list[Cut], epoch: int) -> None:
         self._options, self._noise, self._epoch = options, noise, epoch
 
-    def __getitem__(self, cuts: Iterable[Cut] | None) -> Batch | None:
-        if cuts is None:
-            return None
+    def __getitem__(self, cuts: Iterable[Cut] | None) -> Batch | ConfigError | None:
+        """A ConfigError is given, not raised: torch would put its process's traceback around it."""
+        try:
+            return None if cuts is None else self._batch(cuts)
+        except ConfigError as error:
+            return error
+
+    def _batch(self, cuts: Iterable[Cut]) -> Batch:
         good: list[tuple[Cut, np.ndarray]] = []
         trouble: list[tuple[str, str, str]] = []
         for cut in cuts:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from asr.dataset.features import BINS
-from asr.errors import ConfigError
+from asr.errors import ConfigError, DataError
 from asr.model.checkpoint import load_model, read_tokens
 from asr.model.config import TransducerConfig, load_config
 from asr.model.rnnt_loss import check_backend
@@ -90,6 +92,20 @@ def run(plan: TrainPlan, settings: TransducerTrainConfig) -> None:
     ranks.start(*work, (RescoreError, LMError))
 
 
+@contextmanager
+def _told_of_dead_workers() -> Iterator[None]:
+    """The end of a process that loads data, a RuntimeError of torch wherever the run is, as a DataError."""
+    try:
+        yield
+    except RuntimeError as error:
+        found = str(error).partition("\n")[0]
+        if not found.startswith("DataLoader worker"):
+            raise
+        problem = "the memory, or that of /dev/shm, may not have been enough; take fewer --num-workers"
+        raise DataError(f"a process that loads data has ended ({found.rstrip('. ')}): {problem}") from None
+
+
+@_told_of_dead_workers()
 def run_here(plan: TrainPlan, settings: TransducerTrainConfig) -> None:
     """The run of this process."""
     torch.manual_seed(settings.seed)

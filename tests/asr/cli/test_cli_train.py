@@ -19,7 +19,7 @@ from asr.cli.main import cli
 from asr.cli.train import command
 from asr.dataset.loader import PADDING
 from asr.decoding.greedy_search import greedy
-from asr.errors import AsrError, ConfigError
+from asr.errors import AsrError, ConfigError, DataError
 from asr.model.checkpoint import load_model, read_checkpoint
 from asr.training.config import TransducerTrainConfig
 from asr.training.run import TrainPlan, make_batches, run_here
@@ -117,6 +117,15 @@ def right(folder: Path, data: Path) -> float:
             total += 1
     assert total == 48
     return good / total
+
+
+def test_a_process_that_loads_data_and_ends_is_one_error(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of one that the system has killed for its memory."""
+    monkeypatch.setattr("asr.dataset.loader.load_samples", lambda cut: os._exit(9))
+    with pytest.raises(DataError, match=r"data has ended \(DataLoader worker .*\): the memory, .* fewer --num-workers"):
+        training(data, tmp_path, "--num-epochs", 1, "--num-workers", 1)
 
 
 @pytest.mark.slow

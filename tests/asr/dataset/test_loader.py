@@ -234,7 +234,8 @@ def test_sph_files_without_sph2pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert lines[0].startswith(f"cut a left out: cannot be loaded ({path}: lhotse needs sph2pipe to read it")
 
 
-def test_a_package_that_lhotse_lacks_is_named(cuts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_package_that_lhotse_lacks_is_named(cuts: Any, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     """Without torchaudio, lhotse wants scipy for cuts with `resample(16000)`, and tells so in many lines."""
 
     def fail(cut: Any) -> None:
@@ -242,7 +243,7 @@ def test_a_package_that_lhotse_lacks_is_named(cuts: Any, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(lhotse.MonoCut, "load_audio", fail)
     with pytest.raises(ConfigError, match=r"^cut u\d\d: lhotse needs another .* \(No module named 'scipy'\); install"):
-        list(loader(cuts)(1))
+        list(loader(cuts, num_workers=workers)(1))
 
 
 def test_nothing_to_load(cuts: Any) -> None:
