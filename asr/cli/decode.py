@@ -60,6 +60,14 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in drop}
 
 
+def check_scales(context: click.Context, values: dict[str, Any]) -> None:
+    """Raises UsageError for the scale, on the command line, of an LM that is not there."""
+    for name, lm in (("lodr_scale", "lodr"), ("ngram_lm_scale", "lang_dir")):
+        if values[lm] is None and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option, other = (f"--{found.replace('_', '-')}" for found in (name, lm))
+            raise UsageError(f"{option} is of the LM that {other} names, found no {other}")
+
+
 def sets_of(cuts: tuple[Path, ...], folder: Path | None) -> tuple[Path, ...]:
     """The manifests to decode: CUTS, or the test sets of LibriSpeech in --manifest-dir.
 
@@ -182,6 +190,7 @@ def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     json_file = values.pop("json_file")
     values["cuts"] = sets_of(values["cuts"], values.pop("manifest_dir"))
     values = one_model(context, values)
+    check_scales(context, values)
     search = {item.name: values.pop(item.name) for item in fields(DecodeOptions) if item.name != "lattices"}
     plan, options = DecodeRun(**values), DecodeOptions(lattices=values["lattices"] is not None, **search)
     folder = find_folder(str(plan.folder)) if plan.folder is not None else None

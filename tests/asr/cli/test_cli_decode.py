@@ -315,6 +315,10 @@ def test_options_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
         run(folder, "--exp-dir", tmp_path)
     with pytest.raises(UsageError, match="found 1 --lm and 2 --lm-scale"):
         run(folder, "--lm", folder / "mylm", "--lm-scale", 0.1, "--lm-scale", 0.2)
+    with pytest.raises(UsageError, match="--lodr-scale is of the LM that --lodr names, found no --lodr"):
+        run(folder, "--lodr-scale", 0.2)
+    with pytest.raises(UsageError, match="--ngram-lm-scale is of the LM that --lang-dir names, found no --lang-dir"):
+        run(folder, "--ngram-lm-scale", 0.2, "--decoding-method", "fast_beam_search")
     with pytest.raises(UsageError, match="two LMs are called 'mylm'"):
         run(folder, "--lm", folder / "mylm", "--lm", folder / "mylm")
     (folder / "e=1").mkdir()
@@ -329,6 +333,7 @@ def test_options_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the model has 4 tokens"):
         Decoder(Tiny(4), pieces(), DecodeOptions())
     vocabulary(20).save(small_model(tmp_path / "other"))
+    (tmp_path / "my_cuts_test.jsonl.gz").touch()
     with pytest.raises(CheckpointError, match="has 20 tokens, but the model is for 18"):
         run(tmp_path, model="other")
     with pytest.raises(RescoreError, match="no such file"):
