@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asr.dataset.loader import LoaderOptions, cut_text, make_loader
 from asr.dataset.manifests import load_cuts
@@ -21,6 +22,9 @@ from lm_zoo.text.vocabulary import PieceVocabulary
 from rescore.console import remark
 from rescore.errors import UsageError
 from rescore.file_names import base_name, split_name
+
+if TYPE_CHECKING:
+    from lhotse import CutSet
 
 
 def read_model(plan: DecodeRun) -> tuple[Transducer, PieceVocabulary, Path, str]:
@@ -77,6 +81,14 @@ def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
     return make_fusion(pieces, loaded, plan.ilme_scale, lodr, plan.word_reward, plan.text_view == "exact"), text
 
 
+def _without_audio(path: Path, cuts: CutSet) -> bool:
+    """Whether the first cut has no audio but stored features, as those of Kaldi's `feats.scp`; a remark says so."""
+    found = any(not cut.has_recording and cut.has_features for cut in islice(cuts, 1))
+    if found:
+        remark(f"{path}: the cuts have no audio; their stored features are taken, which must be like those of training")
+    return found
+
+
 def batches_of(
     path: Path,
     max_duration: float,
@@ -98,8 +110,16 @@ def batches_of(
         for cut_id, count in Counter(cut.id for cut in cuts).items():
             if count > 1:
                 raise DataError(f"{path}: {count} cuts have the id '{cut_id}', expected ids that differ")
-    options = LoaderOptions(max_duration=max_duration, max_seconds=max_seconds, min_seconds=0.0, shuffle=False)
-    loader = make_loader(cuts, options)
+    loader = make_loader(
+        cuts,
+        LoaderOptions(
+            max_duration=max_duration,
+            max_seconds=max_seconds,
+            min_seconds=0.0,
+            shuffle=False,
+            stored=_without_audio(path, cuts),
+        ),
+    )
     ids = set[str]() if lost is None else lost
 
     def batches() -> Iterator[Any]:

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from asr.cli.decode import command
 from asr.cli.main import cli
+from asr.dataset.manifests import load_cuts, store_fbank
 from asr.decoding import shares
 from asr.decoding.beam_search import modified_beam_search
 from asr.decoding.decode import Decoder
@@ -91,6 +92,25 @@ def test_error_rates_of_normalised_texts(folder: Path, tmp_path: Path) -> None:
     suffix = "test-stateless-greedy_search"
     assert (tmp_path / f"recogs-{suffix}.txt").read_text().startswith("a-1:\tref=['the', 'cat', 'sat']\n")
     assert nbests(tmp_path / f"nbest-{suffix}.jsonl.gz")["a-1"].ref == ("THE", "CAT", "SAT")
+
+
+def test_cuts_without_audio_are_decoded_by_their_features(folder: Path, tmp_path: Path) -> None:
+    """As `asr prepare --kaldi-feats` makes them."""
+    from lhotse import CutSet
+
+    options = ("--decoding-method", "greedy_search", "--out")
+    audio = CutSet.from_cuts(cut for cut in load_cuts(folder / "my_cuts_test.jsonl.gz") if cut.id != "c-3")
+    stored = store_fbank(list(audio), tmp_path / "feats", "test", "numpy")
+    for name, cuts in (("audio", audio), ("features", [cut.drop_recording() for cut in stored])):
+        (tmp_path / name).mkdir()
+        CutSet.from_cuts(cuts).to_file(str(tmp_path / name / "cuts_test.jsonl"))
+        arguments = ["decode", "--model", folder / "stateless", *options, tmp_path / name]
+        result = CliRunner().invoke(cli, [*map(str, arguments), str(tmp_path / name / "cuts_test.jsonl")])
+        assert result.exit_code == 0 and ("cuts have no audio" in result.stderr) == (name == "features")
+    recogs = [
+        (tmp_path / name / "recogs-test-stateless-greedy_search.txt").read_text() for name in ("audio", "features")
+    ]
+    assert recogs[0] == recogs[1]
 
 
 def test_ctc_decoding_takes_the_ctc_head(folder: Path, tmp_path: Path) -> None:
