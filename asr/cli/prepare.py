@@ -64,6 +64,8 @@ def command(
     Example: asr prepare data --cuts synthetic/train --fbank
     Example: asr prepare data --cuts manifests/aishell_cuts_train.jsonl.gz --characters --bpe-text text --fbank
     """
+    from asr.dataset.manifests import check_ids
+
     if not (librispeech or kaldi or audio or cuts or bpe_text):
         raise click.UsageError("nothing to prepare; give --librispeech, --kaldi, --audio, --cuts or --bpe-text")
     for given, needed, message in (
@@ -80,6 +82,8 @@ def command(
         if key in sets:
             raise click.UsageError(f"two corpora are named {'_cuts_'.join(key)}; prepare them into different OUT_DIRs")
         sets[key] = named
+    for (_, part), found in sets.items():
+        check_ids(part, found)
     if perturb_speed:
         _check_training_part([part for _, part in sets])
     vocab = _tokens(out_dir, bpe_text, None if characters else vocab_size) if bpe_text else None

@@ -120,6 +120,13 @@ def _resolve(cut: dict[str, Any], folder: Path) -> None:
             holder[name] = str((folder / place).absolute())
 
 
+def check_ids(where: object, cuts: Iterable[Cut]) -> None:
+    """Raises DataError for an id with blanks, of which Kaldi's text would take the first word for the id."""
+    for cut in cuts:
+        if kaldi_fields(cut.id) != [cut.id]:
+            raise DataError(f"{where}: the id '{cut.id}' has blanks, which no file of texts can have; rename it")
+
+
 def save_cuts(folder: Path, prefix: str, part: str, cuts: Iterable[Cut]) -> Path:
     """Writes `PREFIX_{cuts,recordings,supervisions}_PART.jsonl.gz` and, for `rescore --ref`, the texts in Kaldi form as
     `PREFIX_text_PART`; returns the path of the cuts."""

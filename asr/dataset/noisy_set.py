@@ -25,7 +25,7 @@ from asr.dataset.augment import add_noise, babble, seeded, white_noise
 from asr.dataset.features import SAMPLE_RATE
 from asr.dataset.flac import read_origin, save_flac
 from asr.dataset.loader import cut_text, load_errors, load_samples, load_trouble
-from asr.dataset.manifests import Missing, load_cuts, make_cut, read_recording, recordings_of, save_cuts
+from asr.dataset.manifests import Missing, check_ids, load_cuts, make_cut, read_recording, recordings_of, save_cuts
 from asr.errors import DataError
 from rescore.console import progress
 from rescore.file_names import file_name
@@ -69,6 +69,7 @@ def add_noise_to_set(path: Path, out: Path, options: NoiseOptions, allow_pipes: 
       DataError: two cuts of one id, too few speakers for babble, or no utterance can be loaded.
     """
     cuts: list[MonoCut] = list(load_cuts(path, allow_pipes=allow_pipes))
+    check_ids(path, cuts)
     _check_ids(path, cuts)
     prefix, part = _names(path)
     name = f"{part}-{options.name}"

@@ -463,3 +463,11 @@ def test_shar_folders_are_refused(librispeech: Path, tmp_path: Path) -> None:
     cuts.to_shar(str(tmp_path / "shar"), fields={"recording": "flac"})
     with pytest.raises(DataError, match=r"carries its audio or features, .* take a Shar folder as it is"):
         prepare(tmp_path / "out", "--cuts", tmp_path / "shar", "--fbank")
+
+
+def test_ids_with_blanks(tmp_path: Path) -> None:
+    """In Kaldi's text `my talk` would be the word `talk` of `my`."""
+    write_audio(tmp_path / "audio" / "my talk.wav", 0.5)
+    with pytest.raises(DataError, match="audio: the id 'my talk' has blanks, which no file of texts can have; rename"):
+        prepare(tmp_path / "data", "--audio", tmp_path / "audio")
+    assert not (tmp_path / "data").exists()
