@@ -96,7 +96,7 @@ def sets_of(cuts: tuple[Path, ...], folder: Path | None) -> tuple[Path, ...]:
 @click.option("--iter", "iteration", type=int, help="Last checkpoint-B.pt to average.")
 @setting(DecodeRun, "avg", help="Checkpoints to average.")
 @setting(DecodeRun, "use-averaged-model", type=bool, help="Average over all batches.")
-@click.option("--out", type=PATH, help="Folder of the results; METHOD in the exp-dir or model folder if left out.")
+@click.option("--out", type=PATH, help="Folder of the results; METHOD in the exp-dir or own model folder if left out.")
 @click.option(
     "--decoding-method", "method", type=click.Choice(METHODS), default=DecodeOptions.method, show_default=True
 )

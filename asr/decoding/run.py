@@ -13,8 +13,10 @@ from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.prefixes import Pieces
 from asr.decoding.results import Outputs
 from asr.decoding.sets import decode_set, set_names
+from asr.decoding.transcribe import PRETRAINED
 from lm_zoo.files import locked
 from lm_zoo.inference.devices import find_device
+from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts
 from rescore.files import make_folder
 
@@ -35,6 +37,8 @@ def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> 
 def opened(plan: DecodeRun, options: DecodeOptions) -> tuple[Decoder, list[Outputs]]:
     """The decoder, with its model and LMs loaded, and where the results of each set go."""
     names = set_names(plan.cuts)
+    if plan.out is None and plan.folder is not None and plan.folder.resolve().parent == PRETRAINED:
+        raise UsageError(f"{plan.folder.name}: a model that ships; give --out, the folder of the results")
     device = find_device(plan.device)
     model, vocab, folder, model_name = read_model(plan)
     check_tokens(vocab, plan.bpe_model, folder)

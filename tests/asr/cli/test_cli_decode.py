@@ -341,6 +341,10 @@ def test_options_that_do_not_fit(folder: Path, tmp_path: Path) -> None:
         run(folder, "--ngram-lm-scale", 0.2, "--decoding-method", "fast_beam_search")
     with pytest.raises(UsageError, match="two LMs are called 'mylm'"):
         run(folder, "--lm", folder / "mylm", "--lm", folder / "mylm")
+    with pytest.raises(UsageError, match="small: a model that ships; give --out"):  # not into the package
+        CliRunner().invoke(
+            cli, ["decode", "--model", "small", str(folder / "my_cuts_test.jsonl.gz")], catch_exceptions=False
+        )
     (folder / "e=1").mkdir()
     with pytest.raises(UsageError, match="two LMs are called 'mylm'"):  # a '=' in a path makes no name
         run(folder, "--lm", folder / "mylm", "--lm", f"{folder}/e=1/../mylm")
