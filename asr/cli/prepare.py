@@ -156,7 +156,18 @@ def _read(
         sets["kaldi", folder.name] = cuts
     if audio:
         sets["audio", audio.resolve().name] = manifests.audio_and_text(audio, text)
+    for (_, part), cuts in sets.items():
+        _tell_channels(part, cuts)
     return sets
+
+
+def _tell_channels(part: str, cuts: list[MonoCut]) -> None:
+    from rescore.console import remark
+
+    found = [cut.id for cut in cuts if cut.has_recording and cut.recording.num_channels > 1]
+    if found:
+        which = f"of which the first is taken (such as {found[0]})"
+        remark(f"{part}: {len(found)} utterances are of several channels, {which}")
 
 
 def _named_cuts(paths: tuple[Path, ...], allow_pipes: bool) -> dict[tuple[str, str], list[MonoCut]]:

@@ -471,3 +471,13 @@ def test_ids_with_blanks(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="audio: the id 'my talk' has blanks, which no file of texts can have; rename"):
         prepare(tmp_path / "data", "--audio", tmp_path / "audio")
     assert not (tmp_path / "data").exists()
+
+
+def test_the_first_of_several_channels_is_taken_and_told_of(tmp_path: Path) -> None:
+    first, second = write_audio(tmp_path / "one.wav", 0.5, 1), write_audio(tmp_path / "two.wav", 0.5, 2)
+    (tmp_path / "audio").mkdir()
+    soundfile.write(str(tmp_path / "audio" / "both.wav"), np.stack([first, second], axis=1), 16000)
+    result = prepare(tmp_path / "data", "--audio", tmp_path / "audio")
+    assert "audio: 1 utterances are of several channels, of which the first is taken (such as both)" in result.stderr
+    (cut,) = load_cuts(tmp_path / "data" / "audio_cuts_audio.jsonl.gz")
+    assert np.abs(load_samples(cut) - first).max() < 1e-4
