@@ -417,7 +417,7 @@ class TransducerRun(TrainingRun):
         if self.ranks.rank == 0:
             made: dict[str, Any] = {
                 "steps": progress.step,
-                "epochs": progress.epoch,
+                "epochs": progress.epoch - (progress.batch == 0),  # none of that one has been seen
                 "minutes": round(progress.seconds / 60.0, 1),
             }
             made |= {"valid_loss": loss, "seed": self.config.seed}

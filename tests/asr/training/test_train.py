@@ -286,6 +286,16 @@ def test_a_finished_run_goes_on_when_asked_for_more_or_says_that_it_does_not(tmp
     assert run(tmp_path / "epochs", config(max_steps=None, num_epochs=2)).step == 20
 
 
+@pytest.mark.parametrize("valid", [None, batches(2)])
+@pytest.mark.parametrize(("length", "epochs"), [({"max_steps": None, "num_epochs": 2}, 2), ({"max_steps": 25}, 3)])
+def test_the_model_folder_says_how_many_epochs_it_has_seen(
+    tmp_path: Path, valid: Any, length: dict[str, Any], epochs: int
+) -> None:
+    """Ten batches are an epoch; one that was begun counts."""
+    run(tmp_path, config(**length, valid_every=100), valid_batches=valid)
+    assert json.loads((tmp_path / "model" / "config.json").read_text())["trained"]["epochs"] == epochs
+
+
 def test_a_step_is_validated_once(tmp_path: Path) -> None:
     settings = config(max_steps=None, num_epochs=3, valid_every=5)
     assert run(tmp_path, settings, valid_batches=batches(2)).step == 30
