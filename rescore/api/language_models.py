@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torch.nn import Module
+
 from lm_zoo.base import LanguageModel
 from lm_zoo.errors import ModelError
 from lm_zoo.inference.products import DTYPES
 from rescore.errors import UsageError
 
-LMs = str | Path | LanguageModel | Mapping[str, str | Path | LanguageModel] | Iterable[str | Path | LanguageModel]
+LM = str | Path | LanguageModel | Module  # as `load_lm` takes it
+LMs = LM | Mapping[str, LM] | Iterable[LM]
 
 
 def load_lm(
@@ -94,7 +97,7 @@ def _tokenizer_of(model: Any) -> Any:
 
 
 def by_column(lms: LMs, dtype: str = "float32", device: str | None = None) -> dict[str, LanguageModel]:
-    """The LMs by the names of their columns; those given by name are loaded, as `load_lm` says.
+    """The LMs by the names of their columns; those that are no LanguageModel are loaded, as `load_lm` says.
 
     Raises:
       UsageError: none at all, two with one name, one without a name, or with that of a column that is not for LMs.
@@ -102,6 +105,8 @@ def by_column(lms: LMs, dtype: str = "float32", device: str | None = None) -> di
     from rescore.workflows.columns import check_columns
 
     if isinstance(lms, Mapping):
+        if not lms:
+            raise UsageError("no LM given")
         check_columns(list(lms))
         return {
             column: lm
@@ -110,7 +115,7 @@ def by_column(lms: LMs, dtype: str = "float32", device: str | None = None) -> di
             for column, lm in lms.items()
         }
     found: dict[str, LanguageModel] = {}
-    for given in [lms] if isinstance(lms, (str, Path, LanguageModel)) else lms:
+    for given in lms if isinstance(lms, Iterable) and not isinstance(lms, (str, LanguageModel)) else [lms]:
         lm = given if isinstance(given, LanguageModel) else load_lm(given, dtype=dtype, device=device or "cpu")
         if not lm.name:
             raise UsageError(f"a {type(lm).__name__} without a name: give LMs as {{'column': lm}}, or set lm.name")

@@ -179,6 +179,17 @@ def test_lms_need_different_names() -> None:
         rs.score(letters(), {"words": lm})
 
 
+@pytest.mark.parametrize("none", [{}, [], ()])
+def test_no_lm_at_all_is_told(none: Any) -> None:
+    with pytest.raises(rs.RescoreError, match="no LM given"):
+        rs.score(letters(), none)
+
+
+def test_what_is_no_lm_is_refused() -> None:
+    with pytest.raises(rs.LMError, match="a int is no LM; expected a name, a folder"):
+        rs.score(letters(), 5)  # type: ignore[arg-type]
+
+
 def test_lms_are_named_as_by_the_commands() -> None:
     lm = rs.load_lm("lstm")
     assert isinstance(lm, LanguageModel) and lm.name == "lstm"
@@ -199,6 +210,8 @@ def test_a_model_object_of_hugging_face(tmp_path: Path) -> None:
     expected = rs.load_lm(f"hf:{path}?case=mixed").score_sentences([("A", "B")])
     assert rs.score(letters(), lm)[0].hyps[0].scores["tiny"] == pytest.approx(expected[0], abs=1e-4)
     assert rs.load_lm(model, case="mixed").score_sentences([("A", "B")]) == pytest.approx(expected, abs=1e-4)
+    assert rs.score(letters(), model).lists == rs.score(letters(), [model]).lists
+    assert rs.score(letters(), model).columns == ["am", "tiny"]
     with pytest.raises(rs.LMError, match="needs its tokenizer"):
         rs.load_lm(hugging_face.gpt2_model(10))
 
