@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 
 from rescore.api.lists import lists_of
+from rescore.api.numbers import number_from
 from rescore.api.texts import Texts, hypotheses, references
 from rescore.errors import UsageError
 from rescore.evaluation.wer import (
@@ -91,7 +93,7 @@ def compare(
     ref: Texts,
     systems: Mapping[str, Texts],
     *,
-    against: Sequence[str] = (),
+    against: str | Sequence[str] = (),
     seed: int = 0,
     samples: int = 10_000,
     tail: str | Path | None = None,
@@ -103,7 +105,7 @@ def compare(
     Args:
       ref: as of `wer`.
       systems: name -> hypotheses, as of `wer`, or a folder of `rescore nbest` or `rescore combine`.
-      against: p-values against these systems too.
+      against: p-values against these systems, or this one, too.
       seed, samples: of the bootstrap.
       tail: a file of `rescore count`: error rates on rare words too.
       cer: count characters instead of words.
@@ -113,6 +115,8 @@ def compare(
     """
     from rescore.evaluation.tail import load_tail
 
+    number_from("seed", seed, 0, kind=Integral)
+    number_from("samples", samples, 1, kind=Integral)
     if not isinstance(systems, Mapping):
         raise UsageError(f"systems are a {type(systems).__name__}, expected them by name: {{'name': lists, ...}}")
     folders = {name: str(source) for name, source in systems.items() if isinstance(source, (str, Path))}
@@ -125,6 +129,7 @@ def compare(
     if cer and counts:
         counts.check_characters()
     loaded = [_system(name, source, refs, cer, normaliser) for name, source in systems.items()]
+    against = [against] if isinstance(against, str) else against
     found = comparing.compare_systems(refs, loaded, against, seed, samples, counts, cer)
     how = {**found.how, KEY: normaliser.name}
     if isinstance(ref, (str, Path)):

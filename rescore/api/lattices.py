@@ -20,6 +20,7 @@ from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts, check_same_utterances
 from rescore.shown import Shown, Table
 from rescore.skipping import Skip, fail, report_skipped
+from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
 from rescore.weights import default_scales
 
@@ -131,10 +132,16 @@ class Lattice(types.Lattice):
 class Lattices(Shown):
     """Lattices, an utterance each; of a data frame, a lattice a row.  Methods of all as those of one `Lattice`.
 
-    One lattice is rescored and written as `Lattices([lattice])`.
+    One lattice is rescored and written as `Lattices([lattice])`; `mbr` and `dot` are of one alone.
+
+    Raises:
+      UsageError: what is no lattice.
     """
 
     lattices: Sequence[Lattice]
+
+    def __post_init__(self) -> None:
+        self.lattices = [_lattice_of(lattice) for lattice in self.lattices]
 
     def __len__(self) -> int:
         return len(self.lattices)
@@ -247,6 +254,12 @@ def read_lattices(spec: str | Path, words: str | Path | None = None, on_error: s
       RescoreError: the source is not what its format says; N-best lists.
     """
     return Lattices(list(_stream(spec, words, on_error)))
+
+
+def _lattice_of(given: object) -> Lattice:
+    if isinstance(given, types.Lattice):
+        return Lattice.of(given)
+    raise UsageError(f"found {short(given)} among the lattices, expected rs.Lattice: rs.read_lattices(SPEC)")
 
 
 def _stream(spec: str | Path, words: str | Path | None, on_error: str) -> Iterator[Lattice]:

@@ -12,7 +12,7 @@ from rescore import formats
 from rescore.errors import UsageError
 from rescore.shown import Shown, Table
 from rescore.text import short
-from rescore.types import NbestList, Words
+from rescore.types import Hypothesis, NbestList, Words
 
 
 @dataclass(repr=False)
@@ -22,7 +22,8 @@ class Lists(Shown):
     Words that are given as another sequence become tuples, in copies of their lists.
 
     Raises:
-      UsageError: what is no list; the words of a hypothesis are a string, or no sequence of strings.
+      UsageError: what is no list or hypothesis; an id that is no string; the words of a hypothesis are a string, or no
+        sequence of strings.
     """
 
     lists: Sequence[NbestList]
@@ -83,11 +84,14 @@ def read_nbest(spec: str | Path) -> Lists:
 
 
 def _list_of(given: object) -> NbestList:
-    if isinstance(given, NbestList):
-        return given
-    raise UsageError(
-        f"found {short(given)} among the lists, expected rs.NbestList(utt_id, [rs.Hypothesis(words), ...])"
-    )
+    expected = "expected rs.NbestList(utt_id, [rs.Hypothesis(words), ...])"
+    if not isinstance(given, NbestList):
+        raise UsageError(f"found {short(given)} among the lists, {expected}")
+    checked_id(given.utt_id)
+    for hyp in given.hyps:
+        if not isinstance(hyp, Hypothesis):
+            raise UsageError(f"utterance {given.utt_id}: found {short(hyp)} among the hypotheses, {expected}")
+    return given
 
 
 def _with_tuples(nbest: NbestList) -> NbestList:
@@ -103,6 +107,13 @@ def lists_of(given: Any) -> Lists:
     if isinstance(given, Lists):
         return given
     raise UsageError(f"found a {type(given).__name__}, expected N-best lists: rs.read_nbest(SPEC), or rs.Lists([...])")
+
+
+def checked_id(utt_id: object) -> str:
+    """The id of an utterance; a UsageError for what is no string, which no file can hold and no other id equals."""
+    if isinstance(utt_id, str):
+        return utt_id
+    raise UsageError(f"the utterance id {short(utt_id)} is a {type(utt_id).__name__}, expected a string: str(...)")
 
 
 def words_of(words: Iterable[str], what: str) -> Words:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rescore.api.lists import Lists, lists_of, words_of
+from rescore.api.lists import Lists, checked_id, lists_of, words_of
 from rescore.errors import ReferencesError, ScoreError, UsageError
 from rescore.files import read_kaldi_text
 from rescore.types import Words
@@ -32,12 +32,12 @@ def references(source: Texts) -> dict[str, Words]:
     Raises:
       ReferencesError: an utterance of the lists has none.
       ScoreError: an utterance of the lists comes twice.
-      UsageError: a string where words are wanted, or nothing that has references.
+      UsageError: a string where words are wanted, an id that is no string, or nothing that has references.
     """
     if isinstance(source, (str, Path)):
         return read_kaldi_text(source)
     if isinstance(source, Mapping):
-        return {utt_id: words_of(words, f"the reference of utterance {utt_id}") for utt_id, words in source.items()}
+        return _words_by_id(source, "reference")
     refs: dict[str, Words] = {}
     for nbest in lists_of(source):
         if nbest.ref is None:
@@ -55,5 +55,11 @@ def hypotheses(source: Texts) -> dict[str, Words]:
     if isinstance(source, (str, Path)):
         return read_hypotheses(str(source))
     if isinstance(source, Mapping):
-        return {utt_id: words_of(words, f"the hypothesis of utterance {utt_id}") for utt_id, words in source.items()}
+        return _words_by_id(source, "hypothesis")
     return first_hypotheses(lists_of(source))
+
+
+def _words_by_id(source: Mapping[str, Iterable[str]], what: str) -> dict[str, Words]:
+    return {
+        checked_id(utt_id): words_of(words, f"the {what} of utterance {utt_id}") for utt_id, words in source.items()
+    }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rescore as rs
-from rescore import formats
+from rescore import types
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.oracle import oracle
 from rescore.weights import default_scales, save_weights
@@ -27,8 +27,9 @@ def lattices(tmp_path: Path) -> rs.Lattices:
 
 
 def test_what_can_be_asked(lattices: rs.Lattices) -> None:
-    plain = formats.read_lattices  # the same arrays as without methods
-    assert callable(plain) and [lattice.utt_id for lattice in lattices] == ["utt-a", "utt-b"]
+    plain = [types.Lattice(**vars(lattice)) for lattice in lattices]  # the same arrays, without methods
+    assert rs.Lattices(plain).best_path() == rs.Lattices(iter(plain)).best_path() == lattices.best_path()  # type: ignore[arg-type]
+    assert [lattice.utt_id for lattice in lattices] == ["utt-a", "utt-b"]
     for lattice in lattices:
         scales = default_scales(lattice.scores)
         assert lattice.nbest(3) == exact_nbest(lattice, scales, 3)

@@ -297,6 +297,12 @@ def test_comparisons_are_those_of_the_command(folder: Path) -> None:
     assert by_file.rows[0].counts == table.rows[0].counts and by_file.rows[0].interval == table.rows[0].interval
 
 
+def test_one_system_more_may_be_compared_with_by_its_name() -> None:
+    systems = {"first": lists(), "other": lists(), "third": lists()}
+    table = rs.compare(lists(), systems, against="other", samples=10)
+    assert table.against == ["first", "other"] == rs.compare(lists(), systems, against=["other"], samples=10).against
+
+
 def test_html_is_escaped() -> None:
     evil = rs.Lists([rs.NbestList("<b>", [rs.Hypothesis(("<script>", "&"), {"<i>": 0.0})])])
     shown = evil._repr_html_()
@@ -372,6 +378,15 @@ def test_numbers_of_numpy_are_scales() -> None:
         (lambda: rs.tune(lists(), folds=2.5), "folds is 2.5, expected a whole number from 0"),  # type: ignore[arg-type]
         (lambda: rs.tune(lists(), seed=-1), "seed is -1, expected a whole number from 0"),
         (lambda: rs.tune(rs.Lattices([]), {}), "there is no lattice to tune on"),
+        (lambda: rs.Lattices(lists()), "found NbestList.* among the lattices, expected rs.Lattice"),  # type: ignore[arg-type]
+        (
+            lambda: rs.Lists([rs.NbestList("u1", [("A", "B")])]),
+            r"utterance u1: found \('A', 'B'\) among the hypotheses",
+        ),  # type: ignore[list-item]
+        (lambda: rs.Lists([rs.NbestList(7, [])]), "the utterance id 7 is a int, expected a string"),  # type: ignore[arg-type]
+        (lambda: rs.wer({7: ("A",)}, {7: ("A",)}), "the utterance id 7 is a int, expected a string"),  # type: ignore[dict-item]
+        (lambda: rs.compare(lists(), {"a": lists()}, samples=1.5), "samples is 1.5, expected a whole number from 1"),  # type: ignore[arg-type]
+        (lambda: rs.compare(lists(), {"a": lists()}, seed="1"), "seed is '1', expected a whole number from 0"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_not_as_expected_is_one_error(work: Callable[[], object], message: str) -> None:
