@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from lm_zoo.errors import VocabError
 from lm_zoo.reading import is_piece
 from lm_zoo.text.view import alphabet
-from lm_zoo.text.vocabulary import WordVocabulary
+from lm_zoo.text.vocabulary import WordVocabulary, is_tag
 
 if TYPE_CHECKING:
     from lm_zoo.text.vocabulary import Vocabulary
@@ -163,10 +163,10 @@ def check_text(lm: Knowing, sentences: Sequence[Sequence[str]], most: float | No
 
 
 def other_case(case: str, words: Iterable[str]) -> str | None:
-    """The first word whose letters are not in `case`, "upper", "lower" or "mixed" (which all are)."""
+    """The first word, but for tags, whose letters are not in `case`, "upper", "lower" or "mixed" (which all are)."""
     if case == "mixed":
         return None
-    return next((word for word in words if not word.startswith("<") and word != getattr(word, case)()), None)
+    return next((word for word in words if not is_tag(word) and word != getattr(word, case)()), None)
 
 
 def check_case(vocab: Vocabulary, words: Sequence[str], where: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from lm_zoo.errors import VocabError
 from lm_zoo.files import write_bytes, write_text
 from lm_zoo.reading import kaldi_fields, text_lines
+from lm_zoo.text.spoken import SPECIAL
 
 BLANK = "<blk>"  # the recogniser's, among its pieces
 
@@ -182,9 +183,14 @@ def load_vocabulary(folder: Path, case: str, form: TextForm | None = None) -> Wo
     raise VocabError(f"{folder}: no vocabulary; expected {PieceVocabulary.FILE} or {WordVocabulary.FILE}")
 
 
+def is_tag(word: str) -> bool:
+    """Whether a word is one like `<unk>`, [NOISE] or !SIL, whose letters say nothing of the case of a text."""
+    return word.startswith("<") or SPECIAL.fullmatch(word) is not None
+
+
 def text_case(words: Iterable[str]) -> str:
-    """`upper`, `lower` or `mixed`, whichever the letters of the words are; words like `<unk>` do not count."""
-    text = "".join(word for word in words if not word.startswith("<"))
+    """`upper`, `lower` or `mixed`, whichever the letters of the words are; tags do not count."""
+    text = "".join(word for word in words if not is_tag(word))
     if text.upper() == text and text.lower() != text:
         return "upper"
     return "lower" if text.lower() == text else "mixed"

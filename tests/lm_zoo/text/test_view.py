@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lm_zoo.errors import ModelError
+from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.inference.viewed import view_of
 from lm_zoo.registry import load_folder, pretrained, read_config, save_folder
+from lm_zoo.text.coverage import check_case
 from lm_zoo.text.normalise import normalise
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.text.view import View, form_of
@@ -67,6 +68,19 @@ def test_what_is_no_speech_is_seen_by_lms_that_know_it_alone(pieces: bool) -> No
     knows = build_words(count_words([["IT", "[noise]", "!SIL"]]))
     assert View(knows).words(words) == ("[noise]", "IT", "<unk>", "!SIL", "<unk>")
     assert View(None).words(words) == words
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+def test_tags_in_another_case_say_nothing_of_the_case_of_a_text(pieces: bool) -> None:
+    """As TED-LIUM's [BREATH] and Kaldi's !SIL among words in lower case."""
+    counts = count_words([[*line.lower().split(), "[BREATH]", "!SIL", "<NOISE>"] for line in SPOKEN] * 20)
+    vocab = build_pieces(counts, 60, "bpe") if pieces else build_words(counts)
+    assert vocab.case == "lower"
+    shown = View(vocab).words(["Mr.", "HALE'S", "[BREATH]", "!SIL", "$5"])
+    assert shown == ("mister", "hale's", "[BREATH]", "!SIL", "five", "dollars")
+    check_case(vocab, shown, "line 1")
+    with pytest.raises(VocabError, match="found 'BREATH', but the LM was trained on lower-case text"):
+        check_case(vocab, ["[BREATH]", "BREATH"], "line 1")
 
 
 def test_words_in_the_form_of_the_lm_stay() -> None:
