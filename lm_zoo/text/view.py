@@ -56,10 +56,11 @@ class View:
         found = [self.word(word) for word in words]
         if self._same.issuperset(words) or not self._spells:
             return found
-        together = spoken(words)  # where neighbours matter, such as $5 million
-        for place, word in enumerate(words):
-            if together[place] != spoken_word(word):
-                found[place] = tuple(map(self._cased, together[place]))
+        heard = [place for place, word in enumerate(words) if found[place] or not SPECIAL.fullmatch(word)]
+        together = spoken([words[place] for place in heard])  # where neighbours matter, such as $5 million
+        for place, read in zip(heard, together, strict=True):
+            if read != spoken_word(words[place]):
+                found[place] = tuple(map(self._cased, read))
         return found
 
     def words(self, words: Sequence[str]) -> tuple[str, ...]:

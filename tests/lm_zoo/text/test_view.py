@@ -83,6 +83,12 @@ def test_tags_in_another_case_say_nothing_of_the_case_of_a_text(pieces: bool) ->
         check_case(vocab, ["[BREATH]", "BREATH"], "line 1")
 
 
+def test_what_is_no_speech_parts_no_neighbours() -> None:
+    words = ["$5", "[NOISE]", "million", "at", "3", "[NOISE]", "pm"]
+    assert " ".join(View(english()).words(words)) == "FIVE MILLION DOLLARS AT THREE P M"
+    assert [len(parts) for parts in View(english()).parts(words)] == [1, 0, 2, 1, 1, 0, 2]
+
+
 def test_words_in_the_form_of_the_lm_stay() -> None:
     """Also titles, and apostrophes at the ends of words, which the normaliser changes."""
     words = ("THE", "MR", "ST", "AN'", "'TIS", "UNKNOWN")
