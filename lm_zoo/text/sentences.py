@@ -11,6 +11,7 @@ from pathlib import Path
 from lm_zoo.errors import TextError
 from lm_zoo.reading import DAMAGED, kaldi_fields, open_bytes
 
+KINDS = ("kaldi", "text")  # that stand before a path: with utterance ids, and without
 HEAD = 100  # sentences that are looked at for utterance ids
 _ID = re.compile(r"(?=.*\d)(?=.*[^\W\d]|.*-).*")  # a digit, and a letter, _ or -
 
@@ -31,7 +32,7 @@ def read_sentences(spec: str | Path, remark: Callable[[str], None] | None = None
     """
     first, path = parse_text_spec(spec)
     sentences = _read(path, first, remark)
-    if str(spec) == str(path):
+    if not str(spec).startswith(tuple(f"{kind}:" for kind in KINDS)):
         head = list(islice(sentences, HEAD))
         if begin_with_ids(head):
             raise TextError(
@@ -83,6 +84,6 @@ def _read(path: Path, first: int, remark: Callable[[str], None] | None) -> Itera
 def parse_text_spec(spec: str | Path) -> tuple[int, Path]:
     """`(fields to drop at the start of each line, path)` of `kaldi:PATH`, `text:PATH` or a bare path."""
     kind, colon, rest = str(spec).partition(":")
-    if colon and kind in ("kaldi", "text"):
+    if colon and kind in KINDS:
         return int(kind == "kaldi"), Path(rest)
     return 0, Path(spec)

@@ -55,3 +55,13 @@ def test_bad_files(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"A B\n" * 9 + "É\n".encode("latin1"))
     with pytest.raises(TextError, match="latin:10: not UTF-8"):
         list(read_sentences(tmp_path / "latin"))
+
+
+@pytest.mark.parametrize("spec", ["{0}/text", "{0}//text", "{0}/./text"])
+def test_utterance_ids_are_seen_however_the_path_is_written(tmp_path: Path, spec: str) -> None:
+    (tmp_path / "text").write_text("a-0 HE SAID\na-1 SHE SAW\na-2 IT IS\n")
+    path = spec.format(tmp_path)
+    with pytest.raises(TextError, match="looks like an utterance id \\('a-0'\\)"):
+        list(read_sentences(path))
+    assert next(read_sentences(f"text:{path}")) == ["a-0", "HE", "SAID"]
+    assert next(read_sentences(f"kaldi:{path}")) == ["HE", "SAID"]
