@@ -66,7 +66,7 @@ def check_file(path: Path) -> None:
 
 def _check_counts(path: Path) -> None:
     size = path.stat().st_size
-    most = size if path.suffix != ".gz" else max(SMALL, RATIO * size)
+    most = max(SMALL, RATIO * size) if path.suffix in (".gz", ".xz") else size
     with open_text(path) as stream:
         for line in islice(stream, HEAD):
             found = _COUNT.fullmatch(line.strip())

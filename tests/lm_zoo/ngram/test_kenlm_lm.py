@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import math
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.ngram.arpa import read_vocabulary, write_arpa
+from lm_zoo.ngram.kenlm_check import check_file
 from lm_zoo.ngram.kenlm_lm import NgramLM
 from lm_zoo.ngram.kneser_ney import estimate
 from lm_zoo.text.vocabulary import SOS_EOS, UNK
@@ -184,6 +186,19 @@ def test_bad_files(arpa: Path, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ModelError, match=f"{name}: KenLM cannot read it"):
             NgramLM(tmp_path / name)
+
+
+@pytest.mark.parametrize("pack", [gzip, lzma])
+def test_packed_files_may_have_more_ngrams_than_bytes(pack: Any, tmp_path: Path) -> None:
+    path = tmp_path / f"lm.arpa.{'gz' if pack is gzip else 'xz'}"
+    counts = "ngram 1=20000\nngram 2={}\n"
+    lines = "".join(f"-1.5\tw{number % 10}\n" for number in range(20000))
+    path.write_bytes(pack.compress(f"\\data\\\n{counts.format(1)}\n\\1-grams:\n{lines}".encode()))
+    assert path.stat().st_size < 20000
+    check_file(path)
+    path.write_bytes(pack.compress(f"\\data\\\n{counts.format(10**9)}\n\\1-grams:\n{lines}".encode()))
+    with pytest.raises(ModelError, match="says 'ngram 2=1000000000', expected a number of n-grams that a file of its"):
+        check_file(path)
 
 
 def test_kenlm_missing(arpa: Path, monkeypatch: pytest.MonkeyPatch) -> None:
