@@ -148,12 +148,14 @@ def check_text(lm: Knowing, sentences: Sequence[Sequence[str]], most: float | No
     """Checks a text as a whole; `most` None: its words have been checked already.
 
     Raises:
-      VocabError: as `Coverage`; or a string where words are wanted, whose characters would be scored as words.
+      VocabError: as `Coverage`; or a string where words are wanted, whose characters would be scored as words, or an
+        iterator, which is read but once.
     """
-    for sentence in [sentences] if isinstance(sentences, str) else sentences:
-        if isinstance(sentence, str):
+    for sentence in [sentences] if isinstance(sentences, (str, Iterator)) else sentences:
+        if isinstance(sentence, (str, Iterator)):
+            found = f"string {sentence[:60]!r}" if isinstance(sentence, str) else type(sentence).__name__
             raise VocabError(
-                f"found the string {sentence[:60]!r}, expected a sequence of sentences, each a sequence of words: "
+                f"found the {found}, expected a sequence of sentences, each a sequence of words: "
                 '["HE SAID SO".split(), ...]'
             )
     if most is not None:

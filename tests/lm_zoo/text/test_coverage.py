@@ -72,6 +72,18 @@ def test_sentences_of_an_ngram(tmp_path: Path) -> None:
         zoo.make("ngram", tmp_path).score_sentences(OTHER)
 
 
+@pytest.mark.parametrize("kind", ["ngram", "lstm"])
+@pytest.mark.parametrize("how", ["score_words", "score_hypotheses", "score_sentences"])
+def test_iterators_which_are_read_but_once_are_refused(tmp_path: Path, kind: str, how: str) -> None:
+    if kind == "ngram":
+        pytest.importorskip("kenlm", reason="n-gram LMs need kenlm")
+    score = getattr(zoo.make("ngram", tmp_path) if kind == "ngram" else zoo.neural("lstm"), how)
+    with pytest.raises(VocabError, match="found the generator, expected a sequence of sentences"):
+        score(words for words in [("A",), ("B",)])
+    with pytest.raises(VocabError, match="found the tuple_iterator, expected a sequence of sentences"):
+        score([iter(("A", "B"))])
+
+
 def test_a_long_text_is_refused_on_the_way() -> None:
     coverage = Coverage(zoo.neural("lstm"), "text")
     coverage.add({"ONE": ENOUGH - 1}, "text")
