@@ -65,6 +65,8 @@ _MONEY = re.compile(rf"[^\w-]*?(?P<minus>-?)(?P<money>[$€£](?:{_NUMBER}))\W*"
 _DOTTED = re.compile(r"\W*(?P<time>[0-9]{1,2}\.[0-5][0-9])")
 _HOUR = re.compile(r"[0-9]{1,2}:00")
 _CLOCK = re.compile(r"\W*(?:0?[1-9]|1[0-2])(?:[:.][0-5][0-9])?")
+_WHOLE = re.compile(r"\W*[1-9][0-9]*")
+_OVER = re.compile(r"([1-9][0-9]?)/([1-9][0-9]?)(?![0-9/])")
 OCLOCK = "O'CLOCK"
 VULGAR = re.compile(r"(?<=[0-9])(?=[\u00bc-\u00be\u2150-\u215e])")  # between 3 and the fraction that follows
 _CHARACTERS = str.maketrans(
@@ -79,7 +81,8 @@ _CHARACTERS = str.maketrans(
 def spoken(words: Sequence[str]) -> list[tuple[str, ...]]:
     """For each word of a sentence the words that are read for it: none for mere punctuation, several for numbers.
 
-    Each word is read by itself (`spoken_word`) but for `$5 million`, `No.` before a number, and `10:00 a.m.`, `3 pm`.
+    Each word is read by itself (`spoken_word`) but for `$5 million`, `No.` before a number, `10:00 a.m.`, `3 pm`, and
+    `2 1/2`, which is read as `2½` is.
     """
     result = [spoken_word(word) for word in words]
     for i, (word, after) in enumerate(pairwise(words)):
@@ -93,9 +96,17 @@ def spoken(words: Sequence[str]) -> list[tuple[str, ...]]:
             result[i] = tuple(part for part in result[i] if part != OCLOCK)
         elif (dotted := _DOTTED.fullmatch(word)) and _before_noon_or_after(result[i + 1]):
             result[i] = _timed(dotted["time"])
+        elif _WHOLE.fullmatch(word) and _is_fraction(after):
+            result[i + 1] = ("AND", *result[i + 1])
         if result[i + 1] in (("AM",), ("PM",)) and _CLOCK.fullmatch(word):
             result[i + 1] = tuple(result[i + 1][0])
     return result
+
+
+def _is_fraction(word: str) -> bool:
+    """Whether a word begins with a fraction below 1."""
+    found = _OVER.match(_folded(word))
+    return found is not None and int(found[1]) < int(found[2])
 
 
 def _before_noon_or_after(words: Sequence[str]) -> bool:
