@@ -24,15 +24,27 @@ class TunedWeights(Shown, Weights):
         save_weights(path, self)
 
     def _table(self) -> Table:
-        regions = self.info.get("flat_region", {})
-        rows = [[name, scale, *regions.get(name, {}).get("same", (None, None))] for name, scale in self.scales.items()]
-        return ["column", "scale", "same WER from", "to"], rows
+        same = {name: region.get("same") for name, region in self.info.get("flat_region", {}).items()}
+        without_a_fold = self.info.get("fold_scales", {})
+        rows = [
+            [name, scale, *(same.get(name) or without_a_fold.get(name) or (None, None))]
+            for name, scale in self.scales.items()
+        ]
+        return [
+            "column",
+            "scale",
+            "without one fold from" if "fold_scales" in self.info else "same WER from",
+            "to",
+        ], rows
 
     def _caption(self) -> str:
+        from rescore.workflows.tune import held_out_lines
+
         if "wer" not in self.info:
             return ""
         checked = "" if self.info.get("cv_wer") is None else f", cross-validated {self.info['cv_wer']:.2f} %"
-        return f"dev WER {self.info['wer']:.2f} %{checked}, oracle {self.info['oracle_wer']:.2f} %"
+        rates = f"dev WER {self.info['wer']:.2f} %{checked}, oracle {self.info['oracle_wer']:.2f} %"
+        return "\n".join([rates, *held_out_lines(self.info)])
 
 
 def read_weights(path: str | Path) -> TunedWeights:

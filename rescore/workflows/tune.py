@@ -107,13 +107,13 @@ def summary(weights: Weights) -> list[str]:
     if info.get("decision") == MBR:
         lines.append(f"decision: minimum Bayes risk, inverse temperature {info['inverse_temperature']:g}")
     if info.get("objective") == RISK:
-        lines[1:1] = _held_out(info)
+        lines[1:1] = held_out_lines(info)
         lines.append(f"objective: expected errors, L2 {info['strength']:g}, seed {info['seed']}")
         lines.append(info["cv_how"])
     return [*lines, *(f"{name} = {scale:g} ({_note(name, scale, info)})" for name, scale in weights.scales.items())]
 
 
-def _held_out(info: dict[str, Any]) -> list[str]:
+def held_out_lines(info: dict[str, Any]) -> list[str]:
     """What rescoring gains on utterances that it was not tuned on, or that it should not be done."""
     if "held_out" not in info:
         return []

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 import rescore as rs
 from lm_zoo.base import LanguageModel
+from rescore.api.weights import TunedWeights
 from rescore.cli.main import cli
 from rescore.evaluation.wer import kaldi_lines
 from tests.lm_zoo import hugging_face, zoo
@@ -257,6 +258,22 @@ def test_weights_of_another_objective_and_decision(folder: Path) -> None:
     assert [each.hyps for each in first] == [each.hyps for each in lists()]
     with pytest.raises(rs.RescoreError, match="objective 'wer', decision 'map'; expected one of errors, risk"):
         rs.tune(lists(), objective="wer")
+
+
+def test_weights_show_what_the_command_says() -> None:
+    """Also that there is nothing to rescore, where they keep the first hypotheses."""
+    held_out = {"first_wer": 9.0, "alone_wer": 9.5, "rescored_wer": 8.0, "p_first": 0.01, "p_alone": 0.02, "kept": True}
+    info = {"wer": 7.0, "cv_wer": 8.0, "oracle_wer": 4.0, "fixed": {"am": 1.0}, "decision": "mbr", "held_out": held_out}
+    tuned = TunedWeights({"am": 1.0, "lm": 0.4}, {**info, "fold_scales": {"lm": [0.3, 0.5]}})
+    frame = tuned.to_pandas().set_index("column")
+    assert frame.loc["lm", "without one fold from"] == 0.3 and frame.loc["lm", "to"] == 0.5
+    assert "first hypotheses 9.00 %, am=1 alone 9.50 %, rescored 8.00 %" in repr(tuned)
+    assert "do not rescore" not in repr(tuned)
+    idle = TunedWeights({"am": 1.0, "lm": 0.0}, {**info, "decision": "first", "fold_scales": {}})
+    for shown in (repr(idle), idle._repr_html_()):
+        assert "do not rescore: utterances not tuned on speak against it" in shown
+    by_errors = rs.tune(lists(), objective="errors", folds=0)
+    assert list(by_errors.to_pandas().columns) == ["column", "scale", "same WER from", "to"]
 
 
 def test_error_rates(folder: Path) -> None:
