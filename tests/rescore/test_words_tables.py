@@ -187,3 +187,27 @@ def test_a_table_of_other_lattices_stays(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(FormatError, match=r"word 'NEW' is not in a\.words\.txt"):
         write_lattices("kaldi-lat:a.gz", [one_arc("NEW")])
     assert words_of("kaldi-lat:a.ark") == ["HELLO", "WORLD"]
+
+
+ARPA = (
+    "\\data\\\nngram 1=4\nngram 2=1\n\n\\1-grams:\n-1\t<unk>\t0\n-99\t<s>\t0\n-1\t</s>\t0\n-1\tHELLO\t0\n\n"
+    "\\2-grams:\n-1\t<s> HELLO\n\n\\end\\\n"
+)
+
+
+@pytest.mark.parametrize("command", ["convert", "prune --beam 5", "rescore --ngram told.arpa --scale ngram=1"])
+def test_a_table_may_be_that_of_what_is_written_alone(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HTK lattices hold words, Kaldi's numbers of them."""
+    monkeypatch.chdir(tmp_path)
+    make(tmp_path, told=WORLD)
+    (tmp_path / "told.arpa").write_text(ARPA)
+    write_lattices("slf:words", [one_arc("HELLO")])
+    name, *options = command.split()
+    line = ["lattice", name, "slf:words", "kaldi:ids.gz", "--words", "told.txt", *options]
+    result = run(*line)
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert words_of("kaldi-lat:ids.gz?words=told.txt") == ["HELLO"]
+    result = run(*("slf:out" if word == "kaldi:ids.gz" else word for word in line))
+    assert isinstance(result.exception, UsageError) and "unlike slf:words and slf:out" in str(result.exception)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rescore.cli.lattice.source import source_options
+from rescore.cli.lattice.source import source_options, words_for
 from rescore.cli.outputs import OutputSpec
 
 if TYPE_CHECKING:
@@ -40,16 +40,11 @@ def command(
     Example: rescore lattice convert kaldi:exp/tri1/decode slf:exp/tri1/slf --words words.txt
     Example: rescore lattice convert kaldi:lat.1.gz kaldi:lat.txt?text=yes
     """
-    from rescore.errors import UsageError
-    from rescore.formats import has_option, with_option
     from rescore.sharing.shares import Sharing
     from rescore.text import TextNormalizer, check_characters
     from rescore.workflows.convert import lattices_to_lattices
 
-    takers = [spec for spec in (source, target) if has_option(spec, "words")]
-    if words is not None and not takers:
-        raise UsageError(f"--words is for formats that hold numbers of words; neither {source} nor {target} does")
-    source, target = (with_option(spec, "words", words if spec in takers else None) for spec in (source, target))
+    source, target = words_for(words, source, target)
     check_characters(delete, split_at)
     normalizer = TextNormalizer(case, delete, split_at, drop=drop)
     lattices_to_lattices(source, target, normalizer, on_error, Sharing())

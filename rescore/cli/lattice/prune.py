@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rescore.cli.lattice.options import posterior_scale, scaled_options
+from rescore.cli.lattice.source import words_for
 from rescore.cli.numbers import Number
 from rescore.cli.outputs import OutputSpec
 
@@ -43,17 +44,14 @@ def command(
     from rescore.cli.lattice.options import each_scaled, usual_factor
     from rescore.console import remark
     from rescore.errors import UsageError
-    from rescore.formats import has_option, with_option, write_lattices
+    from rescore.formats import write_lattices
     from rescore.lattices.prune import Limits
 
     if beam is posterior is arcs_per_second is arcs_per_word is None:
         raise UsageError("give a limit: --beam, --posterior, --arcs-per-second or --arcs-per-word")
     factor = usual_factor(given["weights_file"]) if factor is None else factor
     limits = Limits(beam, posterior, factor, arcs_per_second, arcs_per_word)
-    if has_option(target, "words"):
-        target = with_option(target, "words", given["words"])
-        if not has_option(given["source"], "words"):
-            given["words"] = None  # meant for the target alone
+    given["source"], target = words_for(given.pop("words"), given["source"], target)
     kept = pruned = 0
 
     def apply(lattice: Lattice, scales: Mapping[str, float]) -> tuple[int, Lattice]:
@@ -61,7 +59,7 @@ def command(
 
     def small() -> Iterator[Lattice]:
         nonlocal kept, pruned
-        for arcs, result in each_scaled(apply, **given):
+        for arcs, result in each_scaled(apply, words=None, **given):
             kept, pruned = kept + result.num_arcs, pruned + arcs - result.num_arcs
             yield result
 

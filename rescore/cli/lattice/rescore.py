@@ -9,7 +9,7 @@ import click
 
 from rescore.cli.device import device_option, dtype_option, lms_option, max_unknown_option, text_view_option
 from rescore.cli.lattice.first_pass import find_scales, first_pass_options, keep_scales
-from rescore.cli.lattice.source import source_options
+from rescore.cli.lattice.source import source_options, words_for
 from rescore.cli.numbers import Number
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import max_memory_option, max_seconds_option, sharing_options
@@ -115,14 +115,15 @@ def command(
     Example: rescore lattice rescore slf:lat exp/lat --ngram 4gram.arpa --lm transfornn --scale ngram=3 \\
                --scale transfornn=7 --scale words=-7 --ngram-beam 80 --beam 60
     """
-    from rescore.formats import has_option, with_option
     from rescore.text import TextNormalizer
     from rescore.weights import OLD_NGRAM, decision_of, parse_scales
     from rescore.workflows.first_pass import given_scales, with_new_lms
     from rescore.workflows.lattice_rescore import LatticeRequest, new_scores, rescore_lattices, with_beams
 
-    if not n and has_option(target, "words"):
-        target = with_option(target, "words", words)
+    if n:
+        (source,) = words_for(words, source)
+    else:
+        source, target = words_for(words, source, target)
     normalizer = TextNormalizer(case, delete, split_at)
     settings = {
         "context": None if exact else context,
@@ -135,7 +136,7 @@ def command(
         "exact": text_view == "exact",
         "asked": tuple(parse_scales(scales)),
     }
-    weights, source = given_scales(weights_file, scales, ref), with_option(source, "words", words)
+    weights = given_scales(weights_file, scales, ref)
     decision_of(weights, weights_file)
     found = None
     if ref is not None:

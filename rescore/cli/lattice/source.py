@@ -38,6 +38,21 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def words_for(words: str | None, *specs: str) -> tuple[str, ...]:
+    """SRC and DST with the table of --words, each that holds numbers of words.
+
+    Raises:
+      UsageError: none of them does.
+    """
+    from rescore.errors import UsageError
+    from rescore.formats import has_option, with_option
+
+    takers = [spec for spec in specs if has_option(spec, "words")]
+    if words is not None and not takers:
+        raise UsageError(f"--words is for formats that hold numbers of words, unlike {' and '.join(specs)}")
+    return tuple(with_option(spec, "words", words if spec in takers else None) for spec in specs)
+
+
 def _policy(on_error: str) -> OnError:
     from rescore.skipping import Skip, fail
 
