@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from lm_zoo.files import is_in_place
 from rescore.console import remark
-from rescore.errors import FormatError, UsageError
+from rescore.errors import FormatError, ScoreError, UsageError
 from rescore.formats import parse_spec
 from rescore.formats.counting import lattices_with_progress
 from rescore.formats.symbols import is_folder
@@ -56,6 +56,7 @@ def find_first_pass(
     source: str,
     ref: Path,
     fixed: Mapping[str, float],
+    coming: Collection[str] = (),
     common: bool = False,
     normalizer: TextNormalizer | None = None,
     on_error: OnError = fail,
@@ -64,18 +65,21 @@ def find_first_pass(
 
     Args:
       source: of the lattices, `FORMAT:PATH`.
-      fixed: scales that stay as they are, of scores that lattices do not have too.
+      fixed: scales that stay as they are, of scores that lattices have or that are `coming`.
       common: as of `rescore.evaluation.common.shared_references`.
       normalizer: of the lattices' words.
       on_error: of lattices that cannot be read.
     Raises:
-      FormatError: no lattice.  RescoreError: as `tune_lattices`.
+      FormatError: no lattice.  ScoreError: a scale of another score.  RescoreError: as `tune_lattices`.
     """
     read = lattices_with_progress(source, "reading lattices", on_error)
     lattices = [lattice if normalizer is None else normalize_words(lattice, normalizer) for lattice in read]
     if not lattices:
         raise FormatError(source, "no lattice in it that can be read")
     names = [*lattices[0].scores, WORDS_COLUMN]
+    if unknown := [name for name in fixed if name not in names and name not in coming]:
+        known = ", ".join([*names, *coming])
+        raise ScoreError(f"lattice '{lattices[0].utt_id}' has no score '{unknown[0]}'; it has: {known}")
     held = {name: scale for name, scale in fixed.items() if name in names}
     command = f"--ref {ref.name} of {parse_spec(source)[1].name}"
     weights, _, _ = tune_lattices(lattices, ref, Settings(held, restarts=RESTARTS, folds=0), command, common)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,9 +37,12 @@ def find_scales(
     on_error: OnError,
     normalizer: TextNormalizer,
     sharing: Sharing,
+    coming: Collection[str] = (),
 ) -> Weights:
     """The scales of the first pass of `source`; the file for them beside `target` is locked until the command ends.
 
+    Args:
+      coming: scores that lattices do not have yet, whose scales may be given.
     Raises:
       UsageError: a source that is read but once, or a share of the work alone.
     """
@@ -57,7 +60,7 @@ def find_scales(
     place = weights_beside(target)
     if place is not None:
         hold(place, click.get_current_context())
-    return find_first_pass(source, ref, given.scales, common, normalizer, again(on_error))
+    return find_first_pass(source, ref, given.scales, coming, common, normalizer, again(on_error))
 
 
 def keep_scales(found: Weights | None, target: str) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from lm_zoo.registry import save_folder
 from rescore.cli.main import cli
-from rescore.errors import ReferencesError, UsageError
+from rescore.errors import ReferencesError, ScoreError, UsageError
 from rescore.evaluation.wer import corpus_errors
 from rescore.files import read_kaldi_text
 from rescore.formats import read_lattices, read_nbest
@@ -65,9 +65,12 @@ def test_lists_come_at_scales_found_on_dev(folder: Path) -> None:
 
 
 def test_given_scales_are_held(folder: Path) -> None:
-    run("nbest", "kaldi:dev", "dev.jsonl", "--ref", "dev.text", "--scale", "graph=12", "--scale", "nn=3")
+    line = ("nbest", "kaldi:dev", "dev.jsonl", "--ref", "dev.text", "--scale", "graph=12")
+    run(*line)
     weights = load_weights("dev.weights.json")
     assert weights.scales["graph"] == 12.0 and weights.info["fixed"] == {"graph": 12.0}
+    with pytest.raises(ScoreError, match="lattice 'dev-0' has no score 'grpah'; it has: graph, am, words"):
+        run(*line, "--scale", "grpah=12")
 
 
 def test_what_does_not_fit_is_said_before_any_work(folder: Path) -> None:
@@ -95,7 +98,12 @@ def test_lists_on_standard_output_have_no_place_for_weights(folder: Path) -> Non
 
 def test_lattices_under_a_new_lm(folder: Path) -> None:
     save_folder(folder / "nn", zoo.neural("lstm"), "lstm", {})
-    result = run("rescore", "kaldi:dev", "slf:exp/dev", "--lm", "nn", "--ref", "dev.text")
+    line = ("rescore", "kaldi:dev", "slf:exp/dev", "--lm", "nn", "--ref", "dev.text")
+    with pytest.raises(ScoreError, match="no score 'mm'; it has: graph, am, words, nn"):
+        run(*line, "--scale", "mm=3")
+    assert run(*line[:2], "slf:exp/held", *line[3:], "--scale", "nn=3").exit_code == 0
+    assert load_weights("exp/held.weights.json").scales["nn"] == 3.0
+    result = run(*line)
     weights = load_weights("exp/dev.weights.json")
     graph = weights.scales["graph"]
     assert weights.scales["nn"] == pytest.approx(graph / 2)
