@@ -12,8 +12,9 @@ import numpy as np
 from lm_zoo.inference.interpolation import em_weights, interpolate
 from lm_zoo.inference.perplexity import Perplexity, WordScores, exp_or_inf, score_text, window_perplexity
 from lm_zoo.inference.viewed import ViewedLM, same_words, view_of
+from lm_zoo.reading import is_read_once
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
-from lm_zoo.text.sentences import read_sentences
+from lm_zoo.text.sentences import parse_text_spec, read_sentences
 from rescore.console import progress, remark
 from rescore.errors import UsageError
 from rescore.evaluation.tail import TailMarker, load_tail
@@ -51,13 +52,17 @@ def measure(
         raise UsageError("--tail needs sentences scored one by one: leave --window out")
     if windows[0] is not None and (tune_mix or mix_file):
         raise UsageError("--tune-mix and --mix need sentences scored one by one: leave --window out")
+    _check_texts(*filter(None, (text, tune_mix)))
     marker = TailMarker(load_tail(tail_file)) if tail_file else None
     scorers = open_scorers(lms, ngram, device=device, max_unknown=max_unknown, exact=exact)
+    columns = [scorer.column for scorer in scorers]
+    chosen = _chosen(columns, mixtures) if tune_mix else []
+    mixed = [load_mixture(mix_file, columns)] if mix_file else []
     if windows[0] is not None:
         return [{"lm": scorer.column, **_windowed(scorer, text, windows[0], windows[1]).row()} for scorer in scorers]
     scores = _score(scorers, text, marker)
-    mixed = _mix_weights(scorers, tune_mix, mix_file, mixtures)
-    rows = rows_of([scorer.column for scorer in scorers], scores, marker, mixed)
+    mixed += _tuned(scorers, tune_mix, chosen) if tune_mix else []
+    rows = rows_of(columns, scores, marker, mixed)
     if save_mix and mixed:
         made = {"what": MIXTURE, "text": str(tune_mix)}
         save_weights(save_mix, Weights(mixed[0], made))
@@ -152,22 +157,28 @@ def _ppl(log_probs: np.ndarray) -> float | None:
     return exp_or_inf(-float(log_probs.mean())) if len(log_probs) else None
 
 
-def _mix_weights(
-    scorers: list[LMColumn], tune_mix: str | None, mix_file: Path | None, mixtures: Sequence[str]
-) -> list[dict[str, float]]:
-    """Weights by column of every interpolation: the file's, or by EM of each of `mixtures` (none: of all LMs)."""
-    columns = [scorer.column for scorer in scorers]
-    if mix_file:
-        return [load_mixture(mix_file, columns)]
-    if not tune_mix:
-        return []
-    if len(scorers) < 2:
+def _check_texts(*texts: str) -> None:
+    """Before LMs score for hours: raises TextError for a text that is not there, or begins as none."""
+    for text in texts:
+        if not is_read_once(parse_text_spec(text)[1]):
+            next(read_sentences(text), None)
+
+
+def _chosen(columns: Sequence[str], mixtures: Sequence[str]) -> list[Sequence[str]]:
+    """The columns of every interpolation; of all LMs where no mixture is named."""
+    if len(columns) < 2:
         raise UsageError("an interpolation needs two LMs or more; give another --lm or --ngram")
-    chosen = [mixture.split(",") for mixture in mixtures] or [columns]
+    chosen = [mixture.split(",") for mixture in mixtures]
     for names in chosen:
-        if len(set(names)) < 2 or not set(names) <= set(columns):
+        if len(names) < 2 or len(set(names)) < len(names) or not set(names) <= set(columns):
             raise UsageError(f"--mixture {','.join(names)}: expected two or more of {', '.join(columns)}")
-    log_probs = _score(scorers, tune_mix).log_probs
+    return [*chosen] or [columns]
+
+
+def _tuned(scorers: list[LMColumn], text: str, chosen: Sequence[Sequence[str]]) -> list[dict[str, float]]:
+    """Weights by column of every interpolation, by EM."""
+    columns = [scorer.column for scorer in scorers]
+    log_probs = _score(scorers, text).log_probs
     found = [em_weights(log_probs[[columns.index(name) for name in names]]) for names in chosen]
     return [dict(zip(names, map(float, weights), strict=True)) for names, weights in zip(chosen, found, strict=True)]
 

@@ -282,8 +282,32 @@ def test_ppl_of_chosen_mixtures(tmp_path: Path, folder: Path) -> None:
     assert rows[3]["weights"] == pytest.approx(pair[2]["weights"])
     wrong = run(*args, "--mixture", "lstm,big")
     assert "--mixture lstm,big: expected two or more of small, lstm, transfornn" in str(wrong.exception)
+    twice = run(*args, "--mixture", "lstm,lstm,small")
+    assert "--mixture lstm,lstm,small: expected two or more of" in str(twice.exception), (
+        "the weights were not all there"
+    )
     alone = run(*args[:-4], "--mixture", "lstm,small")
     assert "--mixture needs --tune-mix" in str(alone.exception)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--lm lstm --tune-mix text", "needs two LMs or more"),
+        ("--lm lstm --lm small --tune-mix text --mixture lstm,big", "--mixture lstm,big: expected"),
+        ("--lm lstm --lm small --tune-mix none", "none: no such file"),
+        ("--lm lstm --lm small --mix none", "none: no such file"),
+    ],
+)
+def test_ppl_refuses_mixtures_before_it_scores(
+    line: str, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    save_folder(folder.parent / "lstm", neural("lstm"), "lstm", {})
+    (folder.parent / "text").write_text("A B C\n")
+    monkeypatch.setattr("rescore.workflows.perplexity.score_text", lambda *_: pytest.fail("text was scored"))
+    result = run("ppl", *line.split(), "--text", "text")
+    assert message in str(result.exception)
 
 
 def test_ppl_windows(tmp_path: Path, folder: Path) -> None:
