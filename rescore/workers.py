@@ -20,6 +20,11 @@ class WorkerDied(RescoreError):
     """A worker process has ended without a result: killed, or for want of memory."""
 
 
+def cores() -> int:
+    """Cores that this process may run on: in a job of Slurm, or under taskset, fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @contextmanager
 def worker_pool(jobs: int, method: str, begin: Callable[[], None] | None = None) -> Iterator[ProcessPoolExecutor]:
     """Processes that take calls; those not yet begun are dropped at the end of the block.

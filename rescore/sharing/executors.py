@@ -16,7 +16,7 @@ from lm_zoo.inference.limits import limit_memory, share_memory
 from rescore.console import be_quiet
 from rescore.errors import RescoreError
 from rescore.sharing.parts import Split
-from rescore.workers import keep_loaded, worker_pool
+from rescore.workers import cores, keep_loaded, worker_pool
 
 Work = Callable[[Split], object]
 Ended = tuple[bool, str | None]  # whether memory sufficed, and the message of an error of the user
@@ -49,7 +49,7 @@ class LocalWorkers:
 
     def __init__(self, work: Work, count: int, max_memory: int | None = None) -> None:
         self.count, self._work = count, work
-        threads = max(1, (os.cpu_count() or 1) // count)
+        threads = max(1, cores() // count)
         self._prepare = partial(_begin, threads, count, max_memory, time_limit())
         self._free: list[tuple[ExitStack, ProcessPoolExecutor]] = []
         self._running: dict[Future[Ended], tuple[Split, ExitStack, ProcessPoolExecutor]] = {}

@@ -7,7 +7,6 @@ pieces from then on, down to one utterance.
 
 from __future__ import annotations
 
-import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from rescore.console import progress, remark
 from rescore.errors import UsageError
 from rescore.sharing.executors import LocalWorkers, RayWorkers, Work
 from rescore.sharing.parts import Bite, Split, at_nothing, at_work, cut
-from rescore.workers import WorkerDied
+from rescore.workers import WorkerDied, cores
 
 MOST_DEATHS = 3  # one after the other, before a share is given up of which nothing is known
 SHARES_A_WORKER = 4  # so that one slow share does not hold up the end
@@ -83,7 +82,7 @@ def share_out(
     """
     makers: dict[str | None, Callable[[], Workers]] = {
         "ray": lambda: RayWorkers(work, sharing.workers, sharing.address, max_memory),
-        "local": lambda: LocalWorkers(work, sharing.workers or os.cpu_count() or 1, max_memory),
+        "local": lambda: LocalWorkers(work, sharing.workers or cores(), max_memory),
     }
     workers = makers[sharing.executor]()
     try:

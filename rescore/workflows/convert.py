@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +20,7 @@ from rescore.skipping import OnError, Skip, fail, report_skipped
 from rescore.text import TextNormalizer
 from rescore.types import Hypothesis, Lattice, NbestList, Words
 from rescore.weights import default_scales
-from rescore.workers import kept
+from rescore.workers import cores, kept
 from rescore.workflows.lattice_nbest import (
     NGRAM,
     PATH_WORDS,
@@ -241,7 +240,7 @@ def lattices_to_nbest(
         open_ = partial(_open_paths, request)
         run_shared(request.job(command, open_, "lists", isinstance(on_error, Skip)), sharing)
         return
-    jobs = jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else jobs or 1
+    jobs = jobs or cores()
     _, total = lattice_sources(request.source)
     doer = _open_paths(request)
     found = nbest_of_lattices(request.source, doer.work, min(jobs, total or jobs), on_error)

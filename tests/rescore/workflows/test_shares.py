@@ -16,6 +16,7 @@ from lm_zoo.files import locked
 from lm_zoo.registry import save_folder
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import write_nbest
+from rescore.sharing.executors import LocalWorkers
 from rescore.sharing.parts import FOLDER, Parts, Split, finished_splits, parse_split
 from rescore.sharing.shares import MOST_DEATHS, Sharing, share_out
 from rescore.types import Hypothesis, NbestList
@@ -128,6 +129,24 @@ def test_every_part_has_one_share() -> None:
     for of in (1, 3, 8):
         owners = Counter(part for number in range(1, of + 1) for part in range(20) if Split(number, of).has(part))
         assert owners == Counter(range(20))
+
+
+def test_a_job_with_some_of_the_cores_has_as_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one of Slurm; each worker with its part of them."""
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {3, 5, 8, 9}, raising=False)
+    made: list[LocalWorkers] = []
+
+    def workers(*arguments: Any) -> LocalWorkers:
+        made.append(LocalWorkers(*arguments))
+        made[0].start = lambda split: fail_at_three(Split(3, 3))  # type: ignore[method-assign]
+        return made[0]
+
+    monkeypatch.setattr("rescore.sharing.shares.LocalWorkers", workers)
+    with pytest.raises(RescoreError, match="not JSON"):
+        share_out(fail_at_three, Sharing("local"))
+    assert made[0].count == 4 and made[0]._prepare.args[:2] == (1, 4)
+    assert LocalWorkers(fail_at_three, 2)._prepare.args[:2] == (2, 2)
 
 
 @pytest.mark.slow
