@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -96,7 +97,7 @@ class RayWorkers:
         nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
         threads = max(1, min(cores // self.count, max(nodes, default=1)))  # a task is on one node
         self._task: Any = ray.remote(num_cpus=threads, max_retries=0)(_in_ray)
-        self._settings = threads, max_memory, time_limit()
+        self._settings = os.getcwd(), threads, max_memory, time_limit()
         self._running: dict[Any, Split] = {}
 
     def start(self, split: Split) -> None:
@@ -143,6 +144,14 @@ def _join_ray(address: str | None) -> None:
         raise RescoreError(f"{what} ({why}); see ray status, or take --executor local") from None
 
 
-def _in_ray(work: Work, split: Split, threads: int, max_memory: int | None, max_seconds: float | None) -> Ended:
+def _in_ray(
+    work: Work, split: Split, folder: str, threads: int, max_memory: int | None, max_seconds: float | None
+) -> Ended:
+    """As `_do`, in the folder where the command runs: a node's processes begin in that where its Ray was started."""
+    try:
+        os.chdir(folder)
+    except OSError as error:
+        where = f"the machine {platform.node()} of the Ray cluster has no such folder ({error.strerror})"
+        return True, f"{folder}: {where}; start the command in one that all machines see"
     _begin(threads, 1, max_memory, max_seconds)
     return _do(work, split)

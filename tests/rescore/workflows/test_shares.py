@@ -16,7 +16,7 @@ from lm_zoo.files import locked
 from lm_zoo.registry import save_folder
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import write_nbest
-from rescore.sharing.executors import LocalWorkers
+from rescore.sharing.executors import LocalWorkers, _in_ray
 from rescore.sharing.parts import FOLDER, Parts, Split, finished_splits, parse_split
 from rescore.sharing.shares import MOST_DEATHS, Sharing, share_out
 from rescore.types import Hypothesis, NbestList
@@ -192,6 +192,21 @@ def test_a_node_of_ray_is_taken_away(tmp_path: Path, two_nodes: Any) -> None:
     assert len(list(tmp_path.glob("done-*"))) == 6
     with pytest.raises(RescoreError, match=r"lists\.jsonl:7: not JSON"):
         share_out(fail_at_three, Sharing("ray", shards=4, address=two_nodes.address))
+
+
+@pytest.mark.slow
+def test_relative_paths_are_of_the_folder_of_the_command(
+    tmp_path: Path, two_nodes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not of the one where the cluster was started."""
+    monkeypatch.chdir(tmp_path)
+    share_out(partial(take_time, Path()), Sharing("ray", shards=2, address=two_nodes.address))
+    assert len(list(tmp_path.glob("done-*"))) == 2
+
+
+def test_a_node_without_the_folder_of_the_command() -> None:
+    lived, message = _in_ray(fail_at_three, Split(1, 4), "/not/there", 1, None, None)
+    assert lived and message is not None and "/not/there: the machine " in message
 
 
 @pytest.mark.parametrize("address", ["auto", "127.0.0.1:1"])
