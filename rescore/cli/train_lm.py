@@ -117,6 +117,7 @@ def command(
     given, plan = parse_settings(settings), parse_settings(options)
     settings_of(kind, given)  # mistakes are told before any text is read
     find_device(device)
+    _refuse_pipes([*texts, *([] if nbest else [valid])], [nbest, valid] if nbest else [], ref)
     if nbest is None:
         _refuse("without", ref=ref, weights=weights_file)
         if not texts:
@@ -137,6 +138,20 @@ def _refuse(beside: str, **options: object) -> None:
     for name, value in options.items():
         if value is not None:
             raise click.UsageError(f"--{name.replace('_', '-')} says nothing {beside} --nbest.")
+
+
+def _refuse_pipes(texts: list[str], lists: list[str], ref: Path | None) -> None:
+    """All that is trained on is read more than once, as the run is told by its content."""
+    from lm_zoo.reading import is_read_once
+    from lm_zoo.text.sentences import parse_text_spec
+    from rescore.errors import UsageError
+    from rescore.formats import is_pipe
+
+    pipes = [text for text in texts if is_read_once(parse_text_spec(text)[1])] + list(filter(is_pipe, lists))
+    if ref is not None and is_read_once(ref):
+        pipes.append(str(ref))
+    if pipes:
+        raise UsageError(f"{pipes[0]} is a pipe, which is read but once; write it to a file first")
 
 
 def _lists(

@@ -12,6 +12,7 @@ from typing import Any
 from lm_zoo.errors import VocabError
 from lm_zoo.identity import content
 from lm_zoo.inference.perplexity import SENTENCES_AT_A_TIME, WordScores, score_text
+from lm_zoo.reading import is_read_once
 from lm_zoo.text.coverage import said
 from lm_zoo.text.sentences import parse_text_spec
 from rescore.console import progress
@@ -64,7 +65,7 @@ class TextJob(Job):
     @property
     def identity(self) -> str:
         kind, path = parse_text_spec(self.source)
-        if path.exists() and not path.is_file():
+        if is_read_once(path) or path.is_dir():
             raise UsageError(f"{self.source} is no file; every process reads the text for itself")
         return content([path], [str(kind)])
 

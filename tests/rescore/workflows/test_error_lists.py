@@ -10,7 +10,7 @@ import click
 import pytest
 
 from lm_zoo.registry import save_folder
-from rescore.errors import ReferencesError, ScoreError, WeightsError
+from rescore.errors import ReferencesError, ScoreError, UsageError, WeightsError
 from rescore.types import Hypothesis, NbestList, Weights
 from rescore.workflows.combine import read_scores
 from rescore.workflows.error_lists import error_lists, weights_for
@@ -112,6 +112,16 @@ def test_an_lm_is_trained_to_leave_fewer_errors(tmp_path: Path, files: dict[str,
     assert min(gains) > 0.5
     result = run(*args[:-2], "--out", out, "--train", "posterior=0.5")
     assert "the run there has posterior 1.0, not 0.5" in str(result.exception)
+
+
+@pytest.mark.parametrize("option", ["--nbest", "--valid", "--ref"])
+def test_what_is_read_more_than_once_is_no_pipe(option: str, tmp_path: Path, files: dict[str, Path]) -> None:
+    args = [*options(files), "--init", files["small"], "--weights", files["weights.json"], "--out", tmp_path / "out"]
+    args[args.index(option) + 1] = "-" if option == "--ref" else "jsonl:-"
+    with pytest.raises(UsageError, match="- is a pipe, which is read but once"):
+        raise run(*args).exception
+    text = ["train-lm", "lstm", "--text", "kaldi:-", "--valid", files["text"], "--out", tmp_path / "other"]
+    assert "kaldi:- is a pipe" in str(run(*text).exception)
 
 
 def test_a_column_of_another_name(tmp_path: Path, files: dict[str, Path]) -> None:
