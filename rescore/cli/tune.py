@@ -156,9 +156,11 @@ def _of_lattices(
 ) -> Weights:
     from rescore.formats import is_pipe, parse_spec, source_identity
     from rescore.formats.counting import lattices_with_progress
-    from rescore.workflows.cross_fit import cross_fit_lattices, fold_weights
+    from rescore.workflows.cross_fit import check_free_of_lists, cross_fit_lattices, fold_weights
     from rescore.workflows.tune import tune_lattices
 
+    if cross_fit:
+        check_free_of_lists(cross_fit)
     name, path = parse_spec(lattices)
     read = lattices_with_progress(lattices, "reading lattices")
     command = f"rescore tune --lattices {name}:{path.name} {said}"

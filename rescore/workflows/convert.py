@@ -237,6 +237,8 @@ def lattices_to_nbest(
       on_error: as `rescore.workflows.lattice_nbest.nbest_of_lattices` has it.
     """
     if not sharing.alone:
+        if jobs is not None:
+            raise UsageError("--jobs is for a command that is not shared out; with --executor: --workers")
         open_ = partial(_open_paths, request)
         run_shared(request.job(command, open_, "lists", isinstance(on_error, Skip)), sharing)
         return

@@ -11,7 +11,7 @@ from rescore.files import atomic_text, write_kaldi_text
 from rescore.tuning.decisions import CrossFit
 from rescore.types import NbestList, Weights, Words
 from rescore.weights import weights_json
-from rescore.workflows.combine import TEXT_FILE, CombineCounts, write_combined
+from rescore.workflows.combine import NBEST_FILE, SCORES_FILE, TEXT_FILE, CombineCounts, write_combined
 from rescore.workflows.normalising import WEIGHTS_FILE
 
 if TYPE_CHECKING:
@@ -40,6 +40,19 @@ def cross_fit_lists(
     """Writes the files of `rescore combine`; `weights.json` has the scales of all folds in its info, too."""
     own = {utt_id: tuned for utt_ids, tuned in folds for utt_id in utt_ids}
     return write_combined(lists, _with_folds(weights, folds), out, own=own)
+
+
+def check_free_of_lists(out: Path) -> None:
+    """Refuses a folder whose lists every command would read in place of the text of `cross_fit_lattices`.
+
+    Raises:
+      UsageError: names the file.
+    """
+    for file in (NBEST_FILE, SCORES_FILE):
+        if (out / file).exists():
+            raise UsageError(
+                f"--cross-fit {out}: has N-best lists ({file}), and would be read as these; name another folder"
+            )
 
 
 def cross_fit_lattices(

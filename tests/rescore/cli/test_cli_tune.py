@@ -14,6 +14,7 @@ from rescore.files import write_kaldi_text
 from rescore.formats import write_nbest
 from rescore.types import Hypothesis, NbestList
 from rescore.weights import load_weights
+from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
 
 
 def run(*args: object) -> Result:
@@ -224,3 +225,17 @@ def test_nothing_to_rescore(dev: Path) -> None:
 def test_cross_fit_needs_folds(dev: Path) -> None:
     with pytest.raises(UsageError, match="--cross-fit needs two folds at least"):
         run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", dev / "w", "--folds", 1, "--cross-fit", dev)
+
+
+def test_a_cross_fit_of_lattices_is_not_read_as_the_lists_that_were_there(dev: Path) -> None:
+    (dev / "lat.1").write_text(TEXT)
+    (dev / "words.txt").write_text(WORDS)
+    (dev / "text").write_text("utt-a A C\nutt-b B\n")
+    lattices = f"kaldi:{dev}/lat.1?words={dev}/words.txt"
+    arguments = ("tune", "--lattices", lattices, "--ref", dev / "text", "--out", dev / "w", "--folds", 2, "--cross-fit")
+    with pytest.raises(UsageError, match=r"dev: has N-best lists \(scores.jsonl.gz\)"):
+        run(*arguments, dev / "dev")
+    assert not (dev / "w").exists()
+    for _ in range(2):
+        assert run(*arguments, dev / "cross").exit_code == 0
+    assert [line[:5] for line in (dev / "cross/1best.txt").read_text().splitlines()] == ["utt-a", "utt-b"]

@@ -164,6 +164,7 @@ def test_what_cannot_be_shared_is_refused(inputs: Path, tmp_path: Path, monkeypa
         ("convert kaldi-lat:archives --words words.txt kaldi-lat:OUT.gz --split 1/2", "No such option"),
         ("convert kaldi-lat:archives?words=words.txt kaldi-lat:OUT.gz?words=words.txt --split 1/2", "copied as it is"),
         ("lattice nbest slf:/dev/stdin OUT.jsonl --split 1/2", "is a pipe"),
+        ("lattice nbest slf:many --jobs 2 OUT.jsonl --executor local", "with --executor: --workers"),
         ("ppl --lm small --text kaldi:- --json OUT --split 1/2", "is no file"),
         ("convert lists.jsonl OUT.jsonl --split -", "to split words: --split-words"),
         ("convert lists.jsonl OUT.jsonl --workers 2", "need --executor"),
