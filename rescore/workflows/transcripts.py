@@ -37,18 +37,25 @@ def read_transcripts(kind: str, source: Path, files: str | None = None) -> Itera
     Args:
       files: a glob pattern for the files of the folder, instead of the kind's own.
     Raises:
-      UsageError: an unknown kind, or a folder without such files.
+      UsageError: an unknown kind, a pattern that is none, or a folder without such files.
       FormatError: a line that is none of the kind; names file and line.
     """
     if kind not in KINDS:
         raise UsageError(f"no kind of transcript is called '{kind}'; there are: {', '.join(KINDS)}")
     rules = KINDS[kind]
     pattern = files or rules.files
-    paths = sorted(source.rglob(pattern)) if source.is_dir() else [source]
+    paths = _files_in(source, pattern) if source.is_dir() else [source]
     if not paths:
         raise UsageError(f"{source}: no file '{pattern}' in this folder, expected transcripts of the kind {kind}")
     for path in paths:
         yield from _read(path, rules)
+
+
+def _files_in(folder: Path, pattern: str) -> list[Path]:
+    try:
+        return sorted(path for path in folder.rglob(pattern) if path.is_file())
+    except (ValueError, NotImplementedError) as error:
+        raise UsageError(f"--files '{pattern}': {error}; expected a pattern of names such as '*.txt'") from None
 
 
 def _read(path: Path, rules: Kind) -> Iterator[list[str]]:

@@ -100,6 +100,11 @@ def test_messages(tmp_path: Path) -> None:
         list(read_transcripts("chat", tmp_path / "swb"))
     with pytest.raises(FormatError, match=r"fe_03_00002.txt:1: found 'no transcript', expected 'BEGIN END A: TEXT'"):
         list(read_transcripts("fisher", tmp_path / "fsh", "fe_03_*.txt"))
+    for pattern, found in (("/data/*.stm", "Non-relative"), ("***", "Invalid pattern")):
+        with pytest.raises(UsageError, match=rf"--files '.*': {found}.*; expected a pattern of names"):
+            list(read_transcripts("stm", tmp_path, pattern))
+    (tmp_path / "eval/a.stm").mkdir()
+    assert list(read_transcripts("stm", tmp_path)) == [["WE", "KNOW"]], "a folder is none of the files"
     out = tmp_path / "out.txt"
     assert isinstance(run("transcripts", "stm", tmp_path / "swb/20", "--out", out).exception, UsageError)
     assert not out.exists()
