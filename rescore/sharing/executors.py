@@ -13,6 +13,7 @@ from typing import Any
 
 from lm_zoo.deadline import limit_time, time_limit
 from lm_zoo.errors import LMError
+from lm_zoo.hub import OFFLINE
 from lm_zoo.inference.limits import limit_memory, share_memory
 from rescore.console import be_quiet
 from rescore.errors import RescoreError
@@ -97,7 +98,8 @@ class RayWorkers:
         nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
         threads = max(1, min(cores // self.count, max(nodes, default=1)))  # a task is on one node
         self._task: Any = ray.remote(num_cpus=threads, max_retries=0)(_in_ray)
-        self._settings = os.getcwd(), threads, max_memory, time_limit()
+        offline = {name: os.environ[name] for name in OFFLINE if name in os.environ}
+        self._settings = os.getcwd(), offline, threads, max_memory, time_limit()
         self._running: dict[Any, Split] = {}
 
     def start(self, split: Split) -> None:
@@ -145,13 +147,23 @@ def _join_ray(address: str | None) -> None:
 
 
 def _in_ray(
-    work: Work, split: Split, folder: str, threads: int, max_memory: int | None, max_seconds: float | None
+    work: Work,
+    split: Split,
+    folder: str,
+    variables: dict[str, str],
+    threads: int,
+    max_memory: int | None,
+    max_seconds: float | None,
 ) -> Ended:
-    """As `_do`, in the folder where the command runs: a node's processes begin in that where its Ray was started."""
+    """As `_do`, in the folder of the command and with these variables of its environment.
+
+    A node's processes have the folder and the environment in which its Ray was started.
+    """
     try:
         os.chdir(folder)
     except OSError as error:
         where = f"the machine {platform.node()} of the Ray cluster has no such folder ({error.strerror})"
         return True, f"{folder}: {where}; start the command in one that all machines see"
+    os.environ.update(variables)
     _begin(threads, 1, max_memory, max_seconds)
     return _do(work, split)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from lm_zoo.files import locked
 from lm_zoo.registry import save_folder
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import write_nbest
-from rescore.sharing.executors import LocalWorkers, _in_ray
+from rescore.sharing.executors import LocalWorkers, RayWorkers, _in_ray
 from rescore.sharing.parts import FOLDER, Parts, Split, finished_splits, parse_split
 from rescore.sharing.shares import MOST_DEATHS, Sharing, share_out
 from rescore.types import Hypothesis, NbestList
@@ -205,8 +207,26 @@ def test_relative_paths_are_of_the_folder_of_the_command(
 
 
 def test_a_node_without_the_folder_of_the_command() -> None:
-    lived, message = _in_ray(fail_at_three, Split(1, 4), "/not/there", 1, None, None)
+    lived, message = _in_ray(fail_at_three, Split(1, 4), "/not/there", {}, 1, None, None)
     assert lived and message is not None and "/not/there: the machine " in message
+
+
+def test_a_node_downloads_nothing_for_an_offline_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its environment is that of the cluster, which was started by another command."""
+    ray = pytest.importorskip("ray")
+    tasks: list[Any] = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 1})
+    monkeypatch.setattr(ray, "nodes", list)
+    monkeypatch.setattr(ray, "remote", lambda **_: lambda task: SimpleNamespace(remote=partial(partial, task)))
+    monkeypatch.setattr("rescore.sharing.executors._begin", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    workers = RayWorkers(lambda split: tasks.append(os.environ.get("HF_HUB_OFFLINE")), None, None)
+    workers.start(Split())
+    (task,) = workers._running
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    assert task() == (True, None) and tasks == ["1"]
 
 
 @pytest.mark.parametrize("address", ["auto", "127.0.0.1:1"])
