@@ -11,7 +11,7 @@ from lm_zoo.reading import read_json
 from rescore.console import remark
 from rescore.files import atomic_text
 from rescore.types import Weights
-from rescore.workflows.combine import SCORES_FILE
+from rescore.workflows.combine import NBEST_FILE, SCORES_FILE
 
 LMS_FILE = "lms.json"  # beside the scores: column -> identity of its LM
 EARLIER = "earlier LMs"  # entry of the plan of a scoring: the LMs of the scores that lists have already
@@ -39,7 +39,7 @@ def note_lms(out: Path, lms: Mapping[str, str]) -> None:
 def known_lms(scores: str | Path) -> dict[str, str]:
     """Column -> identity of the LM, of a scores folder or the lists in it; nothing of others, and of damaged notes."""
     path = Path(str(scores).removeprefix("jsonl:"))
-    folder = path.parent if path.name == SCORES_FILE else path
+    folder = path.parent if path.name in (SCORES_FILE, NBEST_FILE) else path
     try:
         found = read_json(folder / LMS_FILE)
     except (OSError, ValueError):

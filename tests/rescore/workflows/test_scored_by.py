@@ -52,6 +52,7 @@ def test_an_lm_that_was_trained_anew_is_told(tuned: Path, version: str) -> None:
     merged = run("merge", tuned / "shared", *weights)
     assert merged.exit_code == 0 and (TOLD in " ".join(merged.output.split())) == other
     assert known_lms(tuned / "shared") == known_lms(tuned / "test") == known_lms(tuned / "test/scores.jsonl.gz")
+    assert known_lms(tuned / "test/nbest.jsonl.gz") == known_lms(tuned / "test")  # the same scores in another order
 
 
 def test_lms_of_scores_that_were_there_are_kept(tuned: Path) -> None:
