@@ -9,10 +9,13 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from lm_zoo.errors import nearest
+from lm_zoo.files import is_in_place
 from lm_zoo.reading import is_read_once
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, UsageError
@@ -25,6 +28,7 @@ from rescore.types import Lattice, NbestList
 
 _OPTIONS = re.compile(r"\?(\w+=[^&]*(?:&\w+=[^&]*)*)$")
 _NAME = re.compile(r"[A-Za-z][\w.-]*")
+_WRITABLE = {"nbest": "jsonl", "lattice": "slf"}  # of each kind, a format to name where another one is read only
 
 
 def names_format(spec: str) -> bool:
@@ -120,7 +124,7 @@ def write_nbest(spec: str, lists: Iterable[NbestList], on_error: OnError = fail)
     """
     entry, path, options = _parse(spec, "nbest")
     _require_kind(entry, "nbest", spec)
-    _require_writer(entry, spec, "jsonl")
+    _require_writer(entry, spec, _WRITABLE[entry.kind])
     left_out = CountedErrors(on_error)
     to_write = Checked(path, lists, left_out)
     try:
@@ -185,9 +189,33 @@ def write_lattices(spec: str, lattices: Iterable[Lattice], on_error: OnError = f
         if count == left_out.count:
             raise FormatError(path, "no lattice to write")
 
-    _require_writer(entry, spec, "slf")
+    _require_writer(entry, spec, _WRITABLE[entry.kind])
     count: int = _module(entry).write_lattices(path, checked(), options, *([left_out] if entry.leaves_out else []))
     return count
+
+
+class _Asked(Exception):
+    """A writer has asked for the first utterance."""
+
+
+def check_target(spec: str, kind: str) -> None:
+    """What `write_nbest` or `write_lattices` raises before the first utterance, hours before there is one.
+
+    Args:
+      kind: which of them, "nbest" or "lattice".
+    """
+    entry, path, _ = _parse(spec, kind)
+    _require_kind(entry, kind, spec)
+    _require_writer(entry, spec, _WRITABLE[kind])
+    if not path.is_dir() and is_in_place(path):
+        return  # what waits at a pipe would take it for the end
+
+    def nothing() -> Iterator[Any]:
+        raise _Asked
+        yield
+
+    with suppress(_Asked):
+        (write_nbest if kind == "nbest" else write_lattices)(spec, nothing())
 
 
 def copy_lattices(source: str, target: str, on_error: OnError = fail) -> int:

@@ -16,6 +16,7 @@ from rescore import __version__
 from rescore.console import progress, remark
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import (
+    check_target,
     is_pipe,
     lattice_pieces,
     parse_spec,
@@ -50,6 +51,7 @@ SAYS = {  # command -> the function that says what it has done
     "lattice nbest": "rescore.workflows.convert:say_converted",
     "convert": "rescore.workflows.convert:say_converted",
 }
+KINDS = {"lists": "nbest", "lattices": "lattice"}
 WRITERS: dict[str, Callable[[str, Iterable[Any], OnError], int]] = {"lists": write_nbest, "lattices": write_lattices}
 
 
@@ -144,9 +146,12 @@ def run_shared(
       finish: writes it, from the folder of the parts; None for `merge_stream`.
     Raises:
       UsageError: the target, all of which is to be written, is a folder with something in it.
+      RescoreError: `merge_stream` could not write the target (see `check_target`).
     """
     if sharing.split is None and job.target_path.is_dir() and any(job.target_path.iterdir()):
         raise UsageError(f"{job.target_path}: exists already; remove it first, or name a new folder")
+    if finish is None:
+        check_target(job.target, KINDS[job.results])
     plan, folder = job.plan, parts_beside(job.target_path)  # sources are read for it once, not once a process
     work = partial(_do_share, job, plan, folder)
     if sharing.split is not None:

@@ -11,7 +11,7 @@ import pytest
 from lm_zoo.registry import build, save_folder
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from rescore.cli.main import main
-from rescore.errors import FormatError, UsageError
+from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import read_lattices, write_lattices
 from rescore.formats.part_files import LATTICES
 from rescore.types import Alignments, Lattice
@@ -185,6 +185,31 @@ def test_a_folder_that_is_there_is_refused_before_the_work(
     assert isinstance(result.exception, UsageError)
     assert str(result.exception) == f"{out}: exists already; remove it first, or name a new folder"
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    ("command", "target", "message"),
+    [
+        ("lattice rescore", "pfsg:OUT.pfsg", "pfsg is read only; write another format, such as slf:PATH"),
+        ("lattice rescore", "kaldi-lat:OUT.scp", "an index is read, not written"),
+        ("lattice rescore", "kaldi-lat:OUT.ark?weights=no.json", "no.json: no such file"),
+        ("lattice rescore", "k2:OUT.pt?tokens=maybe", "tokens=maybe, expected yes or no"),
+        ("lattice rescore", "openfst:OUT.fst.txt?words=no.txt", "no.txt: no such file"),
+        ("lattice nbest", "nemo:OUT.tsv?n=0", "n is '0', expected a number from 1"),
+        ("lattice nbest", "lattice-rescore:OUT", "lattice-rescore is read only; write another format, such as jsonl"),
+        ("convert lists", "srilm:OUT.nbest?base=2", "base is '2', expected e or 10"),
+    ],
+)
+@pytest.mark.parametrize("sharing", ["--split 1/2", "--executor local --workers 1"])
+def test_a_target_that_cannot_be_written_is_refused_before_the_work(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sharing: str, command: str, target: str, message: str
+) -> None:
+    """All shares were done, the merge failed, and the target could not be changed any more."""
+    monkeypatch.chdir(inputs)
+    words, _ = line(command, tmp_path / "out")
+    result = run(*words[:-1], target.replace("OUT", str(tmp_path / "out")), *sharing.split())
+    assert isinstance(result.exception, RescoreError) and message in str(result.exception)
+    assert not any(tmp_path.iterdir())
 
 
 def test_what_is_left_out_is_named_by_the_merge(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
