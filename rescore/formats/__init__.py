@@ -97,8 +97,7 @@ def read_nbest(spec: str, on_error: OnError = fail) -> Iterator[NbestList]:
       FormatError: the source is not what its format says.
       ScoreError: a score is missing, NaN or infinite.
     """
-    entry, path, options = _parse(spec, "nbest")
-    _require_kind(entry, "nbest", spec)
+    entry, path, options = _to_read(spec, "nbest")
     lists: Iterator[NbestList] = _module(entry).read(path, options, *([on_error] if entry.skips else []))
     return lists if on_error is fail else _until_damage(path, lists, on_error)
 
@@ -122,9 +121,7 @@ def write_nbest(spec: str, lists: Iterable[NbestList], on_error: OnError = fail)
       FormatError, ScoreError: a list that cannot be written so that it reads back the same (NaN or infinite scores,
         a duplicate id, no hypothesis, scores that the format has no place for, ...), or no list at all.
     """
-    entry, path, options = _parse(spec, "nbest")
-    _require_kind(entry, "nbest", spec)
-    _require_writer(entry, spec, _WRITABLE[entry.kind])
+    entry, path, options = _to_write(spec, "nbest")
     left_out = CountedErrors(on_error)
     to_write = Checked(path, lists, left_out)
     try:
@@ -145,8 +142,7 @@ def read_lattices(spec: str, on_error: OnError = fail, pieces: Sequence[Piece] |
       on_error: gets the error of a lattice that cannot be read; if it returns, the next one is read.
       pieces: of `lattice_pieces`, to read these alone.
     """
-    entry, path, options = _parse(spec, "lattice")
-    _require_kind(entry, "lattice", spec)
+    entry, path, options = _to_read(spec, "lattice")
     module = _module(entry)
     if pieces is None:
         lattices: Iterator[Lattice] = module.read_lattices(path, options, on_error)
@@ -157,8 +153,7 @@ def read_lattices(spec: str, on_error: OnError = fail, pieces: Sequence[Piece] |
 
 def lattice_pieces(spec: str) -> list[Piece] | None:
     """What a source of lattices consists of, in its order (files, lines of an index); None if it is one whole."""
-    entry, path, options = _parse(spec, "lattice")
-    _require_kind(entry, "lattice", spec)
+    entry, path, options = _to_read(spec, "lattice")
     find = getattr(_module(entry), "pieces", None)
     return None if find is None else list(find(path, options))
 
@@ -174,9 +169,7 @@ def write_lattices(spec: str, lattices: Iterable[Lattice], on_error: OnError = f
       UsageError: as `read_nbest`.
       FormatError, ScoreError: a lattice that the format cannot hold, an id that is none or occurs twice, no lattice.
     """
-    entry, path, options = _parse(spec, "lattice")
-    _require_kind(entry, "lattice", spec)
-
+    entry, path, options = _to_write(spec, "lattice")
     left_out = CountedErrors(on_error)
 
     def checked() -> Iterator[Lattice]:
@@ -189,7 +182,6 @@ def write_lattices(spec: str, lattices: Iterable[Lattice], on_error: OnError = f
         if count == left_out.count:
             raise FormatError(path, "no lattice to write")
 
-    _require_writer(entry, spec, _WRITABLE[entry.kind])
     count: int = _module(entry).write_lattices(path, checked(), options, *([left_out] if entry.leaves_out else []))
     return count
 
@@ -204,9 +196,7 @@ def check_target(spec: str, kind: str) -> None:
     Args:
       kind: which of them, "nbest" or "lattice".
     """
-    entry, path, _ = _parse(spec, kind)
-    _require_kind(entry, kind, spec)
-    _require_writer(entry, spec, _WRITABLE[kind])
+    path = _to_write(spec, kind)[1]
     if not path.is_dir() and is_in_place(path):
         return  # what waits at a pipe would take it for the end
 
@@ -226,7 +216,7 @@ def copy_lattices(source: str, target: str, on_error: OnError = fail) -> int:
     """
     if not can_copy(source, target):
         return write_lattices(target, read_lattices(source, on_error), on_error)
-    (entry, path, told), (_, out, options) = _parse(source, "lattice"), _parse(target, "lattice")
+    (entry, path, told), (_, out, options) = _to_read(source, "lattice"), _to_write(target, "lattice")
     words = {name: value for name, value in told.items() if name == "words"}
     count: int = _module(entry).copy_lattices(path, out, {**options, **words}, on_error)
     return count
@@ -259,6 +249,31 @@ def with_option(spec: str, name: str, value: object | None) -> str:
     if value is None or (found and any(pair.startswith(f"{name}=") for pair in found[1].split("&"))):
         return spec
     return f"{spec}{'&' if found else '?'}{name}={value}"
+
+
+def _to_read(spec: str, kind: str) -> tuple[Format, Path, dict[str, str]]:
+    """As `_parse`; raises UsageError as well where the kind is another one, or an option counts in writing alone."""
+    entry, path, options = _parse(spec, kind)
+    _require_kind(entry, kind, spec)
+    _refuse(spec, entry, options.keys() & set(entry.of_writing), "writing")
+    return entry, path, options
+
+
+def _to_write(spec: str, kind: str) -> tuple[Format, Path, dict[str, str]]:
+    """As `_to_read`, of what is to be written; raises UsageError as well where there is no writer."""
+    entry, path, options = _parse(spec, kind)
+    _require_kind(entry, kind, spec)
+    if entry.read_only:
+        other = _WRITABLE[kind]
+        raise UsageError(f"'{spec}': {entry.name} is read only; write another format, such as {other}:PATH")
+    _refuse(spec, entry, options.keys() & set(entry.of_reading), "reading")
+    return entry, path, options
+
+
+def _refuse(spec: str, entry: Format, useless: Iterable[str], only: str) -> None:
+    """Raises UsageError if there are options that do nothing here."""
+    for option in sorted(useless):
+        raise UsageError(f"'{spec}': {option}= is for {only} {entry.name} alone, and does nothing here; leave it out")
 
 
 def _module(entry: Format) -> ModuleType:
@@ -333,11 +348,6 @@ def _guess(path: Path, spec: str) -> Format:
         if inside:
             raise UsageError(f"'{spec}' is a folder; say which lists in it: {' or '.join(inside)}")
     raise UsageError(f"'{spec}': {problem}: FORMAT:PATH with one of: {known}")
-
-
-def _require_writer(entry: Format, spec: str, other: str) -> None:
-    if entry.read_only:
-        raise UsageError(f"'{spec}': {entry.name} is read only; write another format, such as {other}:PATH")
 
 
 def _require_kind(entry: Format, kind: str, spec: str) -> None:

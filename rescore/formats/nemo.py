@@ -107,10 +107,6 @@ def _read_manifest(path: Path) -> Iterator[tuple[str, Words | None]]:
 
 def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:
     """Writes lists that all have the same number of hypotheses (`n`); see `single_score` for which score."""
-    if "manifest" in options:
-        raise UsageError(f"{path}: a manifest is read, not written; leave '&manifest=' out")
-    if "characters" in options:
-        raise UsageError(f"{path}: characters are counted, not written; leave '&characters=' out")
     size = _size(path, options) if "n" in options else 0
     count = 0
     with atomic_text(path) as stream:

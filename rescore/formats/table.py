@@ -20,6 +20,7 @@ class Format:
       suffixes: a file whose name ends so is taken for this format (`.gz` or `.xz` may follow).
       contents: a folder that has a file matching one of these patterns is taken for this format.
       options: what may be written behind the path: `FORMAT:PATH?NAME=VALUE&NAME=VALUE`.
+      of_reading, of_writing: the options that are refused elsewhere, as they would do nothing there.
       keeps_refs: whether references are written.
       read_only: there is no writer.
       skips: its `read` takes `on_error`, and goes on behind a list that cannot be read.
@@ -35,6 +36,8 @@ class Format:
     suffixes: tuple[str, ...] = ()
     contents: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    of_reading: tuple[str, ...] = ()
+    of_writing: tuple[str, ...] = ()
     keeps_refs: bool = False
     read_only: bool = False
     skips: bool = False
@@ -90,6 +93,7 @@ _TABLE = (
         "else utt000001 and so on; holds one score, see mlm; &characters=yes adds the score of NeMo's beta, the length",
         suffixes=(".tsv",),
         options=("n", "manifest", "score", "characters"),
+        of_reading=("manifest", "characters"),
     ),
     Format(
         name="srilm",
@@ -134,6 +138,7 @@ _TABLE = (
         suffixes=(".ark", ".scp"),
         contents=("lat.[0-9]*",),
         options=("words", "frame_shift", "text", "graph", "weights"),
+        of_writing=("graph", "weights"),
         alias="kaldi",
         leaves_out=True,
     ),
@@ -145,6 +150,7 @@ _TABLE = (
         "?words=words.txt if words are numbers; written: &score=NAME",
         suffixes=(".fst.txt",),
         options=("words", "score"),
+        of_writing=("score",),
         leaves_out=True,
     ),
     Format(
@@ -166,6 +172,8 @@ _TABLE = (
         suffixes=(".pt",),
         contents=("*.pt",),
         options=("words", "ids", "tokens"),
+        of_reading=("ids",),
+        of_writing=("tokens",),
         leaves_out=True,
     ),
 )

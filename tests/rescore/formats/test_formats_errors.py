@@ -9,7 +9,7 @@ import pytest
 
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError
 from rescore.files import atomic_text
-from rescore.formats import read_nbest, write_nbest
+from rescore.formats import copy_lattices, lattice_pieces, read_lattices, read_nbest, write_lattices, write_nbest
 from rescore.types import Hypothesis, NbestList
 from tests.rescore.formats.test_formats_read import ESPNET, KALDI, write_tree
 
@@ -376,7 +376,7 @@ def test_nemo_options(tmp_path: Path) -> None:
     lists = [NbestList("a", [Hypothesis((), {"am": 0.0})]), NbestList("b", [Hypothesis((), {"am": 0.0})] * 2)]
     with pytest.raises(FormatError, match="utterance 'b': 2 hypotheses, expected 1"):
         write_nbest(str(path), lists)
-    with pytest.raises(UsageError, match="a manifest is read, not written"):
+    with pytest.raises(UsageError, match="manifest= is for reading nemo alone"):
         write_nbest(f"{path}?manifest=x", lists)
 
 
@@ -408,3 +408,23 @@ def test_a_decoding_folder_of_kaldi_is_told_from_lists(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "lat.1.gz"):
         with pytest.raises(FormatError, match=r"but lattices \(lat.1.gz\); .* rescore lattice nbest kaldi:"):
             list(read_nbest(f"kaldi:{path}"))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["kaldi-lat:x.ark?weights=w.json", "kaldi-lat:x.ark?graph=lm", "openfst:x.fst.txt?score=lm", "k2:x.pt?tokens=yes"],
+)
+def test_options_of_writing_are_refused_in_reading(spec: str) -> None:
+    """They did nothing: no scores were weighted, or renamed."""
+    problem = r"(weights|graph|score|tokens)= is for writing .* alone, and does nothing here; leave it out"
+    for use in (read_lattices, lattice_pieces, lambda spec: copy_lattices(spec, "kaldi-lat:y.ark")):
+        with pytest.raises(UsageError, match=problem):
+            use(spec)
+
+
+@pytest.mark.parametrize("spec", ["k2:x.pt?ids=i", "nemo:x.tsv?manifest=m"])
+def test_options_of_reading_are_refused_in_writing(tmp_path: Path, spec: str) -> None:
+    write = write_lattices if spec.startswith("k2") else write_nbest
+    with pytest.raises(UsageError, match=r"(ids|manifest)= is for reading .* alone, and does nothing here"):
+        write(spec.replace(":", f":{tmp_path}/"), [])
+    assert not any(tmp_path.iterdir())

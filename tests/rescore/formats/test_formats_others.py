@@ -228,7 +228,7 @@ def test_length_in_characters(tmp_path: Path) -> None:
         {"score": -2.0, "characters": 0.0},
     ]
     assert "characters is 'no', expected yes" in message(f"{path}?n=2&characters=no")
-    with pytest.raises(UsageError, match="characters are counted, not written"):
+    with pytest.raises(UsageError, match="characters= is for reading nemo alone"):
         write_nbest(f"{tmp_path / 'x.tsv'}?score=score&characters=yes", read_nbest(f"{path}?n=2"))
 
 

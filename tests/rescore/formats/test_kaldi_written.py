@@ -50,9 +50,10 @@ def test_what_goes_into_the_graph_cost(tmp_path: Path) -> None:
     (again,) = read_lattices(target)
     assert (tmp_path / "out" / "num_jobs").read_text() == "1\n"
     assert again.scores["graph"].tolist() == [-2.5, -3.5, -2.25, -2.125]
-    target = f"kaldi:{tmp_path / 'out.gz'}?words={tmp_path / 'words.txt'}&graph=ngram"
+    source = f"kaldi:{tmp_path / 'out.gz'}?words={tmp_path / 'words.txt'}"
+    target = f"{source}&graph=ngram"
     write_lattices(target, [lattice])
-    assert next(read_lattices(target)).scores["graph"].tolist() == [-2.0] * 4
+    assert next(read_lattices(source)).scores["graph"].tolist() == [-2.0] * 4
     with pytest.raises(FormatError, match="utterance 'utt-a': no score 'x' for the graph cost; it has: graph, am"):
         write_lattices(f"{target},x", [lattice])
 
