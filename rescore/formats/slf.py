@@ -337,4 +337,7 @@ def _times(slf: Slf, arcs: _Arcs) -> np.ndarray | None:
         times = np.array([float(node["t"]) for node in slf.nodes])
     except ValueError as error:
         raise FormatError(slf.path, f"a node has t= that is not a number ({error})") from None
+    if not np.isfinite(times).all():
+        node = slf.nodes[int(np.flatnonzero(~np.isfinite(times))[0])]
+        raise FormatError(slf.path, f"node I={node['I']} has t={node['t']}, expected a finite time")
     return (times * scale)[arcs.states]

@@ -209,6 +209,8 @@ BAD = {
     "nan": (HTK_NODES.replace("a=-20.0", "a=nan"), "link J=2 has a=nan, expected a finite log score"),
     "infinite": (HTK_NODES.replace("a=-20.0", "a=-inf"), "link J=2 has a=-inf, expected a finite log score"),
     "no number": (HTK_NODES.replace("a=-20.0", "a=x"), "a= that is not a number"),
+    "endless time": (HTK_NODES.replace("t=0.80", "t=inf"), r"node I=\d has t=inf, expected a finite time"),
+    "time that is none": (HTK_NODES.replace("t=0.80", "t=nan"), r"node I=\d has t=nan, expected a finite time"),
     "no time": (HTK_NODES.replace("t=0.80", "t=x"), "t= that is not a number"),
     "base": ("base=-2\n" + HTK_NODES, "header says base=-2, expected the base of the logs"),
     "no base": ("base=e\n" + HTK_NODES, "header says base=e, expected the base of the logs"),
