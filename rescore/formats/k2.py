@@ -112,9 +112,8 @@ class _Columns:
         for name, value in entries.items():
             if getattr(value, "dtype", None) is None or not hasattr(value, "numpy"):
                 continue
-            column = value.detach().cpu().numpy() if value.is_floating_point() else np.empty(0)
-            if column.shape == (num_arcs,):
-                self.floats[name] = column.astype(np.float64)
+            if value.is_floating_point() and tuple(value.shape) == (num_arcs,):
+                self.floats[name] = value.detach().cpu().double().numpy()  # numpy knows no bfloat16
             elif name == "lm_scores":
                 raise RescoreError(f"'lm_scores' has the shape {tuple(value.shape)}, expected {num_arcs} numbers")
         for name in reversed(_WORDS):

@@ -228,6 +228,19 @@ def test_bad_k2_files(tmp_path: Path) -> None:
             list(read_lattices(f"k2:{path}?words=ids"))
 
 
+def test_scores_of_half_precision(tmp_path: Path) -> None:
+    """numpy has no bfloat16, which a tensor of an LM under autocast may have."""
+    torch = pytest.importorskip("torch")
+    from rescore.formats.k2 import save, to_dict
+    from rescore.formats.symbols import NewTable
+
+    entries = to_dict([lattice_of({"am": [-1.0] * 4})], NewTable())
+    entries["nn"] = torch.full((entries["aux_labels"].numel(),), -0.5, dtype=torch.bfloat16)
+    save(entries, ["u"], tmp_path / "u.pt")
+    (again,) = read_lattices(f"k2:{tmp_path / 'u.pt'}?words=ids")
+    assert set(again.scores["nn"]) == {-0.5}
+
+
 def test_icefall_calls(tmp_path: Path) -> None:
     """An FsaVec with ragged and with plain labels; the file as icefall saves it, and as `write_lattices` does."""
     k2 = pytest.importorskip("k2")
