@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lm_zoo.files import write_bytes, write_text
+from lm_zoo.files import is_in_place, write_bytes, write_text
 from lm_zoo.reading import kaldi_fields
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
@@ -175,6 +175,8 @@ def table_to_write(path: Path, words: str | None) -> SymbolTable:
     if words is not None:
         _check_own_table(path, words)
         return table_of(words)
+    if _is_stream(path):
+        return SymbolTable()  # words that are no numbers are refused: a new table would have no place
     return read_symbols(own_table(path)) if _has_kept_table(path) else NewTable()
 
 
@@ -187,6 +189,8 @@ def table_to_copy(source: Path, path: Path, words: str | None) -> SymbolTable:
     if words is not None:
         _check_own_table(path, words)
         return SymbolTable(None if words == IDS else Path(words))
+    if _is_stream(path):
+        return SymbolTable()
     if own_table(source).is_file():
         _check_own_table(path, own_table(source))
         return CopiedTable(own_table(source))
@@ -229,7 +233,12 @@ def own_table(path: Path) -> Path:
 def is_folder(path: Path) -> bool:
     """Whether Kaldi's lattices are in a folder, by the name where none is yet: `exp/new`, or `decode_test.si`."""
     named = not path.suffix or (path.name.startswith("decode") and path.suffix not in _OF_LATTICES)
-    return named or path.is_dir()
+    return path.is_dir() or (named and not _is_stream(path))
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether lattices go to standard output, a device or a pipe, with no table beside them."""
+    return not path.is_dir() and is_in_place(path)
 
 
 def table_for(path: Path, words: str | None) -> SymbolTable:

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 
 from rescore.errors import FormatError, RescoreError, UsageError
-from rescore.formats import parse_spec, read_lattices, write_lattices
+from rescore.formats import copy_lattices, parse_spec, read_lattices, write_lattices
 from rescore.formats.kaldi_fst import RawLattice
 from rescore.formats.kaldi_lattice import to_lattice
 from rescore.formats.symbols import SymbolTable
 from rescore.lattices.build import normalize_words
 from rescore.text import TextNormalizer
 from tests.rescore.formats.test_kaldi_lattice import WORDS, raw_lattices, write
+from tests.rescore.formats.test_lattice_formats import same
 
 
 @settings(max_examples=40, deadline=None)
@@ -56,6 +57,33 @@ def test_what_goes_into_the_graph_cost(tmp_path: Path) -> None:
     assert next(read_lattices(source)).scores["graph"].tolist() == [-2.0] * 4
     with pytest.raises(FormatError, match="utterance 'utt-a': no score 'x' for the graph cost; it has: graph, am"):
         write_lattices(f"{target},x", [lattice])
+
+
+@pytest.mark.parametrize("place", ["-", "/dev/stdout"])
+def test_lattices_go_to_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes], place: str
+) -> None:
+    """It was taken for a folder; k2 made one called `-`, for the table of words."""
+    (lattice,) = lattices = list(read_lattices(write(tmp_path)))[:1]
+    words = tmp_path / "words.txt"
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert write_lattices(f"kaldi:{place}?words={words}", lattices) == 1
+    (tmp_path / "piped.ark").write_bytes(capsysbinary.readouterr().out)
+    (again,) = read_lattices(f"kaldi:{tmp_path / 'piped.ark'}?words={words}")
+    assert same(again, lattice)
+    for spec in (f"kaldi:{place}", f"k2:{place}"):
+        with pytest.raises(FormatError, match="word 'A' needs a number; say which table has it"):
+            write_lattices(spec, lattices)
+    assert not any(Path().iterdir())
+
+
+def test_copies_go_to_an_open_file(tmp_path: Path) -> None:
+    """As of bash's >(command)."""
+    copy_lattices(write(tmp_path), f"kaldi-lat:{tmp_path / 'whole.ark'}")
+    with open(tmp_path / "out", "wb") as stream:
+        copy_lattices(write(tmp_path), f"kaldi-lat:/dev/fd/{stream.fileno()}")
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole.ark").read_bytes()
 
 
 @pytest.mark.parametrize(
