@@ -31,6 +31,7 @@ def first_pass_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def find_scales(
     source: str,
     target: str,
+    kind: str,
     ref: Path,
     given: Weights,
     common: bool,
@@ -42,12 +43,14 @@ def find_scales(
     """The scales of the first pass of `source`; the file for them beside `target` is locked until the command ends.
 
     Args:
+      kind: what `target` is to hold, "nbest" or "lattice".
       coming: scores that lattices do not have yet, whose scales may be given.
     Raises:
       UsageError: a source that is read but once, or a share of the work alone.
+      RescoreError: `target` cannot be written (see `check_target`).
     """
     from rescore.errors import UsageError
-    from rescore.formats import is_pipe
+    from rescore.formats import check_target, is_pipe
     from rescore.skipping import again
     from rescore.workflows.first_pass import find_first_pass, weights_beside
 
@@ -57,6 +60,7 @@ def find_scales(
         raise UsageError(
             "--ref finds scales on all lattices, not on a share; find them first, and share with --weights"
         )
+    check_target(target, kind)
     place = weights_beside(target)
     if place is not None:
         hold(place, click.get_current_context())

@@ -61,7 +61,9 @@ def command(
     from rescore.workflows.first_pass import given_scales
 
     weights, source = given_scales(weights_file, scales, ref), with_option(source, "words", words)
-    found = find_scales(source, target, ref, weights, common, on_error, TextNormalizer(), sharing) if ref else None
+    found = None
+    if ref is not None:
+        found = find_scales(source, target, "nbest", ref, weights, common, on_error, TextNormalizer(), sharing)
     used, weighted = (found or weights).scales, bool(found or weights_file)
     request = ConvertRequest(source, target, TextNormalizer(), n, scales=used, weighted=weighted)
     lattices_to_nbest("lattice nbest", request, jobs, on_error, sharing)

@@ -140,9 +140,10 @@ def command(
     decision_of(weights, weights_file)
     found = None
     if ref is not None:
+        kind = "nbest" if n else "lattice"
         new, old = new_scores(lms, ngram), OLD_NGRAM if old_ngram else None
         coming = [*new, old] if old else new
-        found = find_scales(source, target, ref, weights, common, on_error, normalizer, sharing, coming)
+        found = find_scales(source, target, kind, ref, weights, common, on_error, normalizer, sharing, coming)
         found = weights = with_new_lms(found, weights.scales, new, old)
     settings = with_beams(settings, weights.scales, new_scores(lms, None))
     request = LatticeRequest(source, target, lms, ngram, old_ngram, weights, settings, n, dtype, device)

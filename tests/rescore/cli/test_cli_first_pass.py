@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from lm_zoo.registry import save_folder
 from rescore.cli.main import cli
-from rescore.errors import ReferencesError, ScoreError, UsageError
+from rescore.errors import ReferencesError, RescoreError, ScoreError, UsageError
 from rescore.evaluation.wer import corpus_errors
 from rescore.files import read_kaldi_text
 from rescore.formats import read_lattices, read_nbest
@@ -83,6 +83,26 @@ def test_what_does_not_fit_is_said_before_any_work(folder: Path) -> None:
     assert len(list(read_nbest("dev.jsonl"))) == 3  # it is the tuning alone that needs references
     with pytest.raises(UsageError, match="--weights FILE or --ref TEXT"):
         run("nbest", "kaldi:dev", "dev.jsonl", "--ref", "dev.text", "--weights", "dev.weights.json")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("nbest kaldi:dev lattice-rescore:out", "lattice-rescore is read only"),
+        (
+            "rescore kaldi:dev openfst:out.fst.txt?words=no.txt --lm x --words data/lang_test/words.txt",
+            "no.txt: no such",
+        ),
+        ("rescore kaldi:dev slf:out --lm x -n 3", "slf holds lattices, expected N-best lists"),
+    ],
+)
+def test_a_target_that_cannot_be_written_is_refused_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: str, message: str
+) -> None:
+    """Scales were looked for over all lattices, and lost."""
+    monkeypatch.setattr("rescore.workflows.first_pass.find_first_pass", lambda *_: pytest.fail("looked for scales"))
+    with pytest.raises(RescoreError, match=message):
+        run(*command.split(), "--ref", "dev.text")
 
 
 def test_weights_have_the_name_of_what_they_belong_to() -> None:
