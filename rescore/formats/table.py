@@ -20,13 +20,13 @@ class Format:
       suffixes: a file whose name ends so is taken for this format (`.gz` or `.xz` may follow).
       contents: a folder that has a file matching one of these patterns is taken for this format.
       options: what may be written behind the path: `FORMAT:PATH?NAME=VALUE&NAME=VALUE`.
-      of_reading, of_writing: the options that are refused elsewhere, as they would do nothing there.
       keeps_refs: whether references are written.
       read_only: there is no writer.
       skips: its `read` takes `on_error`, and goes on behind a list that cannot be read.
       leaves_out: its `write` or `write_lattices` takes `on_error`, and goes on behind what memory does not suffice for.
       alias: the name of an N-best format that a spec may use too, where the path can only be this one's.
       by_line: each line is a list, so that they can be counted before they are read.
+      of_reading, of_writing: the options that are refused elsewhere, as they would do nothing there.
     """
 
     name: str
@@ -36,14 +36,14 @@ class Format:
     suffixes: tuple[str, ...] = ()
     contents: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    of_reading: tuple[str, ...] = ()
-    of_writing: tuple[str, ...] = ()
     keeps_refs: bool = False
     read_only: bool = False
     skips: bool = False
     leaves_out: bool = False
     alias: str = ""
     by_line: bool = False
+    of_reading: tuple[str, ...] = ()
+    of_writing: tuple[str, ...] = ()
 
 
 _TABLE = (

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rescore.errors import RescoreError
 from rescore.types import Alignments, Lattice
-
-if TYPE_CHECKING:
-    pass
-
 
 EPSILON = 0  # label of the empty word
 
