@@ -146,11 +146,13 @@ def _to_lattice(entry: _Entry, table: SymbolTable | None) -> Lattice:
     labels, symbols = _labels(words, table)
     scores, strings = _scores(weights), _strings(weights)
     finite = np.flatnonzero(np.min([*scores.values()], axis=0) > -np.inf)
-    return build_lattice(
+    sources = np.array([*src, *(_state(row[0]) for row in ends)], dtype=np.int64)
+    targets = np.array([*dst, *(final for _ in ends)], dtype=np.int64)
+    lattice = build_lattice(
         entry.utt_id,
         final + 1,
-        np.array([*src, *(_state(row[0]) for row in ends)], dtype=np.int64)[finite],
-        np.array([*dst, *(final for _ in ends)], dtype=np.int64)[finite],
+        sources[finite],
+        targets[finite],
         labels[finite],
         {name: column[finite] for name, column in scores.items()},
         symbols,
@@ -159,6 +161,8 @@ def _to_lattice(entry: _Entry, table: SymbolTable | None) -> Lattice:
         counts={"removed_arcs": len(weights) - len(finite)},
         alignments=None if strings is None else strings.take(finite),
     )
+    lattice.counts["removed_states"] = len(np.union1d(sources, targets)) - lattice.num_states  # numbers may have gaps
+    return lattice
 
 
 def _unweighted_transducer(rows: list[list[str]]) -> bool:

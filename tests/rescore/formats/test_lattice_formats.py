@@ -135,6 +135,12 @@ def test_infinite_costs_are_left_out_as_of_kaldi_archives(tmp_path: Path) -> Non
     assert lattice.counts == {"removed_arcs": 3, "removed_states": 1}
 
 
+def test_numbers_of_states_that_are_not_there_are_not_counted(tmp_path: Path) -> None:
+    (tmp_path / "gaps.fst.txt").write_text("u\n0 1000000 A 0.5\n0 70 B 1\n1000000\n\n")
+    (lattice,) = read_lattices(str(tmp_path / "gaps.fst.txt"))
+    assert lattice.counts == {"removed_states": 1, "removed_arcs": 1}
+
+
 def test_transition_ids_are_written_with_kaldi_weights(tmp_path: Path) -> None:
     lattice = lattice_of({"graph": [-1, -2, -3, -4], "am": [-1.5, -2, 0, -3.25]})
     lattice.alignments = Alignments.of_lengths(np.arange(1, 5), np.array([2, 0, 1, 1]))
