@@ -33,7 +33,7 @@ from rescore.cli.utterances import utterances_option
     required=True,
     multiple=True,
     type=click.Path(path_type=Path),
-    help="References of both, Kaldi text; may be repeated.",
+    help="References of both: Kaldi text, recogs, lists, NeMo manifests; may be repeated.",
 )
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM for all systems, column `ngram`.")
 @lms_option("An LM to try; may be repeated.", required=True)

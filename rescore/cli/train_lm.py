@@ -51,7 +51,9 @@ if TYPE_CHECKING:
     shell_complete=formats,
     help="Train on these N-best lists instead, for few expected errors; --text may be given beside them.",
 )
-@click.option("--ref", type=click.Path(path_type=Path), help="With --nbest: reference of all lists, Kaldi text.")
+@click.option(
+    "--ref", type=click.Path(path_type=Path), help="With --nbest: references of all lists: Kaldi text, recogs, lists."
+)
 @click.option(
     "--weights",
     "weights_file",

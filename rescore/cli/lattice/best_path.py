@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 @click.option("--lmwt", type=POSITIVE, help="LM weight.  [default: 10]")
 @click.option("--wip", type=NUMBER, help="Word insertion penalty, a cost for each word.  [default: 0]")
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights of rescore tune instead.")
-@click.option("--ref", type=click.Path(path_type=Path), help="References, Kaldi text: print error rates, not words.")
+@click.option(
+    "--ref",
+    type=click.Path(path_type=Path),
+    help="References (Kaldi text, recogs, lists): print error rates, not words.",
+)
 @click.option("--out", type=OutputPath(), help="Write the words here, Kaldi text.")
 @json_option
 def command(

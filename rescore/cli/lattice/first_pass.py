@@ -23,7 +23,7 @@ def first_pass_options(command: Callable[..., Any]) -> Callable[..., Any]:
     option = click.option(
         "--ref",
         type=click.Path(path_type=Path),
-        help="References of a development set, Kaldi text: find LM weight and word insertion penalty first.",
+        help="References of a development set (Kaldi text, recogs, lists): find LM weight and penalty first.",
     )
     return option(utterances_option(command))
 

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 @click.command()
 @source_options
-@click.option("--ref", type=click.Path(path_type=Path), help="References, Kaldi text: the exact oracle error rate too.")
+@click.option(
+    "--ref",
+    type=click.Path(path_type=Path),
+    help="References (Kaldi text, recogs, lists): the exact oracle error rate too.",
+)
 @json_option
 def command(source: str, words: str | None, on_error: OnError, ref: Path | None, json_file: Path | None) -> None:
     """How large, dense and long lattices are, what scores they have, and what is the best error rate in them.

@@ -17,7 +17,11 @@ from rescore.cli.sharing import max_seconds_option
 @scaled_options
 @posterior_scale
 @max_seconds_option
-@click.option("--ref", type=click.Path(path_type=Path), help="References, Kaldi text: print error rates, not words.")
+@click.option(
+    "--ref",
+    type=click.Path(path_type=Path),
+    help="References (Kaldi text, recogs, lists): print error rates, not words.",
+)
 @click.option("--out", type=OutputPath(), help="Write the words here, Kaldi text.")
 @click.option("--ctm", type=OutputPath(), help="Write words with times and confidences here, NIST CTM.")
 @click.option("--network", type=OutputPath(), help="Write the confusion networks here, JSON lines.")

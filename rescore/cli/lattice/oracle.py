@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @text_options
-@click.option("--ref", required=True, type=click.Path(path_type=Path), help="References, Kaldi text.")
+@click.option(
+    "--ref",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="References: Kaldi text, recogs, lists, NeMo manifests.",
+)
 @click.option("--out", type=OutputPath(), help="Write the words of the best paths here, Kaldi text.")
 @json_option
 def command(ref: Path, out: Path | None, json_file: Path | None, **source: Any) -> None:
