@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import os
 import re
 import shutil
@@ -226,7 +225,8 @@ def tokenise(vocab: Vocabulary, texts: list[str], longest: int, remark: Remark) 
 def _reporter(remark: Remark) -> Reporter:
     def report(record: dict[str, Any]) -> None:
         if "valid_loss" in record:
-            remark(f"step {record['step']}  valid ppl a token {math.exp(record['valid_loss']):.3f}")
+            ppl = record["valid_ppl"]
+            remark(f"step {record['step']}  valid ppl a token {ppl:{'.3f' if ppl < 1e6 else '.2e'}}")
         else:
             remark(
                 f"step {record['step']}  loss {record['loss']:.4f}  lr {record['lr']:.2e}  "
