@@ -16,7 +16,7 @@ from typing import Any
 from lm_zoo.errors import ModelError, nearest
 from lm_zoo.files import atomic_folder, write_text
 from lm_zoo.model_folder import is_like
-from lm_zoo.registry import build, find, read_config, settings_of
+from lm_zoo.registry import NGRAM_FILES, build, find, read_config, settings_of
 from lm_zoo.text.batches import TokenText, split_long, tokenize
 from lm_zoo.text.coverage import check_case
 from lm_zoo.text.sentences import read_sentences
@@ -28,7 +28,7 @@ from lm_zoo.training.distributed import PORT, Ranks, start, to_start
 from lm_zoo.training.run_identity import check_run, text_identity
 from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.train import train
-from lm_zoo.training.transfer import inherit_settings
+from lm_zoo.training.transfer import find_trained, inherit_settings
 from lm_zoo.training.wandb_log import find_wandb, with_wandb
 
 _SYMBOL = re.compile(r"<eps>|<s>|</s>|<sos/eos>|<unk>|#\d+")  # of tables of words: what no text has
@@ -173,10 +173,10 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
         remark(f"the vocabulary is that of {recipe.vocab}; --vocab-size {recipe.vocab_size} says nothing")
     if recipe.vocab is not None and recipe.vocab.endswith(".model"):
         vocab = read_pieces(Path(recipe.vocab))
-    elif recipe.vocab is not None and os.path.isfile(recipe.vocab):
+    elif recipe.vocab is not None and os.path.isfile(recipe.vocab) and not recipe.vocab.endswith(NGRAM_FILES):
         vocab = build_words(_listed_words(recipe.vocab, remark))
     elif recipe.vocab is not None:
-        source = find(recipe.vocab)
+        source = find_trained(recipe.vocab)
         vocab = load_vocabulary(source, read_config(source).get("case", "mixed"))
     else:
         remark("counting words")

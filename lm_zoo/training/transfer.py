@@ -7,15 +7,31 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.hub import find_folders
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.registry import build, find, load, neural_class, read_config, save_folder, state_tensors
 from lm_zoo.text.vocabulary import same_tokens
 
 
+def find_trained(name: str) -> Path:
+    """The folder of a trained LM of the zoo, by its name or path.
+
+    Raises:
+      ModelError: as `lm_zoo.registry.find`; or a model of Hugging Face, or the file of an n-gram LM.
+    """
+    found = find_folders(name)
+    if found is not None and not found.is_of_the_zoo:
+        raise ModelError(f"'{name}' is a model of Hugging Face; expected an LM of the zoo, such as train-lm writes")
+    path = find(name)
+    if path.is_file():
+        raise ModelError(f"'{name}' is the file of an n-gram LM; expected an LM of the zoo, such as train-lm writes")
+    return path
+
+
 def inherit_settings(kind: str, source: str, settings: dict[str, Any]) -> dict[str, Any]:
     """The settings of a new LM of `kind`: those of the trained LM `source` that the kind has, then `settings`."""
-    path = find(source)
-    if not path.is_dir() or read_config(path)["kind"] == "ngram":
+    path = find_trained(source)
+    if read_config(path)["kind"] == "ngram":
         raise ModelError(f"'{source}' is an n-gram LM; expected a neural LM to start from")
     known = {field.name for field in dataclasses.fields(neural_class(kind).Config)}
     old = read_config(path).get("settings", {})
@@ -62,7 +78,8 @@ def start_from(lm: NeuralLM, source: str) -> None:
 
 def convert_lm(kind: str, source: str, settings: dict[str, Any], out: Path) -> NeuralLM:
     """Writes the folder of an LM of `kind` with the weights of the trained LM `source`; returns the LM."""
-    lm = build(kind, load(source).vocab, inherit_settings(kind, source, settings))
+    settings = inherit_settings(kind, source, settings)
+    lm = build(kind, load(source).vocab, settings)
     start_from(lm, source)
     config = read_config(find(source))
     info: dict[str, Any] = {name: config[name] for name in ("data", "licence", "training") if name in config}

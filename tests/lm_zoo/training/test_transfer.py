@@ -56,6 +56,31 @@ def test_the_command_makes_a_bayesian_lm(tmp_path: Path) -> None:
     assert made["data"] == ["made up"] and made["training"]["join"] == 40  # what it has seen before sentences
 
 
+def test_what_is_no_lm_of_the_zoo_gives_no_weights_and_no_vocabulary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("A B\n" * 9)
+    Path("2gram.arpa").write_text("\\data\\\nngram 1=1\n\n\\1-grams:\n-1.0 A\n\n\\end\\\n")
+    Path("gpt2.gguf").write_bytes(b"GGUF")
+    Path("gpt2").mkdir()
+    Path("gpt2/config.json").write_text('{"model_type": "gpt2"}')
+    train_lm = ["train-lm", "transformer", "--text", "text", "--valid", "text", "--out", "new"]
+    for name, kind in (
+        ("2gram.arpa", "the file of an n-gram LM"),
+        ("hf:gpt2.gguf", "a model of Hugging Face"),
+        ("hf:gpt2", "a model of Hugging Face"),
+    ):
+        for command in (
+            [*train_lm, "--init", name],
+            [*train_lm, "--vocab", name],
+            ["convert-lm", "bayesian", name, "--out", "new"],
+        ):
+            error = CliRunner().invoke(cli, command).exception
+            assert isinstance(error, ModelError)
+            assert str(error) == f"'{name}' is {kind}; expected an LM of the zoo, such as train-lm writes"
+
+
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     source = str(plain_folder(tmp_path))
     save_folder(tmp_path / "lstm", zoo.neural("lstm"), "lstm", {})
