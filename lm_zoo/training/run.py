@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.errors import ModelError, nearest
+from lm_zoo.errors import ModelError, VocabError, nearest
 from lm_zoo.files import atomic_folder, write_text
 from lm_zoo.model_folder import is_like
 from lm_zoo.registry import NGRAM_FILES, build, find, read_config, settings_of
 from lm_zoo.text.batches import TokenText, split_long, tokenize
-from lm_zoo.text.coverage import check_case
+from lm_zoo.text.coverage import MOST_UNKNOWN, check_case, said
 from lm_zoo.text.sentences import read_sentences
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary, read_pieces
@@ -219,6 +219,11 @@ def tokenise(vocab: Vocabulary, texts: list[str], longest: int, remark: Remark) 
         f"{names}: {len(text.offsets) - 1} sentences, {text.words} words, {len(text.tokens)} tokens, "
         f"{text.unknown} unknown, {cut} sentences of more than {longest} tokens cut"
     )
+    if text.unknown > MOST_UNKNOWN * text.words:
+        raise VocabError(
+            f"{names}: {said(text)}; more than {MOST_UNKNOWN:.0%} are refused, as an LM would learn little: give "
+            "a vocabulary of this text (a table of pieces is none of words; their model is: --vocab bpe.model)"
+        )
     return text
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lm_zoo.errors import VocabError
 from lm_zoo.training.run import TextRecipe, run
 
 SETTINGS = {"dim": 8, "heads": 1, "feedforward": 8, "layers": 1}
@@ -30,3 +31,12 @@ def test_a_perplexity_beyond_all_bounds_is_told(folder: Path) -> None:
     options = {"optimizer": "sgd", "lr": 1e5, "clip": 1e9, "valid_every": 1, "steps": 1}
     (line,) = (line for line in trained(folder, options) if "valid ppl" in line)
     assert line == "step 1  valid ppl a token 1.01e+304"
+
+
+def test_text_of_which_the_vocabulary_knows_next_to_nothing_is_refused(folder: Path) -> None:
+    """The table of an icefall recogniser's pieces in the place of their model."""
+    pieces = ["<blk>", "<sos/eos>", "<unk>", "\u2581THE", "\u2581CAT", "\u2581SAT", "\u2581DOG", "RAN"]
+    (folder / "tokens.txt").write_text("".join(f"{piece} {number}\n" for number, piece in enumerate(pieces)))
+    with pytest.raises(VocabError, match=r"^text: 100 of 120 words unknown \(83.3 %\); more than 50% .* bpe.model"):
+        trained(folder, {}, vocab=str(folder / "tokens.txt"))
+    assert not (folder / "lm" / "config.json").exists()
