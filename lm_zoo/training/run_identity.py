@@ -8,10 +8,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.errors import ModelError
+from lm_zoo.errors import ModelError, TextError
 from lm_zoo.files import write_text
 from lm_zoo.identity import feed
-from lm_zoo.reading import read_json
+from lm_zoo.reading import is_read_once, read_json
 from lm_zoo.text.sentences import parse_text_spec
 
 FILE = "run.json"
@@ -25,8 +25,11 @@ def text_identity(spec: str) -> str:
 
     Raises:
       ModelError: it cannot be read.
+      TextError: it can be read once alone, and training reads it again.
     """
     ids, path = parse_text_spec(spec)
+    if is_read_once(path):
+        raise TextError(f"{spec}: a pipe, which can be read once alone, but is read several times; write it to a file")
     digest = feed(hashlib.blake2b(digest_size=8), path)
     return f"{'kaldi:' if ids else ''}{os.path.basename(path)} (blake2b {digest.hexdigest()})"
 

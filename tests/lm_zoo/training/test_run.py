@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lm_zoo.errors import VocabError
+from lm_zoo.errors import TextError, VocabError
 from lm_zoo.training.run import TextRecipe, run
 
 SETTINGS = {"dim": 8, "heads": 1, "feedforward": 8, "layers": 1}
@@ -40,3 +41,13 @@ def test_text_of_which_the_vocabulary_knows_next_to_nothing_is_refused(folder: P
     with pytest.raises(VocabError, match=r"^text: 100 of 120 words unknown \(83.3 %\); more than 50% .* bpe.model"):
         trained(folder, {}, vocab=str(folder / "tokens.txt"))
     assert not (folder / "lm" / "config.json").exists()
+
+
+@pytest.mark.parametrize("name", ["pipe", "-"])
+def test_text_that_can_be_read_once_alone_is_refused(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    os.mkfifo("pipe")
+    for given in ({"texts": [name]}, {"texts": ["text", f"kaldi:{name}"]}, {"valid": name}):
+        with pytest.raises(TextError, match=f"^(kaldi:)?{name}: a pipe, which can be read once alone"):
+            trained(folder, {}, **given)
+    assert not (folder / "lm").exists()
