@@ -15,7 +15,7 @@ from lm_zoo.model_folder import CONFIG, WEIGHTS
 from lm_zoo.reading import read_json, read_text
 from lm_zoo.registry import KINDS, read_config, settings_of
 from lm_zoo.text.vocabulary import load_vocabulary
-from lm_zoo.training.config import TrainConfig
+from lm_zoo.training.config import LIST_DEFAULTS, TrainConfig
 from lm_zoo.training.run_identity import FILE
 
 CARD = "README.md"
@@ -81,7 +81,7 @@ Licence and where the text comes from: (not said yet)
 
 ## Settings
 
-{_settings(kind, config)}
+{_settings(kind, config, "lists" in run)}
 ## Command
 
     {_command(run, name)}
@@ -116,15 +116,17 @@ def _data(run: dict[str, Any], config: dict[str, Any]) -> str:
     return "".join(f"- {text}\n" for text in [*training, *valid])
 
 
-def _settings(kind: str, config: dict[str, Any]) -> str:
+def _settings(kind: str, config: dict[str, Any], on_lists: bool) -> str:
     lines = [f"- {name}: {value}\n" for name, value in config.get("settings", {}).items()]
     training = config.get("training", {})
-    return "".join([*lines, *(f"- training, {name}: {value}\n" for name, value in _unusual(training).items())])
+    return "".join(
+        [*lines, *(f"- training, {name}: {value}\n" for name, value in _unusual(training, on_lists).items())]
+    )
 
 
-def _unusual(training: dict[str, Any]) -> dict[str, Any]:
+def _unusual(training: dict[str, Any], on_lists: bool) -> dict[str, Any]:
     """The settings of the training that are not the defaults."""
-    usual = vars(TrainConfig())
+    usual = vars(TrainConfig()) | (LIST_DEFAULTS if on_lists else {})
     return {name: value for name, value in training.items() if usual.get(name) != value}
 
 
@@ -145,7 +147,8 @@ def _command(run: dict[str, Any], name: str) -> str:
     usual = settings_of(run["kind"], {})
     chosen = {key: value for key, value in run["settings"].items() if usual.get(key) != value}
     words += [word for key, value in chosen.items() for word in ("--set", f"{key}={_value(value)}")]
-    words += [word for key, value in _unusual(run["train"]).items() for word in ("--train", f"{key}={_value(value)}")]
+    unusual = _unusual(run["train"], "lists" in run)
+    words += [word for key, value in unusual.items() for word in ("--train", f"{key}={_value(value)}")]
     return shlex.join([*words, "--out", name])
 
 

@@ -14,6 +14,8 @@ LEAST = {"batch_tokens": 1, "window": 1, "batch_windows": 1, "accumulate": 1, "s
 LEAST |= {"log_every": 1, "passes": 0, "warmup": 0, "join": 0, "valid_every": 0, "patience": 0, "seed": 0}
 LEAST |= {"lr": 0, "muon_lr": 0, "momentum": 0, "weight_decay": 0, "muon_decay": 0, "lm_loss": 0}
 POSITIVE = ("clip", "posterior")
+# Of settings that are not given, where N-best lists are trained on.
+LIST_DEFAULTS = {"lr": 1e-4, "weight_decay": 0.0, "warmup": 0, "passes": 3, "valid_every": 0}
 
 
 @dataclass

@@ -37,7 +37,7 @@ from lm_zoo.text.lists import ErrorList
 from lm_zoo.text.view import View
 from lm_zoo.text.vocabulary import Vocabulary, text_form
 from lm_zoo.training import checkpoint
-from lm_zoo.training.config import LMProgress, TrainConfig
+from lm_zoo.training.config import LIST_DEFAULTS, LMProgress, TrainConfig
 from lm_zoo.training.distributed import Ranks, to_start
 from lm_zoo.training.run import TextRecipe, finish_card, make_vocabulary, tokenise, train_config
 from lm_zoo.training.run_identity import check_run, text_identity
@@ -46,8 +46,6 @@ from lm_zoo.training.runtime import autocast
 from lm_zoo.training.train import LMRun, check_settings, epoch_batches
 from lm_zoo.training.transfer import inherit_settings, start_from
 from lm_zoo.training.wandb_log import with_wandb
-
-DEFAULTS = {"lr": 1e-4, "weight_decay": 0.0, "warmup": 0, "passes": 3, "valid_every": 0}  # of settings not given
 
 
 @dataclass
@@ -239,7 +237,7 @@ def run_on_lists(
       ModelError: several processes, a state that is to be carried, or as `lm_zoo.training.train.train`.
     """
     given = {**options, "passes": 0} if "steps" in options and "passes" not in options else options
-    folder, config = Path(out), train_config({**DEFAULTS, **given})
+    folder, config = Path(out), train_config({**LIST_DEFAULTS, **given})
     if recipe.init is None:
         raise ModelError("training on N-best lists starts from a trained LM: give --init NAME|DIR")
     if config.carry:

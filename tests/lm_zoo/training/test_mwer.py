@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
@@ -18,8 +19,10 @@ from lm_zoo.layers.output import TargetScores
 from lm_zoo.registry import load, save_folder
 from lm_zoo.text.lists import ErrorList
 from lm_zoo.training import mwer
+from lm_zoo.training.config import LIST_DEFAULTS
 from lm_zoo.training.mwer import TrainingLists, expected_errors, list_batches, make_batch, run_on_lists
 from lm_zoo.training.run import TextRecipe
+from rescore.cli.main import cli
 from tests.lm_zoo import zoo
 
 pytestmark = pytest.mark.slow
@@ -161,6 +164,26 @@ def test_no_worse_lm_is_left(tmp_path: Path) -> None:
     card = (tmp_path / "out" / "README.md").read_text()
     assert "| expected errors an utterance, validation |" in card and "--nbest LISTS --valid DEV-LISTS" in card
     assert re.search(r"\| trained for \| \d+ steps, \d+ lists; seed \d+ \|", card)
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"lr": 0.002, "weight_decay": 0.01, "passes": 1}, {"steps": 2, "warmup": 1, "valid_every": 1}]
+)
+def test_the_card_has_the_settings_that_were_given(tmp_path: Path, given: dict[str, Any]) -> None:
+    """Some are the defaults of training on text, which are others than those of training on lists."""
+    save_folder(tmp_path / "init", zoo.neural("lstm"), "lstm", {})
+    data = TrainingLists(some_lists(4), some_lists(2, seed=1), 1.0, {}, [])
+    recipe = TextRecipe([], "", init=str(tmp_path / "init"))
+    run_on_lists("lstm", {}, recipe, data, dict(given), str(tmp_path / "out"), "cpu", lambda line: None)
+    card = (tmp_path / "out" / "README.md").read_text()
+    shown = re.findall(r"--train (\w+)=(\S+)", card)
+    assert {name: float(value) for name, value in shown if name != "passes" or value != "0"} == given
+
+
+def test_help_has_the_defaults_of_training_on_lists() -> None:
+    text = " ".join(CliRunner().invoke(cli, ["train-lm", "-h"]).output.split())
+    *names, last = (f"{name}={value}" for name, value in LIST_DEFAULTS.items())
+    assert f"Its defaults are {', '.join(names)} and {last};" in text
 
 
 @pytest.mark.parametrize("with_text", [False, True])
