@@ -21,12 +21,12 @@ from hypotheses import rate
 from measure import heading, row, seconds
 from torch import nn
 
+from lm_zoo.inference.processor import adds_up_in_float32
 from lm_zoo.registry import build
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.training.config import TrainConfig
 from lm_zoo.training.muon import AFTER, BEFORE, LONG, Muon
 from lm_zoo.training.optimizers import make_optimizers
-from lm_zoo.training.processor import adds_up_in_float32
 from lm_zoo.training.runtime import autocast
 
 WINDOWS = (64, 64)

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lm_zoo.inference.processor import slow_in_bfloat16
+
 DTYPES = ("float32", "bfloat16", "int8")
 POINTWISE: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # torch 2
 WIDE: Any = getattr(torch.ops.aten.mm, "dtype", None)  # torch 2.8, on GPUs: float32 results of half precision
@@ -89,6 +91,18 @@ class BFloat16Product(Product):
         return y.view(*x.shape[:-1], len(self.weight))
 
 
+class RoundedProduct(Product):
+    """The same by a product of float32, for processors that have none of bfloat16: it is as fast as that."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__(weight, None if bias is None else bias.detach())
+        self.rounded = make_product(weight.detach().bfloat16().float(), None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.rounded(x.bfloat16().float()).bfloat16().float()
+        return y if self.bias is None else y.add_(self.bias)
+
+
 class Int8Product(nn.Module):
     """The same of weights rounded to 8 bits, a scale for each output, and inputs to 7 bits, a scale for each row.
 
@@ -128,7 +142,7 @@ def make_product(weight: Tensor, bias: Tensor | None, dtype: str = "float32") ->
         raise ValueError(f"dtype is '{dtype}', expected one of {', '.join(DTYPES)}")
     on_cpu = weight.device.type == "cpu"
     if dtype == "bfloat16":
-        return BFloat16Product(weight, bias)
+        return RoundedProduct(weight, bias) if on_cpu and slow_in_bfloat16() else BFloat16Product(weight, bias)
     if dtype == "int8":
         if not on_cpu:
             raise ValueError("int8 is for the CPU; take bfloat16 on a GPU")

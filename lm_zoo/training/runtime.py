@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from lm_zoo.inference.processor import slow_in_bfloat16
 from lm_zoo.training.distributed import Ranks
-from lm_zoo.training.processor import slow_in_bfloat16
 from lm_zoo.training.run_log import Remark, Reporter, RunLog
 
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}

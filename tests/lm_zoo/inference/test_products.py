@@ -1,9 +1,13 @@
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
+from lm_zoo.inference import products
 from lm_zoo.inference.products import WIDE, make_product
 
 GROWTH = """
@@ -26,6 +30,17 @@ print(mallinfo().field7 - before)
 """
 
 
+class Spied:
+    """A product that remembers what it was asked for."""
+
+    def __init__(self, product: Callable[..., Tensor]) -> None:
+        self.product, self.dtypes = product, set[torch.dtype]()
+
+    def __call__(self, x: Tensor, *others: Tensor | None) -> Tensor:
+        self.dtypes.add(x.dtype)
+        return self.product(x, *others)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the GNU C library what is in use")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_products_of_many_numbers_of_rows_do_not_fill_memory(dtype: str) -> None:
@@ -43,6 +58,24 @@ def test_a_product_does_not_depend_on_the_number_of_rows(dtype: str, shape: tupl
     expected = torch.cat(alone) if alone else torch.zeros(0, 6)
     assert product(x).shape == (*shape[:-1], 6)
     torch.testing.assert_close(product(x).reshape(-1, 6), expected)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_where_bfloat16_is_slow_products_are_of_float32_and_the_same(
+    bias: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(1)
+    weight, added, x = torch.randn(6, 8), torch.randn(6) if bias else None, torch.randn(5, 7, 8)
+    found, inside = {}, {}
+    for slow in (False, True):
+        monkeypatch.setattr(products, "slow_in_bfloat16", lambda slow=slow: slow)
+        made = make_product(weight, added, "bfloat16")
+        with monkeypatch.context() as patch:
+            patch.setattr(F, "linear", spied := Spied(F.linear))
+            found[slow] = made(x)
+        inside[slow] = spied.dtypes
+    assert inside[False] == {torch.bfloat16} and torch.bfloat16 not in inside[True]
+    torch.testing.assert_close(found[True], found[False], rtol=2.0**-7, atol=1e-5)  # of sums, the last digit
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

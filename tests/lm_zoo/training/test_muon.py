@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from lm_zoo.inference.processor import adds_up_in_float32
 from lm_zoo.training import muon
 from lm_zoo.training.muon import Muon, orthogonal
-from lm_zoo.training.processor import adds_up_in_float32
 
 GOLDEN = {
     (64, 64): [2.1398, 0.0478, -0.0149, 0.0304, 0.0409, -0.0018, -0.0373],

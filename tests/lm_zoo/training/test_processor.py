@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from lm_zoo.inference import processor
 from lm_zoo.text.batches import tokenize
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
-from lm_zoo.training import processor, runtime
+from lm_zoo.training import runtime
 from lm_zoo.training.config import TrainConfig
 from lm_zoo.training.train import train
 
