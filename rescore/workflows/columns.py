@@ -194,14 +194,19 @@ def prepared_scorer(
 ) -> LMColumn:
     """An LM ready to score; arguments as of `open_scorers`, `device` None: where the LM is."""
     from lm_zoo.inference.devices import find_device
-    from lm_zoo.inference.precision import ready
+    from lm_zoo.inference.precision import is_slow, ready
 
     if device is not None:
         place = find_device(device)
         if dtype == "int8" and place.type != "cpu":
             raise UsageError("--dtype int8 is for the CPU; take bfloat16 on a GPU")
         lm.move_to(place)
-    return LMColumn(column, ready(lm, dtype), max_unknown, exact)
+    made = ready(lm, dtype)
+    if is_slow(made):
+        remark(
+            f"{column}: in bfloat16, in which this processor is many times slower than in float32 (twice the memory)"
+        )
+    return LMColumn(column, made, max_unknown, exact)
 
 
 def identities(names: Iterable[str], ngram: str | None) -> dict[str, str]:

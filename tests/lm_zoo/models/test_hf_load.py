@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import rescore as rs
 from lm_zoo.errors import LMError, ModelError
 from lm_zoo.identity import lm_identity
+from lm_zoo.inference import precision
 from lm_zoo.inference.precision import ready
 from lm_zoo.models.hf_load import Loading, package
 from lm_zoo.registry import load
@@ -101,6 +102,17 @@ def test_weights_are_loaded_in_the_dtype_that_is_wanted(
     assert scorer.lm.score_sentences(SENTENCES) == pytest.approx(expected, rel=0.02, abs=0.3)
     with pytest.raises(ModelError, match="int8 is for the zoo's own LMs; take float32 or bfloat16"):
         open_scorers([f"hf:{gpt2}"], None, "int8")
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_a_processor_that_is_slow_in_bfloat16_is_told_of(
+    gpt2: Path, slow: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(precision, "slow_in_bfloat16", lambda: slow)
+    for dtype in ("float32", "bfloat16"):
+        open_scorers([f"big=hf:{gpt2}", "lstm"], None, dtype)
+        told = "big: in bfloat16, in which this processor is many times slower" in capsys.readouterr().err
+        assert told == (slow and dtype == "bfloat16")
 
 
 def test_python_loads_in_the_dtype_of_the_scoring(gpt2: Path, asked: list[dict[str, Any]]) -> None:
