@@ -85,6 +85,16 @@ def test_ptb(recipes: Recipes, tmp_path: Path) -> None:
     assert "already done" in recipes.run("ptb/LM/prepare.sh", "--dl-dir", corpus)
 
 
+def test_ptb_of_one_row(recipes: Recipes, tmp_path: Path) -> None:
+    """Without Transformers there is no last position, and nothing goes on from one."""
+    corpus = write_parts(tmp_path, "ptb.{}.txt", upper=False)
+    run = ["ptb/LM/run.sh", "--dl-dir", corpus, "--dim", 16, "--passes", 1, "--rows", "lstm", "--further", ""]
+    said = recipes.run(*run, "--train-options", QUICK)
+    assert "every position" in said and "last position" not in said
+    table = (recipes.folder / "ptb/LM/exp/ppl.txt").read_text()
+    assert "ngram + " in table and "further_" not in table
+
+
 def test_wikitext2(recipes: Recipes, tmp_path: Path) -> None:
     """The archive is taken where it is, its files only with the sums of wikitext-2.sha1."""
     folder, sums = recipes.folder / "wikitext2/LM", wikitext2(tmp_path)

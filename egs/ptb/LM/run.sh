@@ -54,15 +54,17 @@ further_rows() {
 
 tables() {
   local lms=() deep=() dictionaries=() name
-  for name in $rows $(printf 'further_%s ' $further); do lms+=("$exp_dir/$name"); done
+  for name in $rows ${further:+$(printf 'further_%s ' $further)}; do lms+=("$exp_dir/$name"); done
   for name in $rows; do if [[ $name == transformer_* ]]; then deep+=(--lm "$exp_dir/$name"); fi; done
   for name in $further; do if [[ $name == lookup* ]]; then dictionaries+=("$exp_dir/further_$name"); fi; done
   log "windows of 64, every position"
   rescore ppl $(printf -- '--lm %s ' "${lms[@]}") --text data/test.txt --window 64
   log "windows of 64, each in the state of the one before"
   rescore ppl $(printf -- '--lm %s ' "${lms[@]}") --text data/test.txt --window 64 --position carried
-  log "windows of 64, last position (Table 4)"
-  rescore ppl "${deep[@]}" --text data/test.txt --window 64 --position final
+  if [ ${#deep[@]} -gt 0 ]; then
+    log "windows of 64, last position (Table 4)"
+    rescore ppl "${deep[@]}" --text data/test.txt --window 64 --position final
+  fi
   log "sentence by sentence, with the 5-gram (weights by EM on valid), on the tail of the training text"
   perplexities data data/test.txt data/valid.txt "${lms[@]}"
   if [ ${#dictionaries[@]} -gt 0 ]; then
