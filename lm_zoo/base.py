@@ -150,6 +150,10 @@ class LanguageModel:
     def move_to(self, device: torch.device) -> None:
         """Puts the weights on the device; n-grams stay where they are."""
 
+    def is_slow(self) -> bool:
+        """Whether its products are of a dtype in which its processor is many times slower than in float32."""
+        return False
+
     def cast(self, dtype: str) -> LanguageModel:
         """The LM as scoring uses it, its products in `dtype` (see `lm_zoo.inference.precision`); n-grams have none.
 

@@ -158,6 +158,9 @@ class InterpolatedLM(LanguageModel):
         for lm in self.lms:
             lm.move_to(device)
 
+    def is_slow(self) -> bool:
+        return any(lm.is_slow() for lm in self.lms)
+
     def cast(self, dtype: str) -> InterpolatedLM:
         """A copy, of the LMs in that dtype."""
         made = copy.copy(self)

@@ -10,12 +10,10 @@ import copy
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from lm_zoo.base import LanguageModel
 from lm_zoo.errors import ModelError
-from lm_zoo.inference.processor import slow_in_bfloat16
 from lm_zoo.inference.products import DTYPES, make_product
 from lm_zoo.text.vocabulary import Vocabulary
 
@@ -31,15 +29,6 @@ def ready(lm: LanguageModel, dtype: str = "float32") -> LanguageModel:
     if dtype not in DTYPES:
         raise ModelError(f"dtype '{dtype}'; expected one of {', '.join(DTYPES)}")
     return lm.cast(dtype)
-
-
-def is_slow(lm: LanguageModel) -> bool:
-    """Whether an LM is in bfloat16 on a processor that is many times slower in it than in float32: one of Hugging Face.
-
-    What the zoo's own LMs do there is `lm_zoo.inference.products.RoundedProduct`.
-    """
-    on_cpu = getattr(getattr(lm, "device", None), "type", "") == "cpu"
-    return on_cpu and getattr(lm, "dtype", None) == torch.bfloat16 and slow_in_bfloat16()
 
 
 def prepared(module: M, dtype: str, vocab: Vocabulary) -> M:

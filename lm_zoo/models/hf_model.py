@@ -11,6 +11,7 @@ import torch
 
 from lm_zoo import base
 from lm_zoo.errors import LMError, ModelError, VocabError
+from lm_zoo.inference.processor import slow_in_bfloat16
 from lm_zoo.models.hf_load import Loading, load_parts
 from lm_zoo.text.coverage import check_text
 from lm_zoo.text.vocabulary import TextForm, text_case
@@ -155,6 +156,9 @@ class HFModel(base.LanguageModel):
             return ""
         of = f"{self.long_sentences} sentences of more than {self.positions} tokens"
         return f"{of} scored in windows of {self.positions}, {self.windows}"
+
+    def is_slow(self) -> bool:
+        return self.device.type == "cpu" and self.dtype == torch.bfloat16 and slow_in_bfloat16()
 
     def _tokens(self, words: Sequence[str]) -> int:
         return sum(len(self.vocab.encode_word(word)) for word in words)

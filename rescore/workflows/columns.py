@@ -194,7 +194,7 @@ def prepared_scorer(
 ) -> LMColumn:
     """An LM ready to score; arguments as of `open_scorers`, `device` None: where the LM is."""
     from lm_zoo.inference.devices import find_device
-    from lm_zoo.inference.precision import is_slow, ready
+    from lm_zoo.inference.precision import ready
 
     if device is not None:
         place = find_device(device)
@@ -202,7 +202,7 @@ def prepared_scorer(
             raise UsageError("--dtype int8 is for the CPU; take bfloat16 on a GPU")
         lm.move_to(place)
     made = ready(lm, dtype)
-    if is_slow(made):
+    if made.is_slow():
         remark(
             f"{column}: in bfloat16, in which this processor is many times slower than in float32 (twice the memory)"
         )

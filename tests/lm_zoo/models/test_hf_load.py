@@ -15,8 +15,8 @@ from click.testing import CliRunner
 import rescore as rs
 from lm_zoo.errors import LMError, ModelError
 from lm_zoo.identity import lm_identity
-from lm_zoo.inference import precision
 from lm_zoo.inference.precision import ready
+from lm_zoo.models import hf_model
 from lm_zoo.models.hf_load import Loading, package
 from lm_zoo.registry import load
 from rescore.cli.main import cli
@@ -108,7 +108,7 @@ def test_weights_are_loaded_in_the_dtype_that_is_wanted(
 def test_a_processor_that_is_slow_in_bfloat16_is_told_of(
     gpt2: Path, slow: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(precision, "slow_in_bfloat16", lambda: slow)
+    monkeypatch.setattr(hf_model, "slow_in_bfloat16", lambda: slow)
     for dtype in ("float32", "bfloat16"):
         open_scorers([f"big=hf:{gpt2}", "lstm"], None, dtype)
         told = "big: in bfloat16, in which this processor is many times slower" in capsys.readouterr().err
