@@ -18,7 +18,6 @@ from asr.dataset.loader import LoaderOptions, load_samples, make_loader
 from asr.dataset.manifests import load_cuts
 from asr.errors import DataError
 from rescore.errors import FormatError
-from tests.asr.kaldi_files import matrix, wav, write_archive
 
 pytest.importorskip("lhotse")
 soundfile = pytest.importorskip("soundfile")
@@ -128,107 +127,6 @@ def loaded(cuts: Any, options: LoaderOptions, stored: bool) -> dict[str, np.ndar
             found[name] = batch["features"][row, : int(batch["lengths"][row])].numpy()
     assert len(found) == len(cuts)
     return found
-
-
-@pytest.fixture
-def kaldi(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
-    folder = tmp_path / "kaldi" / "train"
-    audio = {name: write_audio(folder / f"{name}.wav", 2.0, seed) for seed, name in enumerate(("file", "pipe"))}
-    audio["ark"] = (0.1 * np.random.default_rng(7).standard_normal(32000)).astype(np.float32)
-    write_archive(folder / "raw.ark", folder / "raw.scp", {"ark": wav((audio["ark"] * 32768).astype(np.int16))})
-    lines = [f"file {folder}/file.wav", f"pipe cat {folder}/pipe.wav |", (folder / "raw.scp").read_text().strip()]
-    (folder / "wav.scp").write_text("\n".join([*lines, f"gone {folder}/gone.wav"]) + "\n")
-    (folder / "text").write_text("u1 A CAT\nu2 A HAT\nu3 THE MAT\nu4 GONE\nu5 NOWHERE\n")
-    (folder / "utt2spk").write_text("u1 s1\nu2 s1\nu3 s2\nu4 s2\n")
-    (folder / "segments").write_text("u1 file 0.5 1.5\nu2 pipe 0 -1\nu3 ark 1.0 9.0\nu4 gone 0 1\nu6 file 0 1\n")
-    return folder, audio
-
-
-def test_kaldi_audio_that_has_changed_is_read_again(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
-    folder, audio = kaldi
-
-    def prepared() -> np.ndarray:
-        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
-        (cut,) = (cut for cut in load_cuts(tmp_path / "data/kaldi_cuts_train.jsonl.gz") if cut.id == "u2")
-        return load_samples(cut)
-
-    flac = tmp_path / "data/audio/train/pipe.flac"
-    prepared()
-    time = flac.stat().st_mtime_ns
-    assert np.abs(prepared() - audio["pipe"]).max() < 1e-4 and flac.stat().st_mtime_ns == time  # nothing has changed
-    samples = write_audio(folder / "pipe.wav", 1.0, seed=11)  # the same pipe, another file
-    assert np.abs(prepared() - samples).max() < 1e-4
-    other = write_audio(folder / "other.wav", 1.5, seed=12)
-    (folder / "wav.scp").write_text((folder / "wav.scp").read_text().replace("pipe.wav |", "other.wav |"))
-    assert np.abs(prepared() - other).max() < 1e-4
-
-
-def test_kaldi(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
-    folder, audio = kaldi
-    result = prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
-    for reason in (
-        "audio missing, unreadable or empty (u4)",
-        "not in text (u6)",
-        "in text, but not in segments or wav.scp (u5)",
-    ):
-        assert f"1 utterances left out, {reason}" in result.stderr
-    cuts = load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")
-    expected = {"u1": audio["file"][8000:24000], "u2": audio["pipe"], "u3": audio["ark"][16000:]}
-    assert [cut.id for cut in cuts] == list(expected)
-    for cut in cuts:
-        assert np.abs(load_samples(cut) - expected[cut.id]).max() < 1e-4
-        assert cut.supervisions[0].start == 0 and cut.supervisions[0].duration == cut.duration
-    assert [cut.supervisions[0].speaker for cut in cuts] == ["s1", "s1", "s2"]
-
-
-def test_kaldi_features(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
-    folder, _ = kaldi
-    features = {
-        f"u{index}": np.random.default_rng(index).standard_normal((50 + index, 80)).astype(np.float32)
-        for index in (1, 2, 9)
-    }
-    records = {name: matrix(values) for name, values in features.items()}
-    write_archive(folder / "f.ark", folder / "feats.scp", records)
-    result = prepare(tmp_path / "data", "--kaldi", folder, "--kaldi-feats", "--storage", "numpy")
-    assert "1 utterances left out, not in text (u9)" in result.stderr
-    cuts = load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")
-    found = loaded(cuts, LoaderOptions(max_duration=10), stored=True)
-    assert sorted(found) == ["u1", "u2"]
-    for name, values in found.items():
-        assert np.array_equal(values, features[name])
-
-
-def test_kaldi_malformed(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
-    folder, _ = kaldi
-    (folder / "segments").write_text("u1 file 0.5\n")
-    with pytest.raises(FormatError, match=r"segments:1: found 'u1 file 0.5', expected 'utterance recording start end'"):
-        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
-    for times in ("nan 0.4", "0.2 inf"):
-        (folder / "segments").write_text(f"u1 file {times}\n")
-        with pytest.raises(FormatError, match=f"segments:1: found 'u1 file {times}', .* both times in seconds"):
-            prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
-    (folder / "segments").write_text("u1 file 0 1\nu1 pipe 0 1\n")
-    with pytest.raises(FormatError, match="segments:2: utterance 'u1' occurs a second time"):
-        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
-    with (folder / "wav.scp").open("a") as stream:
-        stream.write("file other.wav\n")
-    with pytest.raises(FormatError, match=r"wav.scp:5: 'file' occurs a second time"):
-        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
-    (folder / "wav.scp").write_text("file\n")
-    with pytest.raises(FormatError, match=r"wav.scp:1: found 'file', expected 'key file'"):
-        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
-    (folder / "wav.scp").unlink()
-    with pytest.raises(FormatError, match="no such file"):
-        prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
-
-
-def test_kaldi_segments_that_begin_before_the_audio(kaldi: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
-    """Kaldi's extract-segments leaves them out too."""
-    folder, _ = kaldi
-    (folder / "segments").write_text("u1 file -0.3 0.5\nu2 file 0.5 1\n")
-    result = prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
-    assert "1 utterances left out, its segment is empty, or begins before 0 or behind" in result.stderr
-    assert [cut.id for cut in load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")] == ["u2"]
 
 
 def write_flac_without_length(path: Path) -> None:

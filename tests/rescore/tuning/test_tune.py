@@ -1,4 +1,4 @@
-"""Line search against brute force, tuning against grids and planted scales, and what it reports."""
+"""Tuning against grids and planted scales, and what it reports."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from typing import cast
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import settings as budget
-from hypothesis import strategies as st
 
 from rescore.errors import ReferencesError, ScoreError, UsageError, WeightsError
 from rescore.evaluation.wer import corpus_errors, count_errors
 from rescore.files import write_kaldi_text
 from rescore.formats import write_nbest
 from rescore.tuning.descent import point_at, rounded, search
-from rescore.tuning.line_search import PaddedLists, Steps, contenders, error_steps, merge_steps, walk_envelopes
+from rescore.tuning.line_search import PaddedLists
 from rescore.tuning.score_table import ScoreTable, build_table
 from rescore.tuning.settings import Settings, tune
 from rescore.tuning.tune import choose_fixed, cross_fit, make_problem, percent, tune_table
@@ -56,6 +53,15 @@ def make_table(utterances: int = 40, seed: int = 0, noise: float = 3.0) -> Score
     return build_table(*make_set(utterances, seed, noise))
 
 
+def slow_errors(table: ScoreTable, scales: np.ndarray) -> int:
+    """Errors of the first best hypothesis of each list, one list after another."""
+    errors = 0
+    for begin, end in itertools.pairwise(table.offsets):
+        totals = [sum(s * x for s, x in zip(scales, row, strict=True)) for row in table.matrix[begin:end].tolist()]
+        errors += int(table.errors[begin + totals.index(max(totals))])
+    return errors
+
+
 @pytest.mark.parametrize(("objective", "name"), [("errors", "ilm"), ("risk", "ilm"), ("risk", "old-ngram")])
 def test_an_lm_to_be_taken_out_gets_a_negative_scale(objective: str, name: str, tmp_path: Path) -> None:
     """`am` holds an LM that says nothing of the errors: taken out, the rest tells."""
@@ -76,107 +82,6 @@ def test_an_lm_to_be_taken_out_gets_a_negative_scale(objective: str, name: str, 
         n.utt_id: min(n.hyps, key=lambda hyp: count_errors(refs[n.utt_id], hyp.words).errors).words for n in lists
     }
     assert corpus_errors(refs, best).errors <= 1.05 * corpus_errors(refs, fewest).errors
-
-
-def slow_errors(table: ScoreTable, scales: np.ndarray) -> int:
-    """Errors of the first best hypothesis of each list, one list after another."""
-    errors = 0
-    for begin, end in itertools.pairwise(table.offsets):
-        totals = [sum(s * x for s, x in zip(scales, row, strict=True)) for row in table.matrix[begin:end].tolist()]
-        errors += int(table.errors[begin + totals.index(max(totals))])
-    return errors
-
-
-def check_steps(steps: Steps, base: np.ndarray, slope: np.ndarray, errors: np.ndarray) -> None:
-    """Compares the steps with the errors counted in the middle of each piece and at both its ends."""
-    rows = np.arange(len(base))
-    assert (np.diff(steps.edges) > 0).all()
-    for piece, (begin, end) in enumerate(itertools.pairwise(steps.edges)):
-        for part in (0.001, 0.31, 0.5, 0.999):
-            t = begin + part * (end - begin)
-            totals = base + t * slope
-            best = totals.argmax(axis=1)
-            runner_up = np.partition(totals, -2, axis=1)[:, -2] if totals.shape[1] > 1 else totals[:, 0] - 1
-            if (totals[rows, best] - runner_up > 1e-9).all():  # no tie, which rounding could break either way
-                assert errors[rows, best].sum() == steps.errors[piece]
-
-
-@given(st.integers(0, 10_000), st.integers(1, 6), st.integers(1, 7), st.booleans())
-@budget(max_examples=100, deadline=None)
-def test_line_search_agrees_with_brute_force(seed: int, utterances: int, hyps: int, whole: bool) -> None:
-    rng = np.random.default_rng(seed)
-    shape = (utterances, hyps)
-    base = rng.integers(-6, 7, shape).astype(float) if whole else rng.standard_normal(shape)
-    slope = rng.integers(-3, 4, shape).astype(float) if whole else rng.standard_normal(shape)
-    errors = rng.integers(0, 5, shape)
-    steps = error_steps(base, slope, errors, -3.3, 4.1)
-    assert steps.edges[0] == -3.3 and steps.edges[-1] == 4.1
-    check_steps(steps, base, slope, errors)
-
-
-def test_line_search_by_hand() -> None:
-    # Lines 0, t - 1, 2 t - 4 with 3, 1, 2 errors: crossings at 1 and 3.  A second list changes from 0 to 1 errors at 2.
-    base, slope = np.array([[0.0, -1.0, -4.0], [0.0, -2.0, -9.0]]), np.array([[0.0, 1.0, 2.0], [0.0, 1.0, 0.0]])
-    steps = error_steps(base, slope, np.array([[3, 1, 2], [0, 1, 7]]), -10.0, 10.0)
-    assert steps.edges.tolist() == [-10.0, 1.0, 2.0, 3.0, 10.0]
-    assert steps.errors.tolist() == [3, 1, 2, 3]
-    assert steps.best() == (1, 1.0, 2.0)
-    assert steps.region(1.5, 2) == (1.0, 3.0)
-    assert steps.region(5.0, 2) == (5.0, 5.0)
-
-
-def test_of_equal_pieces_the_widest_is_taken_and_steps_that_cancel_are_none() -> None:
-    assert Steps(np.array([0.0, 1.0, 2.0, 4.0, 5.0]), np.array([1, 2, 1, 3])).best() == (1, 2.0, 4.0)
-    base, slope = np.array([[0.0, -1.0], [0.0, -1.0]]), np.array([[0.0, 1.0], [0.0, 1.0]])
-    steps = error_steps(base, slope, np.array([[1, 0], [0, 1]]), 0.0, 2.0)
-    assert steps.edges.tolist() == [0.0, 2.0] and steps.errors.tolist() == [1]
-
-
-def test_blocks_of_lists_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    base, slope = rng.standard_normal((2, 30, 6))
-    errors = rng.integers(0, 9, (30, 6))
-    whole = error_steps(base, slope, errors, -5.0, 5.0)
-    monkeypatch.setattr("rescore.tuning.line_search.CHUNK", 13)
-    blocks = error_steps(base, slope, errors, -5.0, 5.0)
-    assert blocks.edges.tolist() == whole.edges.tolist() and blocks.errors.tolist() == whole.errors.tolist()
-
-
-def slow_steps(base: np.ndarray, slope: np.ndarray, errors: np.ndarray, low: float, high: float) -> Steps:
-    """Walks along the envelopes of all lines, one list after another."""
-    walks = [walk_envelopes(*(rows[u : u + 1] for rows in (base, slope, errors)), low, high) for u in range(len(base))]
-    places, changes = ([part for walk in walks for part in walk[k]] for k in (1, 2))
-    start = sum(walk[0] for walk in walks)
-    return merge_steps(start, np.concatenate([[], *places]), np.concatenate([[], *changes]), low, high)
-
-
-@pytest.mark.parametrize("ends", [(-4.0, 5.0), (0.0, 3.0), (-50.0, -1.0)])
-def test_lines_left_out_are_nowhere_highest(ends: tuple[float, float]) -> None:
-    rng = np.random.default_rng(1)
-    base, slope = rng.standard_normal((2, 80, 60))
-    slope[:, 30] = slope[:, 7]  # parallel lines, and equal ones
-    base[:40, 50], slope[:40, 50] = base[:40, 20], slope[:40, 20]
-    errors = rng.integers(0, 9, base.shape)
-    kept = contenders(base, slope, *ends)
-    assert len(kept) < 0.3 * base.size and (np.diff(kept) > 0).all()
-    for t in np.linspace(*ends, 300):
-        assert np.isin(np.arange(80) * 60 + (base + t * slope).argmax(axis=1), kept).all()
-    fast, slow = error_steps(base, slope, errors, *ends), slow_steps(base, slope, errors, *ends)
-    assert fast.edges.tolist() == slow.edges.tolist() and fast.errors.tolist() == slow.errors.tolist()
-
-
-def test_counting_agrees_with_the_slow_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = make_table()
-    lists = PaddedLists.from_table(table)
-    rng = np.random.default_rng(1)
-    points = [rng.standard_normal(len(table.names)) * rng.integers(0, 2, len(table.names)) for _ in range(50)]
-    points = [point if point[0] else point + 1 for point in points]  # no ties
-    slow = [slow_errors(table, point) for point in points]
-    assert [lists.count(point) for point in points] == slow
-    monkeypatch.setattr("rescore.tuning.line_search.BATCH", 5000)
-    assert lists.count_all(np.stack(points)).tolist() == slow
-    assert [int(lists.chosen_errors(lists.totals(point)).sum()) for point in points] == slow
-    assert lists.totals(points[0]) == pytest.approx(np.tensordot(points[0], lists.scores, 1))
 
 
 def test_table_holds_scores_words_and_errors() -> None:
