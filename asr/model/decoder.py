@@ -5,6 +5,7 @@ Both read the transcript's tokens after a begin, for which the blank stands.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from asr.model.config import TransducerConfig
 from asr.model.rnnt_loss import BLANK
+from lm_zoo.inference.processor import slow_in_bfloat16
 
 
 class LstmDecoder(nn.Module):
@@ -26,7 +28,7 @@ class LstmDecoder(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """int64 `(B, U)` -> `(B, U + 1, output_dim)`; position u has read the begin and u tokens."""
-        return self.lstm(self.dropout(self.embedding(_begun(tokens))))[0]
+        return self._layer(self.embedding(_begun(tokens)), None)[0]
 
     def initial(self, batch: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
         """The state before the begin: the first `step` is given the blank."""
@@ -35,10 +37,16 @@ class LstmDecoder(nn.Module):
 
     def step(self, tokens: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """One token each: int64 `(B,)` -> what follows it `(B, output_dim)`, and the new state."""
-        inputs = self.dropout(self.embedding(tokens)).unsqueeze(1)
         hidden, cell = (part.unsqueeze(0) for part in state)
-        output, (hidden, cell) = self.lstm(inputs, (hidden, cell))
+        output, (hidden, cell) = self._layer(self.embedding(tokens).unsqueeze(1), (hidden, cell))
         return output.squeeze(1), (hidden.squeeze(0), cell.squeeze(0))
+
+    def _layer(self, embedded: Tensor, state: tuple[Tensor, Tensor] | None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """The LSTM; in float32 under autocast where the processor is slow in bfloat16, as new torch has none for it."""
+        alone = embedded.device.type == "cpu" and slow_in_bfloat16()
+        with torch.autocast("cpu", enabled=False) if alone else nullcontext():
+            found: tuple[Tensor, tuple[Tensor, Tensor]] = self.lstm(self.dropout(embedded), state)
+        return found
 
     def select(self, state: tuple[Tensor, Tensor], indices: Tensor) -> tuple[Tensor, Tensor]:
         """The state of the given rows, int64, repeats allowed."""
