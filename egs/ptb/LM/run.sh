@@ -74,7 +74,6 @@ tables() {
 }
 
 print_tables() { tables | tee "$exp_dir/ppl.txt"; }
-
 run_stage 0 "data" prepare
 run_stage 1 "$rows (mini: 15 minutes a row on a CPU core)" first_rows
 run_stage 2 "from $start, $further_passes passes more: $further (mini: 2 minutes a row)" further_rows
