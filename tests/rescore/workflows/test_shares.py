@@ -27,6 +27,7 @@ from tests.lm_zoo.zoo import neural
 from tests.rescore.slow_worker import fail_at_three, note, take_time
 from tests.rescore.workflows.test_scoring import run
 
+ROOT = Path(__file__).parents[3]
 OUTPUTS = ("scores.jsonl.gz", "lms.json", "nbest.jsonl.gz", "1best.txt", "weights.json")
 
 
@@ -170,6 +171,8 @@ def test_the_error_of_a_share_ends_all() -> None:
 def two_nodes() -> Iterator[Any]:
     """A Ray cluster of two nodes of one core each, on this machine."""
     cluster_utils = pytest.importorskip("ray.cluster_utils")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)  # Ray tells its processes only the command's own folder
     cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     cluster.second = cluster.add_node(num_cpus=1)
     yield cluster
@@ -177,6 +180,7 @@ def two_nodes() -> Iterator[Any]:
 
     ray.shutdown()
     cluster.shutdown()
+    patch.undo()
 
 
 @pytest.mark.slow
