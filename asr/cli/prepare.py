@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
 
 PATH = click.Path(path_type=Path)
 TRAIN = "train"  # in the names of parts whose speed is perturbed; icefall does not perturb the others either
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """What is read, by the names of the options."""
+
+    librispeech: Path | None
+    split: Path | None
+    kaldi: tuple[Path, ...]
+    kaldi_feats: bool
+    audio: Path | None
+    text: Path | None
+    cuts: tuple[Path, ...]
+    allow_pipes: bool
 
 
 @click.command()
@@ -38,20 +53,13 @@ TRAIN = "train"  # in the names of parts whose speed is perturbed; icefall does 
 @click.option("--characters", is_flag=True, help="Words, and tokens, are characters (Mandarin): OUT_DIR/lang_char.")
 def command(
     out_dir: Path,
-    librispeech: Path | None,
-    split: Path | None,
-    kaldi: tuple[Path, ...],
-    kaldi_feats: bool,
-    audio: Path | None,
-    text: Path | None,
-    cuts: tuple[Path, ...],
-    allow_pipes: bool,
     fbank: bool,
     perturb_speed: bool,
     storage: str,
     bpe_text: tuple[Path, ...],
     vocab_size: int,
     characters: bool,
+    **read: Any,
 ) -> None:
     """Manifests, features and tokens of corpora, in OUT_DIR.
 
@@ -64,26 +72,9 @@ def command(
     Example: asr prepare data --cuts synthetic/train --fbank
     Example: asr prepare data --cuts manifests/aishell_cuts_train.jsonl.gz --characters --bpe-text text --fbank
     """
-    from asr.dataset.manifests import check_ids
-
-    if not (librispeech or kaldi or audio or cuts or bpe_text):
-        raise click.UsageError("nothing to prepare; give --librispeech, --kaldi, --audio, --cuts or --bpe-text")
-    for given, needed, message in (
-        (split, librispeech, "--split needs --librispeech"),
-        (text, audio, "--text needs --audio"),
-        (kaldi_feats, kaldi, "--kaldi-feats needs --kaldi"),
-        (perturb_speed, not kaldi_feats, "--perturb-speed needs audio; --kaldi-feats takes features as they are"),
-        (perturb_speed, fbank, "--perturb-speed needs --fbank; without stored features, asr train perturbs by itself"),
-    ):
-        if given and not needed:
-            raise click.UsageError(message)
-    sets = _read(out_dir, librispeech, split, kaldi, kaldi_feats, audio, text, storage, allow_pipes)
-    for key, named in _named_cuts(cuts, allow_pipes).items():
-        if key in sets:
-            raise click.UsageError(f"two corpora are named {'_cuts_'.join(key)}; prepare them into different OUT_DIRs")
-        sets[key] = named
-    for (_, part), found in sets.items():
-        check_ids(part, found)
+    corpora = Corpora(**read)
+    _check_options(corpora, fbank, perturb_speed, bpe_text)
+    sets = _read(corpora, out_dir, storage)
     if perturb_speed:
         _check_training_part([part for _, part in sets])
     vocab = _tokens(out_dir, bpe_text, None if characters else vocab_size) if bpe_text else None
@@ -92,11 +83,27 @@ def command(
             from asr.dataset.lang import with_characters
 
             found = with_characters(found)
-        if fbank and not (kind == "kaldi" and kaldi_feats):
+        if fbank and not (kind == "kaldi" and corpora.kaldi_feats):
             found = _with_fbank(found, out_dir / "feats", f"{kind}_{part}", storage, perturb_speed and TRAIN in part)
         _write(out_dir, kind, part, found)
         if vocab is not None:
             _check_spelling(part, found, vocab)
+
+
+def _check_options(corpora: Corpora, fbank: bool, perturb_speed: bool, bpe_text: tuple[Path, ...]) -> None:
+    """Raises UsageError where there is nothing to do, or an option without another that it needs."""
+    if not (corpora.librispeech or corpora.kaldi or corpora.audio or corpora.cuts or bpe_text):
+        raise click.UsageError("nothing to prepare; give --librispeech, --kaldi, --audio, --cuts or --bpe-text")
+    audio_is_taken = not corpora.kaldi_feats
+    for given, needed, message in (
+        (corpora.split, corpora.librispeech, "--split needs --librispeech"),
+        (corpora.text, corpora.audio, "--text needs --audio"),
+        (corpora.kaldi_feats, corpora.kaldi, "--kaldi-feats needs --kaldi"),
+        (perturb_speed, audio_is_taken, "--perturb-speed needs audio; --kaldi-feats takes features as they are"),
+        (perturb_speed, fbank, "--perturb-speed needs --fbank; without stored features, asr train perturbs by itself"),
+    ):
+        if given and not needed:
+            raise click.UsageError(message)
 
 
 def _check_training_part(parts: list[str]) -> None:
@@ -125,39 +132,35 @@ def _check_spelling(part: str, cuts: list[MonoCut], vocab: PieceVocabulary) -> N
         remark(f"{part}: {len(names)} transcripts have symbols that the tokens lack (the first: {names[0]})")
 
 
-def _read(
-    out_dir: Path,
-    librispeech: Path | None,
-    split: Path | None,
-    kaldi: tuple[Path, ...],
-    kaldi_feats: bool,
-    audio: Path | None,
-    text: Path | None,
-    storage: str,
-    allow_pipes: bool,
-) -> dict[tuple[str, str], list[MonoCut]]:
+def _read(corpora: Corpora, out_dir: Path, storage: str) -> dict[tuple[str, str], list[MonoCut]]:
     """The cuts of every corpus, by kind and part."""
     from asr.dataset import kaldi as kaldi_data
     from asr.dataset import manifests
 
     sets: dict[tuple[str, str], list[MonoCut]] = {}
-    if librispeech:
-        parts = manifests.librispeech(librispeech)
-        if split:
-            parts = manifests.split_by_speaker(parts, split)
+    if corpora.librispeech:
+        parts = manifests.librispeech(corpora.librispeech)
+        if corpora.split:
+            parts = manifests.split_by_speaker(parts, corpora.split)
         sets |= {("librispeech", part): cuts for part, cuts in parts.items()}
-    for folder in kaldi:
-        if kaldi_feats:
-            cuts = kaldi_data.kaldi_feature_cuts(folder, out_dir, storage, allow_pipes)
+    for folder in corpora.kaldi:
+        if corpora.kaldi_feats:
+            cuts = kaldi_data.kaldi_feature_cuts(folder, out_dir, storage, corpora.allow_pipes)
         else:
-            cuts = kaldi_data.kaldi_cuts(folder, out_dir, allow_pipes)
+            cuts = kaldi_data.kaldi_cuts(folder, out_dir, corpora.allow_pipes)
         if ("kaldi", folder.name) in sets:
             raise click.UsageError(f"two --kaldi folders are named {folder.name}; prepare them into different OUT_DIRs")
         sets["kaldi", folder.name] = cuts
-    if audio:
-        sets["audio", audio.resolve().name] = manifests.audio_and_text(audio, text)
+    if corpora.audio:
+        sets["audio", corpora.audio.resolve().name] = manifests.audio_and_text(corpora.audio, corpora.text)
     for (_, part), cuts in sets.items():
         _tell_channels(part, cuts)
+    for key, named in _named_cuts(corpora.cuts, corpora.allow_pipes).items():
+        if key in sets:
+            raise click.UsageError(f"two corpora are named {'_cuts_'.join(key)}; prepare them into different OUT_DIRs")
+        sets[key] = named
+    for (_, part), cuts in sets.items():
+        manifests.check_ids(part, cuts)
     return sets
 
 
