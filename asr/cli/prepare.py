@@ -148,11 +148,11 @@ def _read(corpora: Corpora, out_dir: Path, storage: str) -> dict[tuple[str, str]
             cuts = kaldi_data.kaldi_feature_cuts(folder, out_dir, storage, corpora.allow_pipes)
         else:
             cuts = kaldi_data.kaldi_cuts(folder, out_dir, corpora.allow_pipes)
-        if ("kaldi", folder.name) in sets:
-            raise click.UsageError(f"two --kaldi folders are named {folder.name}; prepare them into different OUT_DIRs")
-        sets["kaldi", folder.name] = cuts
+        if ("kaldi", name := manifests.own_name(folder)) in sets:
+            raise click.UsageError(f"two --kaldi folders are named {name}; prepare them into different OUT_DIRs")
+        sets["kaldi", name] = cuts
     if corpora.audio:
-        sets["audio", corpora.audio.resolve().name] = manifests.audio_and_text(corpora.audio, corpora.text)
+        sets["audio", manifests.own_name(corpora.audio)] = manifests.audio_and_text(corpora.audio, corpora.text)
     for (_, part), cuts in sets.items():
         _tell_channels(part, cuts)
     for key, named in _named_cuts(corpora.cuts, corpora.allow_pipes).items():
@@ -175,15 +175,13 @@ def _tell_channels(part: str, cuts: list[MonoCut]) -> None:
 
 def _named_cuts(paths: tuple[Path, ...], allow_pipes: bool) -> dict[tuple[str, str], list[MonoCut]]:
     """The cuts of files `KIND_cuts_PART.jsonl.gz`, or of any others and of folders, which are kind `speech`."""
-    from asr.dataset.manifests import load_cuts
+    from asr.dataset.manifests import kind_and_part, load_cuts, own_name
 
     sets: dict[tuple[str, str], list[MonoCut]] = {}
     for path in paths:
-        name = path.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
-        kind, between, part = name.partition("_cuts_")
-        key = (kind, part) if between else ("speech", name)
+        key = kind_and_part(path)
         if key in sets:
-            raise click.UsageError(f"two --cuts are named {name}; prepare them into different OUT_DIRs")
+            raise click.UsageError(f"two --cuts are named {own_name(path)}; prepare them into different OUT_DIRs")
         sets[key] = list(_on_disk(path, load_cuts(path, allow_pipes=allow_pipes)))
     return sets
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from asr.dataset.flac import read_origin, save_flac
 from asr.dataset.kaldi_places import read_place
-from asr.dataset.manifests import Missing, make_cut, read_recording, why_unread
+from asr.dataset.manifests import Missing, make_cut, own_name, read_recording, why_unread
 from asr.dataset.pipes import ADVICE, is_command
 from asr.dataset.stores import SHIFT_SECONDS, feature_store, with_features
 from asr.errors import DataError
@@ -48,12 +48,12 @@ def kaldi_cuts(folder: str | Path, out: Path, allow_pipes: bool = False) -> list
     recordings: dict[str, Recording | None] = {}
     wavs = dict(read_scp(folder / "wav.scp", allow_pipes))
     cuts = []
-    for utt_id, recording_id, start, end in progress(list(_segments(folder, wavs)), folder.name):
+    for utt_id, recording_id, start, end in progress(list(_segments(folder, wavs)), own_name(folder)):
         if recording_id not in wavs:
             missing.add("its recording is not in wav.scp", utt_id)
             continue
         if recording_id not in recordings:
-            target = out / "audio" / folder.name / f"{file_name(recording_id)}.flac"
+            target = out / "audio" / own_name(folder) / f"{file_name(recording_id)}.flac"
             recordings[recording_id] = _recording(wavs[recording_id], recording_id, folder, target)
         recording = recordings[recording_id]
         if recording is None:
@@ -65,10 +65,7 @@ def kaldi_cuts(folder: str | Path, out: Path, allow_pipes: bool = False) -> list
         else:
             text = texts[utt_id] if texts is not None else ""
             cuts.append(make_cut(recording, utt_id, text, speakers.get(utt_id), start, end))
-    for utt_id in sorted(
-        (texts or {}).keys() - {cut.id for cut in cuts} - {i for ids in missing.ids.values() for i in ids}
-    ):
-        missing.add("in text, but not in segments or wav.scp", utt_id)
+    _add_texts_alone(texts, cuts, missing, "segments or wav.scp")
     missing.tell(folder)
     if not cuts:
         raise DataError(f"{folder}: no utterance with audio and text is left")
@@ -92,8 +89,8 @@ def kaldi_feature_cuts(
 
     folder, missing, cuts = require_folder(folder), Missing(), []
     texts, speakers = _texts(folder), _speakers(folder)
-    with feature_store(out / "feats", folder.name, storage) as store:
-        for utt_id, place in progress(list(read_scp(folder / "feats.scp", allow_pipes)), folder.name):
+    with feature_store(out / "feats", own_name(folder), storage) as store:
+        for utt_id, place in progress(list(read_scp(folder / "feats.scp", allow_pipes)), own_name(folder)):
             if texts is not None and utt_id not in texts:
                 missing.add("not in text", utt_id)
                 continue
@@ -110,10 +107,18 @@ def kaldi_feature_cuts(
             text = texts[utt_id] if texts is not None else ""
             segment = SupervisionSegment(utt_id, utt_id, 0.0, duration, 0, text, speaker=speakers.get(utt_id))
             cuts.append(with_features(MonoCut(utt_id, 0.0, duration, 0, [segment]), features, store))
+    _add_texts_alone(texts, cuts, missing, "feats.scp")
     missing.tell(folder)
     if not cuts:
         raise DataError(f"{folder}: no utterance with features and text is left")
     return cuts
+
+
+def _add_texts_alone(texts: dict[str, str] | None, cuts: list[MonoCut], missing: Missing, where: str) -> None:
+    """Adds the utterances of `text` that are nowhere else."""
+    known = {cut.id for cut in cuts}.union(*missing.ids.values())
+    for utt_id in sorted((texts or {}).keys() - known):
+        missing.add(f"in text, but not in {where}", utt_id)
 
 
 def read_scp(path: Path, allow_pipes: bool = False) -> Iterator[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
@@ -44,6 +45,18 @@ class Missing:
             names = ", ".join(ids[:NAMED]) + (", ..." if len(ids) > NAMED else "")
             detail = f"; {ids[0]}: {self.first[reason]}" if self.first[reason] else ""
             remark(f"{where}: {len(ids)} utterances left out, {reason} ({names}){detail}")
+
+
+def own_name(path: Path) -> str:
+    """The name of a file or folder as it was given, that of `.` too; links keep their own."""
+    return os.path.basename(os.path.abspath(path))
+
+
+def kind_and_part(path: Path) -> tuple[str, str]:
+    """`librispeech_cuts_dev.jsonl.gz` is part `dev` of `librispeech`; others, and folders, are parts of `speech`."""
+    stem = own_name(path).removesuffix(".gz").removesuffix(".jsonl")
+    kind, between, part = stem.partition("_cuts_")
+    return (kind, part) if between else ("speech", stem)
 
 
 def load_cuts(*paths: str | Path, allow_pipes: bool = False) -> CutSet:

@@ -25,7 +25,16 @@ from asr.dataset.augment import add_noise, babble, seeded, white_noise
 from asr.dataset.features import SAMPLE_RATE
 from asr.dataset.flac import read_origin, save_flac
 from asr.dataset.loader import cut_text, load_errors, load_samples, load_trouble
-from asr.dataset.manifests import Missing, check_ids, load_cuts, make_cut, read_recording, recordings_of, save_cuts
+from asr.dataset.manifests import (
+    Missing,
+    check_ids,
+    kind_and_part,
+    load_cuts,
+    make_cut,
+    read_recording,
+    recordings_of,
+    save_cuts,
+)
 from asr.errors import DataError
 from rescore.console import progress
 from rescore.file_names import file_name
@@ -71,7 +80,7 @@ def add_noise_to_set(path: Path, out: Path, options: NoiseOptions, allow_pipes: 
     cuts: list[MonoCut] = list(load_cuts(path, allow_pipes=allow_pipes))
     check_ids(path, cuts)
     _check_ids(path, cuts)
-    prefix, part = _names(path)
+    prefix, part = kind_and_part(path)
     name = f"{part}-{options.name}"
     folder = make_folder(out / "audio" / name)
     voices = _Voices(cuts, options)
@@ -122,13 +131,6 @@ def _origin(cuts: list[MonoCut]) -> str:
             if source.type == "file" and os.path.isfile(source.source):
                 digest.update(f" {os.stat(source.source).st_size} {os.stat(source.source).st_mtime_ns}".encode())
     return digest.hexdigest()
-
-
-def _names(path: Path) -> tuple[str, str]:
-    """`librispeech_cuts_dev.jsonl.gz` is part `dev` of `librispeech`; others are parts of `speech`."""
-    stem = path.resolve().name.removesuffix(".gz").removesuffix(".jsonl")
-    kind, between, part = stem.partition("_cuts_")
-    return (kind, part) if between else ("speech", stem)
 
 
 class _Voices:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from asr.dataset.manifests import own_name
 from asr.decoding.decode import Decoded
 from asr.decoding.results import Outputs, Results, empty_lattice, empty_nbest
 from asr.errors import DataError
@@ -82,5 +82,5 @@ def set_names(paths: Sequence[Path]) -> list[str]:
 
 def set_name(path: Path) -> str:
     """The name of a set from that of its manifest: `librispeech_cuts_test-clean.jsonl.gz` is `test-clean`."""
-    stem = re.sub(r"(\.jsonl|\.json|\.yaml)?(\.gz)?$", "", os.path.basename(os.path.abspath(path)))
+    stem = re.sub(r"(\.jsonl|\.json|\.yaml)?(\.gz)?$", "", own_name(path))
     return re.sub(r"^(.*_)?cuts?_|_cuts?$", "", stem) or stem

@@ -379,3 +379,12 @@ def test_the_first_of_several_channels_is_taken_and_told_of(tmp_path: Path) -> N
     assert "audio: 1 utterances are of several channels, of which the first is taken (such as both)" in result.stderr
     (cut,) = load_cuts(tmp_path / "data" / "audio_cuts_audio.jsonl.gz")
     assert np.abs(load_samples(cut) - first).max() < 1e-4
+
+
+def test_links_are_called_by_their_own_names(librispeech: Path, tmp_path: Path) -> None:
+    """Stores such as git-annex have files under the names of their checksums."""
+    prepare(tmp_path / "data", "--librispeech", librispeech)
+    made, link = tmp_path / "data/librispeech_cuts_dev-clean.jsonl.gz", tmp_path / "librispeech_cuts_dev.jsonl.gz"
+    link.symlink_to(made.rename(tmp_path / "SHA256-1f2e.gz"))
+    result = prepare(tmp_path / "again", "--cuts", link)
+    assert "again/librispeech_cuts_dev.jsonl.gz: 3 utterances" in result.stdout

@@ -76,11 +76,20 @@ def test_kaldi_features(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Pat
     write_archive(folder / "f.ark", folder / "feats.scp", records)
     result = prepare(tmp_path / "data", "--kaldi", folder, "--kaldi-feats", "--storage", "numpy")
     assert "1 utterances left out, not in text (u9)" in result.stderr
+    assert "3 utterances left out, in text, but not in feats.scp (u3, u4, u5)" in result.stderr
     cuts = load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")
     found = loaded(cuts, LoaderOptions(max_duration=10), stored=True)
     assert sorted(found) == ["u1", "u2"]
     for name, values in found.items():
         assert np.array_equal(values, features[name])
+
+
+def test_the_folder_that_one_is_in_has_its_own_name(
+    kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(kaldi[0])
+    prepare(tmp_path / "data", "--kaldi", ".", "--allow-pipes")
+    assert (tmp_path / "data/kaldi_cuts_train.jsonl.gz").exists() and (tmp_path / "data/audio/train/pipe.flac").exists()
 
 
 def test_kaldi_malformed(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
