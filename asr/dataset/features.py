@@ -18,6 +18,7 @@ from asr.errors import DataError
 SAMPLE_RATE = 16000
 BINS = 80
 SHIFT = 160  # samples between frames
+COPIED = 1 << 22  # samples of windows at once, 16 MB
 LARGEST = 1 << 20  # numbers of the filters between two rates, of 40 bytes; those of 11.025 and 16 kHz have 303,000
 
 
@@ -91,7 +92,10 @@ def resample(samples: np.ndarray, source: int, target: int = SAMPLE_RATE, zeros:
     padded = np.zeros(blocks * step + len(taps), dtype=np.float32)
     padded[width : width + len(samples)] = samples
     windows = np.lib.stride_tricks.sliding_window_view(padded, len(taps))[::step][:blocks]
-    return (np.ascontiguousarray(windows) @ taps).ravel()[:length]
+    made, some = np.empty((blocks, phases), dtype=np.float32), max(1, COPIED // len(taps))
+    for begin in range(0, blocks, some):  # windows overlap: a copy of all would be some 35 times the audio
+        made[begin : begin + some] = np.ascontiguousarray(windows[begin : begin + some]) @ taps
+    return made.ravel()[:length]
 
 
 @functools.lru_cache
