@@ -14,11 +14,13 @@ cmd=run.pl
 [ ${#positional[@]} = 3 ] || die "expected 3 arguments, found ${#positional[@]}; see --help"
 data=${positional[0]} lang=${positional[1]} dir=${positional[2]}
 
+files=()  # of these weights; those of an earlier scoring may lie beside them
 for lmwt in $(seq "$min_lmwt" "$max_lmwt"); do
   for wip in ${word_ins_penalty//,/ }; do
     rescore --quiet lattice best-path "kaldi:$dir" --words "$lang/words.txt" --lmwt "$lmwt" --wip "$wip" \
       --ref "$data/text" > "$dir/wer_${lmwt}_$wip"
+    files+=("$dir/wer_${lmwt}_$wip")
   done
 done
 mkdir -p "$dir/scoring_kaldi"
-grep -H WER "$dir"/wer_*_* | awk -F: '{print $2, $1}' | sort -n -k 2,2 -s | head -n 1 | tee "$dir/scoring_kaldi/best_wer"
+grep -H WER "${files[@]}" | awk -F: '{print $2, $1}' | sort -n -k 2,2 -s | head -n 1 | tee "$dir/scoring_kaldi/best_wer"
