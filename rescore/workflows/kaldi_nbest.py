@@ -85,6 +85,8 @@ def write_archives(
 ) -> int:
     """Writes `out/nbest1.JOB.gz` and `out/archives.JOB`; returns the number of hypotheses.
 
+    Other costs that an earlier run left there, `lmwt.nn` and the like, go.
+
     Args:
       old_lm: the n-gram LM that the lattices were made with.
       max_unknown: the largest share of the words on best paths that it may not know.
@@ -107,6 +109,9 @@ def write_archives(
             coverage.check()
 
         count = write_records(out / f"{NBEST}.{job}.gz", records(), {})
+        for path in (out / f"archives.{job}").glob("lmwt.*"):  # costs of the hypotheses that stood there before
+            if path.name not in FILES:
+                path.unlink()
     remark(f"{coverage.name}: {said(coverage, 'words on best paths')}")
     return count
 

@@ -19,7 +19,7 @@ from rescore.formats.kaldi_archive import read_all
 from rescore.formats.symbols import read_symbols
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.paths import best_path
-from rescore.workflows.kaldi_nbest import linear_lattices
+from rescore.workflows.kaldi_nbest import FILES, linear_lattices
 from tests.lm_zoo.grammar_fst import write_lang
 from tests.lm_zoo.zoo import ARPA, WORDS, neural
 
@@ -169,6 +169,17 @@ def test_a_key_too_many_leaves_nothing_behind(decode: Path) -> None:
     with pytest.raises(RescoreError, match="key 'utt-z-1' is not in"):
         run("kaldi", "lattices", decode / "out", "--costs", "lmwt.interp.0.5")
     assert not (found / "lmwt.interp.0.8").exists() and not (decode / "out/lat.1.gz").exists()
+
+
+def test_costs_of_older_hypotheses_go(decode: Path) -> None:
+    """Keys are numbers of hypotheses: at another LM weight, costs of others have the same ones."""
+    found = archives(decode)
+    run("kaldi", "score", found, "--lm", decode / "lm", "--weight", 0.5)
+    (found / "lmwt.mine.gz").write_bytes(b"")
+    archives(decode, "--lmwt", 3)
+    assert sorted(path.name for path in found.iterdir()) == sorted(FILES)
+    with pytest.raises(RescoreError, match=r"lmwt.nn.sum"):
+        run("kaldi", "score", found, "--weight", 0.5)
 
 
 def test_a_key_that_is_missing(decode: Path) -> None:
