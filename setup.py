@@ -18,7 +18,8 @@ LINK = re.compile(r"\[([^\]]*)\]\((?!https?:)[^)\s]+\)")
 # take a file that cannot be imported; tools/requirements-k2.txt names the right one by its hash.
 K2_PLATFORM = "python_version == '3.10' and sys_platform == 'linux' and platform_machine == 'x86_64'"
 
-ASR = ["lhotse>=1.32", "lilcom>=1.7", "urllib3", "soundfile>=0.12", "kaldi-native-fbank>=1.20"]
+# lhotse resamples by scipy where there is no torchaudio, and does not ask for it.
+ASR = ["lhotse>=1.32", "lilcom>=1.7", "urllib3", "scipy>=1.9", "soundfile>=0.12", "kaldi-native-fbank>=1.20"]
 EXTRAS = {
     "k2": [
         f"{requirement}; {K2_PLATFORM}"

@@ -246,6 +246,15 @@ def test_a_package_that_lhotse_lacks_is_named(cuts: Any, monkeypatch: pytest.Mon
         list(loader(cuts, num_workers=workers)(1))
 
 
+def test_manifests_that_say_resample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of `cuts.resample(16000)`: the extra `asr` has scipy, by which lhotse does it without torchaudio."""
+    pytest.importorskip("scipy")
+    monkeypatch.setattr("lhotse.augmentation.torchaudio.is_torchaudio_available", lambda: False)
+    cut = make_cut(tmp_path, "a", 1.0, rate=8000)
+    (batch,) = loader(lhotse.CutSet.from_cuts([cut.resample(16000)]), buckets=1)(1)
+    assert batch["ids"] == ["a"] and batch["lengths"].tolist() == [100]
+
+
 def test_nothing_to_load(cuts: Any) -> None:
     with pytest.raises(DataError, match="no cut is left to load: the manifest is empty"):
         loader(lhotse.CutSet.from_cuts([]))
