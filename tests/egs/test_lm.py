@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,18 @@ def test_librispeech_mini(recipes: Recipes, tmp_path: Path) -> None:
     assert table.strip() in shown and "lstm" in table and "Tail-2" in table
     again = recipes.run(*run, "--stop-stage", 2)
     assert again.count("already done") == 6
+
+
+def test_librispeech_mini_of_other_lms(recipes: Recipes, tmp_path: Path) -> None:
+    """Mixtures and draws are of the LMs that are there; nothing goes on from a Transformer."""
+    books_and_transcripts(tmp_path)
+    run = ["librispeech/LM/run.sh", "--mini", "true", "--dl-dir", tmp_path, "--text-dir", tmp_path]
+    options = QUICK + " --set dim=16 --train batch_tokens=256"
+    recipes.run(*run, "--lms", "lstm", "--books-lms", "transfornn", "--train-options", options)
+    exp = recipes.folder / "librispeech/LM/exp/mini"
+    table = (exp / "ppl.txt").read_text()
+    assert re.search(r"ngram \+ \S+ lstm", table) and "bayesian" not in table
+    assert sorted(path.name for path in exp.iterdir()) == ["lstm", "ppl.txt", "transfornn"]
 
 
 def test_librispeech(recipes: Recipes, tmp_path: Path) -> None:

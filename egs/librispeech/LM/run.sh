@@ -30,12 +30,15 @@ train() {
   for lm in "$@"; do train_lm "$conf$lm" "$exp/$lm"; done
 }
 
+chosen() { [[ " $lms $books_lms " == *" $1 "* ]]; }
+
 tables() {
-  local folders=() lm set
+  local folders=() mixtures=() lm set
   for lm in $lms $books_lms; do folders+=("$exp/$lm"); done
   if "$mini"; then
-    perplexities $data $data/test.txt.xz $data/valid.txt.xz "${folders[@]}" ngram,bayesian,transformer bayesian,transformer
-    rescore ppl --lm "$exp/bayesian?samples=8" --text $data/test.txt.xz
+    if chosen bayesian && chosen transformer; then mixtures=(ngram,bayesian,transformer bayesian,transformer); fi
+    perplexities $data $data/test.txt.xz $data/valid.txt.xz "${folders[@]}" "${mixtures[@]}"
+    if chosen bayesian; then rescore ppl --lm "$exp/bayesian?samples=8" --text $data/test.txt.xz; fi
     return
   fi
   for set in dev-clean test-clean dev-other test-other; do
@@ -45,7 +48,7 @@ tables() {
 }
 
 first_lms() {
-  if "$mini"; then train transformer0; fi
+  if "$mini" && { chosen transformer || chosen bayesian || chosen lookup; }; then train transformer0; fi  # their start
   train $lms
 }
 
