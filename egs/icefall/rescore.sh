@@ -17,6 +17,7 @@ symbols=data/lang_bpe_500/words.txt
 pieces=false         # true: the lattices have pieces, not words (no HLG or LG); symbols is then tokens.txt
 lms=transfornn       # names of the zoo, or model folders
 ngram=               # an n-gram LM as well: ARPA, KenLM binary, or the one of the zoo
+device=cpu           # where LMs are evaluated: cpu or cuda
 num_paths=100
 scale=               # of scores of the lattices for the lists, such as lm=1
 case=                # upper or lower, where the LMs' text is not in the case of the recogniser's

@@ -1,6 +1,6 @@
 # What the run.sh of all recipes of recognisers share; sourced in place of recipe.sh, after the recipe's own options.
 # A recipe sets then: corpus (data/CORPUS_cuts_SET.jsonl.gz), dev and test (names of sets), decoded (where decode.py writes),
-# decoding (the options of every decode.py, an array), and for tables the options lms and ngram.
+# decoding (the options of every decode.py, an array), and for tables the options lms, ngram and device (or none).
 max_unknown=0.5  # share of a recogniser's words that an LM may not know
 . "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 
@@ -13,7 +13,7 @@ decode_sets() {  # decode_sets "SET..." METHOD...: by each method, which may hav
   for set in $1; do cuts+=("data/${corpus}_cuts_$set.jsonl.gz"); done
   for method in "${@:2}"; do
     read -ra words <<< "$method"
-    ./decode.py "${decoding[@]}" --decoding-method "${words[@]}" "${cuts[@]}" || [ $? = 3 ]  # 3: some not recognised, and named
+    at_least_some ./decode.py "${decoding[@]}" --decoding-method "${words[@]}" "${cuts[@]}"
   done
 }
 
@@ -35,5 +35,5 @@ lattices() {  # lattices SET: those of decode.py, as FORMAT:PATH
 rescore_lattices() {  # rescore_lattices OUT [OPTION...]: rescore.sh on the lattices of dev and test
   ../../shared/rescore.sh --dev "$(lattices "$dev")" --test "$(lattices "$test")" --out "$1" --lms "$lms" --ngram "$ngram" \
     --dev-ref "data/${corpus}_text_$dev" --test-ref "data/${corpus}_text_$test" \
-    --max-unknown "$max_unknown" --first "$(ls "$decoded/nbest-$test-"*fast_beam_search*.jsonl.gz)" "${@:2}"
+    --device "${device:-cpu}" --max-unknown "$max_unknown" --first "$(ls "$decoded/nbest-$test-"*fast_beam_search*.jsonl.gz)" "${@:2}"
 }

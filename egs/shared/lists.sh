@@ -1,5 +1,5 @@
 # From N-best lists of dev and test to results: what rescore.sh and egs/icefall/rescore.sh share; sourced after recipe.sh.
-# Options of the script: out, lms, dev_ref, max_unknown (or none).  A script may add to models and tuned, an n-gram for example, and to fixed.
+# Options of the script: out, lms, dev_ref, max_unknown and device (or none).  A script may add to models and tuned, an n-gram for example, and to fixed.
 tuned=()   # names of the scores of LMs
 models=()  # options that name the LMs
 fixed=()   # options for scores that are not used: --fix NAME=0
@@ -11,6 +11,7 @@ for lm in $lms; do
   models+=(--lm "$lm")
 done
 if [ -n "${max_unknown:-}" ]; then models+=(--max-unknown "$max_unknown"); fi
+if [ -n "${device:-}" ]; then models+=(--device "$device"); fi
 
 score_lists() {  # of OUT/PART/nbest.jsonl.gz, in OUT/PART/scores
   local set

@@ -77,6 +77,12 @@ run_stage() {  # run_stage NUMBER TITLE FUNCTION [OUTPUT...]: says at the end ho
   log "Stage $number took $((SECONDS - began)) s${size:+, $size in $*}"
 }
 
+at_least_some() {  # at_least_some COMMAND...: its exit status, but 3, some utterances left out and named, is none
+  local status=0
+  "$@" || status=$?
+  [ "$status" = 3 ] || return "$status"
+}
+
 once() {  # once MARK.done COMMAND...: runs it unless it was run to its end before; says where that was another command
   local mark=$1 made before
   shift
@@ -90,7 +96,7 @@ once() {  # once MARK.done COMMAND...: runs it unless it was run to its end befo
     fi
     return
   fi
-  if [ "$(type -t "$1")" = function ]; then "$@"; else "$@" || [ $? = 3 ]; fi  # 3: some utterances left out, and named
+  if [ "$(type -t "$1")" = function ]; then "$@"; else at_least_some "$@"; fi
   mkdir -p "$(dirname "$mark")"
   printf '%s' "$made" > "$mark"
 }

@@ -20,6 +20,7 @@ first=                   # the recogniser's own 1-best of test; left out where i
 out=exp/rescored
 ngram=ngram              # an n-gram LM: ARPA, KenLM binary, or the one of the zoo
 lms="transfornn transformer bayesian lookup lstm"  # names of the zoo, or model folders
+device=cpu               # where LMs are evaluated: cpu or cuda
 num_paths=100
 ngram_scale=0.4          # of the pass over lattices that gives the lists
 words_scale=0.5          # reward of each word
@@ -80,7 +81,7 @@ lattice_pass() {  # lattice_pass NAME LM: of the n-gram alone where LM is empty
   if [ -z "$lm" ]; then
     options+=(--scale "ngram=$ngram_alone_scale")
   else
-    options+=(--scale "ngram=$ngram_lattice_scale" --lm "$name=$lm" --scale "$name=$lm_scale" --beam "$beam")
+    options+=(--scale "ngram=$ngram_lattice_scale" --lm "$name=$lm" --scale "$name=$lm_scale" --beam "$beam" --device "$device")
   fi
   for set in dev test; do
     rm -rf "$out/$set/lattices/$name"

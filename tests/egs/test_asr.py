@@ -136,6 +136,10 @@ def test_synthetic_and_librispeech_mini(recipes: Recipes, tmp_path: Path) -> Non
     )
     check_tables(here / "exp" / "best" / "rescored", words=6)
     assert len(list((here / "exp" / "rep" / "decoded").glob("wer-summary-*"))) == 4
+    for stage in (1, 2, 3, 4):
+        options = ("--mini", "true", "--components", "rep", "--lms", lm, "--ngram", ngram, "--device", "cuda:99")
+        said = recipes.run("librispeech/ASR/run.sh", *options, "--stage", stage, code=2)
+        assert "device 'cuda:99'" in said and f"Stage {stage}:" in said and f"Stage {stage + 1}:" not in said
 
 
 def test_librispeech_from_the_download(recipes: Recipes, tmp_path: Path) -> None:

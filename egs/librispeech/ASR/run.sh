@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # LibriSpeech from audio to a table: no LM, n-gram, each neural LM, combinations, N-best lists against whole lattices.
 #
-# Usage: ./run.sh [--dl-dir DIR] [--stage N] [--stop-stage N]                  960 hours, 119 M parameters, GPUs
-#        ./run.sh --mini true --dl-dir DIR [--stage N] [--stop-stage N]        2.6 hours, 5.3 M parameters, 2 CPU cores
+# Usage: ./run.sh [--dl-dir DIR] [--device cpu|cuda] [--stage N] [--stop-stage N]   960 hours, 119 M parameters, GPUs
+#        ./run.sh --mini true --dl-dir DIR [--stage N] [--stop-stage N]             2.6 hours, 5.3 M parameters, 2 CPU cores
 set -eou pipefail
 cd "$(dirname "$0")"
 
@@ -12,6 +12,7 @@ dl_dir=download
 mini=false
 text_dir=../../../../shared/data/books       # mini: the text of the synthetic speech
 world_size=4
+device=                                      # cpu or cuda; else training takes the GPUs that are there, the rest the CPU
 components="conv dir com rep"                # mini: the encoders that are compared
 lms="transfornn transformer bayesian lookup lstm"  # names of the zoo, or folders such as ../LM/exp/transfornn
 ngram=ngram                                  # such as ../LM/data/4gram.arpa
@@ -19,20 +20,21 @@ fusion_lm=transfornn
 fusion_scales="0.1 0.15"                     # tried on dev
 word_reward=1.0
 . ../../shared/asr.sh
-corpus=librispeech dev=dev-clean test=test-clean exp=exp/paper-com decoding=(--conf conf/decode.yaml)
-if "$mini"; then dev=dev-clean-dev test=dev-clean-test exp=exp/best decoding=(--conf conf/mini/decode.yaml); fi
+corpus=librispeech dev=dev-clean test=test-clean exp=exp/paper-com on=(${device:+--device "$device"})
+decoding=(--conf conf/decode.yaml "${on[@]}")
+if "$mini"; then dev=dev-clean-dev test=dev-clean-test exp=exp/best decoding=(--conf conf/mini/decode.yaml "${on[@]}"); fi
 decoded=$exp/decoded
 
 prepare() { ./prepare.sh --dl-dir "$dl_dir" --mini "$mini" --text-dir "$text_dir"; }
 
-encoders() { if "$mini"; then local/encoders.sh --components "$components"; fi; }
+encoders() { if "$mini"; then local/encoders.sh --components "$components" "${on[@]}"; fi; }
 
 train() {
   if "$mini"; then
-    ./train.py --conf conf/mini/best.yaml
+    ./train.py --conf conf/mini/best.yaml "${on[@]}"
     average exp/best exp/best/small
   else
-    ./train.py --world-size "$world_size" --musan-cuts data/musan_cuts.jsonl.gz
+    ./train.py --world-size "$world_size" --musan-cuts data/musan_cuts.jsonl.gz "${on[@]}"
   fi
 }
 

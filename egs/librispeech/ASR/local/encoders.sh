@@ -10,19 +10,20 @@ cd "$(dirname "$0")/.."
 components="conv dir com rep"
 schemes=real
 seeds=42
+device=  # cpu or cuda; else training takes the GPU that is there, decoding the CPU
 . ../../shared/asr.sh
 corpus=librispeech
 
 encoder() {  # encoder COMPONENT SCHEME SEED
-  local exp=exp/$1-$2-$3 config=conf/mini/small-$1.json changes=() decoding
+  local exp=exp/$1-$2-$3 config=conf/mini/small-$1.json changes=() on=(${device:+--device "$device"}) decoding
   if [ "$2-$3" = real-42 ]; then exp=exp/$1; fi
   if [ "$1" = com ]; then config=small; fi
   if [ "$2" = lin ]; then changes=(--set encoder.s4_init=lin); fi
-  ./train.py --conf conf/mini/short.yaml --config "$config" "${changes[@]}" --seed "$3" --exp-dir "$exp/short"
-  ./train.py --conf conf/mini/long.yaml --init "$exp/short/model" --seed "$3" --exp-dir "$exp/long"
-  ./train.py --conf conf/mini/real.yaml --init "$exp/long/model" --seed "$3" --exp-dir "$exp/real"
+  ./train.py --conf conf/mini/short.yaml --config "$config" "${changes[@]}" "${on[@]}" --seed "$3" --exp-dir "$exp/short"
+  ./train.py --conf conf/mini/long.yaml --init "$exp/short/model" "${on[@]}" --seed "$3" --exp-dir "$exp/long"
+  ./train.py --conf conf/mini/real.yaml --init "$exp/long/model" "${on[@]}" --seed "$3" --exp-dir "$exp/real"
   average "$exp/real" "$exp/real/small"
-  decoding=(--conf conf/mini/decode.yaml --model "$exp/real/small" --out "$exp/decoded")
+  decoding=(--conf conf/mini/decode.yaml --model "$exp/real/small" --out "$exp/decoded" "${on[@]}")
   decode_sets "dev-clean-dev dev-clean-test" greedy_search modified_beam_search
 }
 
