@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -211,5 +212,6 @@ def test_the_best_scale_of_summaries_of_both_generations(form: str, tmp_path: Pa
         (tmp_path / f"wer-summary-dev-epoch-1_avg-1__my-lm-lm-scale-{scale}.txt").write_text(lines)
     (tmp_path / "wer-summary-dev-epoch-1_avg-1.txt").write_text("settings\tWER\ngreedy_search\t1.0\n")
     script = f". {ROOT}/egs/shared/asr.sh; decoded={tmp_path}; best_lm_scale dev exp/my-lm"
-    done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, text=True, check=True)
+    env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, text=True, check=True, env=env)
     assert done.stdout == "0.25\n"

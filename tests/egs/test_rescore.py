@@ -97,7 +97,8 @@ def test_pocketsphinx_from_lattices_to_tables(recipes: Recipes, data: Path, tmp_
 def test_what_is_missing_is_told(recipes: Recipes, tmp_path: Path) -> None:
     said = recipes.run("shared/rescore.sh", "--dev", "slf:lat", code=2)
     assert "--test is missing; see --help" in said
-    assert said == recipes.run("swbd/LM/rescore.sh", "--dev", "slf:lat", code=2)
+    linked = recipes.run("swbd/LM/rescore.sh", "--dev", "slf:lat", code=2)
+    assert said.split()[2:] == linked.split()[2:]  # but for the time
     assert "there is no option --nonsense" in recipes.run("shared/rescore.sh", "--nonsense", 1, code=2)
     assert "--mini: found 'ls', expected true or false" in recipes.run("ptb/LM/run.sh", "--mini", "ls", code=2)
     assert "--stage: found '1.5', expected a whole number" in recipes.run("shared/rescore.sh", "--stage", "1.5", code=2)
