@@ -4,10 +4,6 @@
 # Usage: ./run.sh --device cuda [--dim 1024] [--stage N] [--stop-stage N]      d = 512, 15 to 30 passes
 #        ./run.sh --mini true                                                 d = 256, few rows, two passes, on a CPU
 #
-# By the paper's optimiser, SGD with new-bob, 16 windows a step (the rate is ours; the paper's is 0.1):
-#        ./run.sh --device cuda --exp-dir exp/sgd --rows "transfornn_2 lstm" --passes 30 --stop-stage 1 --train-options \
-#          "--train optimizer=sgd --train schedule=newbob --train lr=2 --train warmup=0 --train batch_windows=16"
-#
 # egs/wikitext2/LM/run.sh is this file.
 set -eou pipefail
 cd "$(dirname "$0")"
@@ -52,19 +48,19 @@ further_rows() {
   done
 }
 
+windows() {  # windows TITLE OPTION...: perplexities over windows of 64 words
+  log "windows of 64, $1"
+  rescore ppl --text data/test.txt --window 64 "${@:2}"
+}
+
 tables() {
   local lms=() deep=() dictionaries=() name
   for name in $rows ${further:+$(printf 'further_%s ' $further)}; do lms+=("$exp_dir/$name"); done
   for name in $rows; do if [[ $name == transformer_* ]]; then deep+=(--lm "$exp_dir/$name"); fi; done
   for name in $further; do if [[ $name == lookup* ]]; then dictionaries+=("$exp_dir/further_$name"); fi; done
-  log "windows of 64, every position"
-  rescore ppl $(printf -- '--lm %s ' "${lms[@]}") --text data/test.txt --window 64
-  log "windows of 64, each in the state of the one before"
-  rescore ppl $(printf -- '--lm %s ' "${lms[@]}") --text data/test.txt --window 64 --position carried
-  if [ ${#deep[@]} -gt 0 ]; then
-    log "windows of 64, last position (Table 4)"
-    rescore ppl "${deep[@]}" --text data/test.txt --window 64 --position final
-  fi
+  windows "every position" $(printf -- '--lm %s ' "${lms[@]}")
+  windows "each in the state of the one before" $(printf -- '--lm %s ' "${lms[@]}") --position carried
+  if [ ${#deep[@]} -gt 0 ]; then windows "last position (Table 4)" "${deep[@]}" --position final; fi
   log "sentence by sentence, with the 5-gram (weights by EM on valid), on the tail of the training text"
   perplexities data data/test.txt data/valid.txt "${lms[@]}"
   if [ ${#dictionaries[@]} -gt 0 ]; then
@@ -74,6 +70,7 @@ tables() {
 }
 
 print_tables() { tables | tee "$exp_dir/ppl.txt"; }
+
 run_stage 0 "data" prepare
 run_stage 1 "$rows (mini: 15 minutes a row on a CPU core)" first_rows
 run_stage 2 "from $start, $further_passes passes more: $further (mini: 2 minutes a row)" further_rows
