@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from click.testing import CliRunner, Result
 from asr.cli.decode import command
 from asr.cli.main import cli
 from asr.dataset.manifests import load_cuts, store_fbank
-from asr.decoding import shares
 from asr.decoding.beam_search import modified_beam_search
 from asr.decoding.decode import Decoder
 from asr.decoding.lattice_path import best_score
@@ -25,7 +23,7 @@ from asr.decoding.sets import set_name
 from asr.errors import CheckpointError, ConfigError, DataError
 from asr.model.checkpoint import load_model, write_checkpoint
 from lm_zoo.registry import save_folder
-from rescore.errors import FormatError, RescoreError, UsageError
+from rescore.errors import RescoreError, UsageError
 from rescore.formats import read_lattices, read_nbest
 from rescore.lattices.paths import best_path
 from rescore.types import NbestList
@@ -378,73 +376,6 @@ def test_the_batch_does_not_matter(folder: Path, tmp_path: Path) -> None:
         scores = [[hyp.scores["am"] for hyp in found.hyps] for found in (nbest, other[utt_id])]
         assert np.allclose(*scores, atol=1e-3)
     assert Pieces(vocabulary()).names == pieces().names
-
-
-def test_shares_give_the_files_of_one_process(folder: Path, tmp_path: Path) -> None:
-    """A batch is a part; one of its utterances cannot be loaded, and lists and lattices are as they were."""
-    search = ("--decoding-method", "fast_beam_search", "--lattices", "slf", "--max-duration", 1)
-    whole = run(folder, *search, "--out", tmp_path / "whole")
-    for share in ("2/3", "3/3", "1/3"):
-        assert run(folder, *search, "--out", tmp_path / "out", "--split", share).exit_code == 0
-    with pytest.raises(UsageError, match="parts of a run with another search"):
-        run(folder, *search, "--lattice-beam", 3, "--out", tmp_path / "out", "--split", "1/3")
-    copy = shutil.copytree(tmp_path / "out", tmp_path / "copy")
-    merged = CliRunner().invoke(cli, ["merge", str(tmp_path / "out")], catch_exceptions=False)
-    assert merged.stdout == whole.stdout and "%WER" in merged.stdout
-    alone = CliRunner().invoke(cli, ["merge", str(copy), "--json", "-"], catch_exceptions=False)
-    (counts,) = json.loads(alone.stdout).values()
-    assert f"%WER {counts['wer']:.2f} [ {counts['errors']} / {counts['words']}," in whole.stdout
-    found = [{path.name: path.read_bytes() for path in (tmp_path / name).rglob("*.*") if path.is_file()}
-             for name in ("whole", "out")]  # fmt: skip
-    assert found[0] == found[1] and len(found[0]) > 5
-    with pytest.raises(DataError, match="no shares of a decoding"):
-        CliRunner().invoke(cli, ["merge", str(tmp_path / "out")], catch_exceptions=False)
-
-
-def test_a_share_that_goes_on_knows_what_could_not_be_loaded_before(folder: Path, tmp_path: Path) -> None:
-    search = ("--decoding-method", "greedy_search", "--max-duration", 1)
-    whole = run(folder, *search, "--out", tmp_path / "whole")
-    share = (*search, "--out", tmp_path / "out", "--split", "1/1")
-    run(folder, *share)
-    (parts,) = (tmp_path / "out").glob(".recogs*")
-    before = (parts / "split-1-of-1.json").read_text()
-    assert json.loads(before)["left out"] == {"c-3": "A MAT"}
-    for suffix in (".json", None):  # as if killed at the end, and before the last part was written
-        (parts / "split-1-of-1.json").unlink()
-        if suffix is None:
-            max(parts.glob("0*.decoded.gz")).unlink()
-        run(folder, *share)
-        assert (parts / "split-1-of-1.json").read_text() == before
-    copy = shutil.copytree(tmp_path / "out", tmp_path / "copy")
-    merged = CliRunner().invoke(cli, ["merge", str(tmp_path / "out")], catch_exceptions=False)
-    assert merged.stdout == whole.stdout and " / 9, " in merged.stdout
-    assert "1 of 4 utterances were not recognised" in merged.stderr
-    (copy / parts.name / "plan.json").write_text("{")
-    with pytest.raises(FormatError, match=r"plan.json: damaged or removed"):
-        CliRunner().invoke(cli, ["merge", str(copy)], catch_exceptions=False)
-
-
-def test_shares_of_another_text_view_or_other_pieces_are_refused(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    search = ("--decoding-method", "greedy_search", "--out", tmp_path)
-    run(folder, *search, "--split", "1/2")
-    with pytest.raises(UsageError, match="parts of a run with another settings"):
-        run(folder, *search, "--text-view", "exact", "--split", "2/2")
-    network, vocab = load_model(folder / "stateless")
-    assert shares._digest(network, vocab.model) != shares._digest(network, vocabulary(20).model)
-
-
-def test_one_set_decoded_in_two_ways_has_two_entries(folder: Path, tmp_path: Path) -> None:
-    for size in (2, 3):
-        run(folder, "--beam-size", size, "--out", tmp_path, "--split", "1/1")
-    result = CliRunner().invoke(cli, ["merge", str(tmp_path), "--json", "-"], catch_exceptions=False)
-    stem = "test-stateless-modified_beam_search-beam-size"
-    assert sorted(json.loads(result.stdout)) == [f"{stem}-2", f"{stem}-3"]
-
-
-def test_the_help_names_the_command_that_merges_its_shares() -> None:
-    assert "asr merge puts them" in " ".join(CliRunner().invoke(cli, ["decode", "--help"]).stdout.split())
 
 
 def test_the_name_of_a_shipped_model_is_its_folder(folder: Path, tmp_path: Path) -> None:
