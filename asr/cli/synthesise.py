@@ -20,7 +20,7 @@ from rescore.cli.outputs import OutputPath
     type=click.Choice(["train", "test"]),
     default="train",
     show_default=True,
-    help="Voices, pitches and rates to draw from; none of `test` occurs in `train`.",
+    help="Voices, pitches and rates to draw from; none of `test` occurs in `train` but for Pico's two voices.",
 )
 @click.option("--held-out", "speakers", flag_value="test", help="The same as --speakers test.")
 @click.option("--pico", type=Number(0, 1), default=0.5, show_default=True, help="Share of Pico; rest: eSpeak.")

@@ -1,7 +1,7 @@
 """Synthetic speech in many voices: SVOX Pico (ttspico) and eSpeak NG (espeakng-loader), with noise, at 16 kHz.
 
 How a sentence is spoken (voice, pitch, rate, level, silence around it, noise) is drawn from the seed and its
-utterance id alone.  Pitches, rates and voices of `TEST` never occur in `TRAIN`.
+utterance id alone.  Pitches, rates and eSpeak's voices of `TEST` never occur in `TRAIN`; Pico has two voices.
 """
 
 from __future__ import annotations

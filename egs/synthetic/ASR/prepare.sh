@@ -39,5 +39,5 @@ features() {
     --bpe-text "$text_dir/valid.txt.xz" --vocab-size "$vocab_size"
 }
 
-run_stage 0 "speech; voices, pitches and rates of valid and test are not in train (6 minutes on two cores, 1.5 GB)" speech data
+run_stage 0 "speech; pitches, rates and eSpeak's voices of valid and test are not in train (6 minutes on two cores, 1.5 GB)" speech data
 run_stage 1 "features and tokens (5 minutes, 0.4 GB)" features data/feats
