@@ -79,6 +79,12 @@ def load_cuts(*paths: str | Path, allow_pipes: bool = False) -> CutSet:
     return CutSet.from_cuts(cut for file in files for cut in _read_cuts(file, allow_pipes))
 
 
+def iter_cuts(path: Path, allow_pipes: bool = False) -> Iterator[Cut]:
+    """The cuts of one path, as `load_cuts` reads them; one of a file at a time."""
+    file = _cuts_file(path)
+    return iter(load_cuts(path, allow_pipes=allow_pipes)) if file.is_dir() else _read_cuts(file, allow_pipes)
+
+
 def _without_commands(cut: Cut, folder: Path) -> Cut:
     if command := command_of(cut):
         raise FormatError(folder, f"cut '{cut.id}' is loaded by a command ('{command[:80]}'), {ADVICE}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asr.dataset.loader import LoaderOptions, cut_text, make_loader
-from asr.dataset.manifests import load_cuts
+from asr.dataset.manifests import iter_cuts, load_cuts
 from asr.decoding.options import LM_SCALE, DecodeRun
 from asr.decoding.prefixes import Pieces
 from asr.decoding.shallow_fusion import Fusion, make_fusion
@@ -17,10 +17,12 @@ from asr.errors import DataError
 from asr.model.average import average
 from asr.model.checkpoint import load_model
 from asr.model.transducer import Transducer
+from lm_zoo.reading import is_read_once, kaldi_fields
 from lm_zoo.registry import load, load_ngram
 from lm_zoo.text.vocabulary import PieceVocabulary
 from rescore.console import remark
-from rescore.errors import UsageError
+from rescore.errors import ReferencesError, UsageError
+from rescore.evaluation.wer import letter_case
 from rescore.file_names import base_name, split_name
 
 if TYPE_CHECKING:
@@ -58,6 +60,26 @@ def check_tokens(vocab: PieceVocabulary, bpe_model: Path | None, folder: Path) -
     if not same:
         raise DataError(
             f"--bpe-model {bpe_model}: not the pieces that {folder} was trained with, and has; leave the option out"
+        )
+
+
+def check_case(path: Path, allow_pipes: bool, pieces: Pieces) -> None:
+    """Looks for transcripts in the other letter case, which would show when all is decoded; stops at the first others.
+
+    Raises:
+      ReferencesError: they are lower case throughout and the tokens upper case, or the other way round.
+    """
+    own, seen = letter_case([tuple(name for name in pieces.names if "<" not in name)]), set[str]()
+    if own not in ("upper", "lower") or is_read_once(path):
+        return
+    for cut in iter_cuts(path, allow_pipes):
+        seen.add(letter_case([tuple(kaldi_fields(cut_text(cut)))]))
+        if seen & {own, "mixed"}:
+            return
+    if other := seen & {"upper", "lower"}:
+        raise ReferencesError(
+            f"{path}: the transcripts are {other.pop()} case throughout, the recogniser's tokens {own} case, so that "
+            f"every word would be wrong: take --normalise basic, or transcripts in {own} case"
         )
 
 

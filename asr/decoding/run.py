@@ -8,7 +8,7 @@ from typing import Any
 
 from asr.decoding.decode import Decoded, Decoder
 from asr.decoding.k2_beam_search import load_graph
-from asr.decoding.load import batches_of, check_tokens, read_lms, read_model
+from asr.decoding.load import batches_of, check_case, check_tokens, read_lms, read_model
 from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.prefixes import Pieces
 from asr.decoding.results import Outputs
@@ -42,7 +42,10 @@ def opened(plan: DecodeRun, options: DecodeOptions) -> tuple[Decoder, list[Outpu
     device = find_device(plan.device)
     model, vocab, folder, model_name = read_model(plan)
     check_tokens(vocab, plan.bpe_model, folder)
-    pieces = Pieces(vocab)
+    pieces, normaliser = Pieces(vocab), plan.normalise or "none"
+    if normaliser == "none":
+        for path in plan.cuts:
+            check_case(path, plan.allow_pipes, pieces)
     fusion, fused = read_lms(plan, pieces)
     graph = load_graph(plan.lang_dir, options.ngram_lm_scale) if plan.lang_dir else None
     searched = f"-ngram-lm-scale-{options.ngram_lm_scale:g}" if graph else ""
@@ -50,7 +53,6 @@ def opened(plan: DecodeRun, options: DecodeOptions) -> tuple[Decoder, list[Outpu
     results = make_folder(plan.out or folder / options.method)
     setting = (options.setting + searched + fused).replace("-", "_")
     suffix = f"{model_name}-{options.suffix}{searched}{fused}"
-    normaliser = plan.normalise or "none"
     return decoder, [Outputs(results, name, suffix, setting, plan.lattices, normaliser) for name in names]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,22 @@ def test_error_rates_of_normalised_texts(folder: Path, tmp_path: Path) -> None:
     suffix = "test-stateless-greedy_search"
     assert (tmp_path / f"recogs-{suffix}.txt").read_text().startswith("a-1:\tref=['the', 'cat', 'sat']\n")
     assert nbests(tmp_path / f"nbest-{suffix}.jsonl.gz")["a-1"].ref == ("THE", "CAT", "SAT")
+
+
+@pytest.mark.parametrize("split", [(), ("--split", "1/2")])
+def test_transcripts_in_the_other_case_show_before_the_work(folder: Path, tmp_path: Path, split: Any) -> None:
+    for name in ("a-1.wav", "b-2.wav", "d-4.wav"):
+        shutil.copy(folder / name, tmp_path)
+    cuts = load_cuts(folder / "my_cuts_test.jsonl.gz").map_supervisions(lambda part: part.transform_text(str.lower))
+    cuts.to_file(str(tmp_path / "my_cuts_test.jsonl.gz"))
+    shutil.copytree(folder / "stateless", tmp_path / "stateless")
+    options = ("--decoding-method", "greedy_search", "--out", tmp_path / "out", *split)
+    with pytest.raises(
+        RescoreError, match=r"transcripts are lower case throughout, the recogniser's tokens upper case"
+    ):
+        run(tmp_path, *options)
+    assert not (tmp_path / "out").exists()
+    assert run(tmp_path, *options, "--normalise", "basic").exit_code in (0, 3)
 
 
 def test_cuts_without_audio_are_decoded_by_their_features(folder: Path, tmp_path: Path) -> None:
