@@ -144,18 +144,20 @@ def read_lattice(path: str | Path, named_inside: bool = False) -> Lattice:
     Where p is printed as 0, `posterior` is POSTERIOR_FLOOR.
 
     Null words, fillers and sentence marks become epsilons (NULL_WORDS, but for those that a comment of ours calls
-    words); nodes that are on no complete path are removed and counted, and links with fields that are not read counted.
-    A score that a link without word lacks is 0 (SRILM leaves it out there).  Times are multiplied by tscale=.
+    words); links with a score of -inf and nodes that are on no complete path are removed and counted, and links with
+    fields that are not read counted.  A score that a link without word lacks is 0 (SRILM leaves it out there).  Times
+    are multiplied by tscale=.
 
     Args:
       named_inside: the utterance id is what UTTERANCE= says, not the name of the file.
     Raises:
       FormatError: truncated or empty file, malformed line, counts that differ from N= and L=, links between nodes that
-        are not there, scores that only some words have or that are not finite, sub-lattices, cycles, no complete path.
+        are not there, scores that only some words have, or of NaN or +inf, sub-lattices, cycles, no complete path.
     """
     slf = parse(Path(path))
     arcs = _arcs(slf)
     scores = _scores(slf, arcs)
+    possible = np.flatnonzero(np.min([np.zeros(len(arcs.src)), *scores.values()], axis=0) > -np.inf)
     symbols = {"": EPSILON}
     words = ["" if word in slf.null_words else word for word in arcs.words]
     labels = np.array([symbols.setdefault(word, len(symbols)) for word in words], dtype=np.int32)
@@ -166,15 +168,15 @@ def read_lattice(path: str | Path, named_inside: bool = False) -> Lattice:
         return build_lattice(
             utt_id,
             len(arcs.states),
-            np.array(arcs.src),
-            np.array(arcs.dst),
-            labels,
-            scores,
+            np.array(arcs.src)[possible],
+            np.array(arcs.dst)[possible],
+            labels[possible],
+            {name: column[possible] for name, column in scores.items()},
             list(symbols),
             arcs.start,
             arcs.final,
             _times(slf, arcs),
-            {"unread_fields": unread} if unread else None,
+            {"removed_arcs": len(arcs.src) - len(possible), **({"unread_fields": unread} if unread else {})},
         )
     except RescoreError as error:
         raise FormatError(path, str(error)) from None
@@ -287,8 +289,14 @@ def _logarithm(slf: Slf) -> Callable[[np.ndarray], np.ndarray]:
         problem = f"header says base={text}, expected the base of the logs, 1 for natural ones, 0 for probabilities"
         raise FormatError(slf.path, problem)
     if base == 0.0:
-        return lambda column: np.log(column, out=np.full_like(column, -np.inf), where=column > 0)
+        return _log_of_probabilities
     return lambda column: column * (1.0 if base == 1.0 else math.log(base))
+
+
+def _log_of_probabilities(column: np.ndarray) -> np.ndarray:
+    """-inf for 0, NaN for what is below."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log(column)
 
 
 def _columns(slf: Slf, arcs: _Arcs, name: str, to_log: Callable[[np.ndarray], np.ndarray]) -> list[np.ndarray]:
@@ -306,9 +314,10 @@ def _columns(slf: Slf, arcs: _Arcs, name: str, to_log: Callable[[np.ndarray], np
         several = " with something" if count > 1 else ""
         raise FormatError(slf.path, f"a link has {name}={several} that is not a number ({error})") from None
     logs = np.where(absent, 0.0, to_log(values))
-    if not np.isfinite(logs).all():
-        at = int(np.flatnonzero(~np.isfinite(logs).all(axis=0))[0])
-        problem = f"{_named(slf, at)} has {name}={arcs.fields[at][name]}, expected a finite log score"
+    if not (logs < np.inf).all():
+        at = int(np.flatnonzero(~(logs < np.inf).all(axis=0))[0])
+        expected = "a log score below infinity (of base=0: a probability)"
+        problem = f"{_named(slf, at)} has {name}={arcs.fields[at][name]}, expected {expected}"
         raise FormatError(slf.path, problem)
     return list(logs)
 

@@ -156,8 +156,25 @@ def test_base_0_is_probabilities(tmp_path: Path) -> None:
     text = "base=0\n" + HTK_NODES.replace("=-", "=")
     lattice = read_lattice(write(tmp_path, text))
     assert best_path(lattice, {"am": 1}).scores["am"] == pytest.approx(math.log(11.5 * 20.5))
-    with pytest.raises(FormatError, match="link J=2 has a=0, expected a finite log score"):
-        read_lattice(write(tmp_path, text.replace("a=20.0 l", "a=0 l")))
+    assert read_lattice(write(tmp_path, text.replace("a=20.0 l", "a=0 l"))).counts["removed_arcs"] == 2
+    with pytest.raises(FormatError, match="link J=2 has a=-1, expected a log score"):
+        read_lattice(write(tmp_path, text.replace("a=20.0 l", "a=-1 l")))
+
+
+@pytest.mark.parametrize("score", ["a=-inf l=-3.0", "a=-20.0 l=-Infinity"])
+def test_impossible_links_are_left_out_and_counted(tmp_path: Path, score: str) -> None:
+    """As the arcs of infinite cost of Kaldi's, OpenFst's and k2's lattices."""
+    lattice = read_lattice(write(tmp_path, HTK_NODES.replace("a=-20.0 l=-3.0", score)))
+    assert score_sums(lattice) == {(("a", "cat"), -33.0, -2.75)}
+    assert (lattice.counts["removed_arcs"], lattice.counts["removed_states"]) == (2, 1)
+    with pytest.raises(FormatError, match="no path from start node 0 to end node 4"):
+        read_lattice(write(tmp_path, HTK_NODES.replace("a=-1.0", "a=-inf")))
+
+
+def test_links_without_scores(tmp_path: Path) -> None:
+    text = re.sub(" a=.*", "", HTK_NODES)
+    lattice = read_lattice(write(tmp_path, text))
+    assert (lattice.num_arcs, lattice.scores) == (5, {})
 
 
 def test_other_scores_and_quoted_words(tmp_path: Path) -> None:
@@ -206,8 +223,8 @@ BAD = {
     "two starts": (HTK_NODES.replace("S=0 E=2", "S=2 E=3"), "no start= in the header and 2 nodes without a link into"),
     "cycle": ("start=0 end=4\n" + HTK_NODES.replace("S=0 E=2", "S=3 E=1"), "has a cycle"),
     "no path": ("start=4 end=0\n" + HTK_NODES, "no path from start node 4 to end node 0"),
-    "nan": (HTK_NODES.replace("a=-20.0", "a=nan"), "link J=2 has a=nan, expected a finite log score"),
-    "infinite": (HTK_NODES.replace("a=-20.0", "a=-inf"), "link J=2 has a=-inf, expected a finite log score"),
+    "nan": (HTK_NODES.replace("a=-20.0", "a=nan"), "link J=2 has a=nan, expected a log score below infinity"),
+    "infinite": (HTK_NODES.replace("a=-20.0", "a=inf"), "link J=2 has a=inf, expected a log score below infinity"),
     "no number": (HTK_NODES.replace("a=-20.0", "a=x"), "a= that is not a number"),
     "endless time": (HTK_NODES.replace("t=0.80", "t=inf"), r"node I=\d has t=inf, expected a finite time"),
     "time that is none": (HTK_NODES.replace("t=0.80", "t=nan"), r"node I=\d has t=nan, expected a finite time"),
@@ -302,7 +319,7 @@ def test_several_scores_in_one_field(tmp_path: Path) -> None:
         ("i=-2.5,-3 ", "i=-2.5 ", r"link J=1 has i=-2.5, expected as many scores as on the first link, 2"),
         ("i=-2.5,-3 ", "", r"link J=1 has no i=, which other links have"),
         ("i=-2.5,-3 ", "i=-2.5,x ", r"a link has i= with something that is not a number"),
-        ("i=-2.5,-3 ", "i=-2.5,nan ", r"link J=1 has i=-2.5,nan, expected a finite log score"),
+        ("i=-2.5,-3 ", "i=-2.5,nan ", r"link J=1 has i=-2.5,nan, expected a log score below infinity"),
         ("i=-1.5,-2 ", "i=-1.5 ", r"link J=1 has i=-2.5,-3, expected as many scores as on the first link, 1"),
     ],
 )
@@ -399,7 +416,7 @@ def test_scores_on_nodes_are_those_of_links_without_their_own(tmp_path: Path) ->
 def test_a_first_word_with_scores(tmp_path: Path) -> None:
     lattice = read_lattice(write(tmp_path, HTK_NODES.replace("I=0 t=0.00 W=!NULL", "I=0 t=0.00 W=so a=-5")))
     assert score_sums(lattice) == {(("so", "the", "cat"), -36.5, -4.25), (("so", "a", "cat"), -38.0, -2.75)}
-    with pytest.raises(FormatError, match="the first or last node has a=nan, expected a finite"):
+    with pytest.raises(FormatError, match="the first or last node has a=nan, expected a log score"):
         read_lattice(write(tmp_path, HTK_NODES.replace("I=0 t=0.00 W=!NULL", "I=0 t=0.00 W=so a=nan")))
 
 
