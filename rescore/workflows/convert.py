@@ -19,7 +19,7 @@ from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError, Skip, fail, report_skipped
 from rescore.text import TextNormalizer
 from rescore.types import Hypothesis, Lattice, NbestList, Words
-from rescore.weights import default_scales
+from rescore.weights import WORDS_COLUMN, default_scales
 from rescore.workers import cores, kept
 from rescore.workflows.lattice_nbest import (
     NGRAM,
@@ -35,6 +35,7 @@ from rescore.workflows.seen import TextCounts
 from rescore.workflows.streams import LISTS_A_PART, WRITERS, Doer, Job, lattice_groups, list_groups, run_shared, through
 
 LATTICES_A_PART = 16
+USELESS, IDLE = "useless", "idle\t"  # counts of lists that acoustics alone rank; NAME behind it: with a score unused
 MOST_PATHS = 100  # hypotheses of a lattice, if nothing is said
 
 _COUNTS = {
@@ -186,7 +187,8 @@ class PathsDoer:
     def take(self, found: Found) -> NbestList:
         """Counts what was found of a lattice, and gives the list."""
         nbest, left_out = found
-        self.counts["useless"] += self.work.lm is None and not _is_ranked(nbest, self.work)
+        self.counts[USELESS] += self.work.lm is None and not _is_ranked(nbest, self.work)
+        self.counts.update(IDLE + name for name in _idle(nbest, self.work))
         self.counts.update(left_out)
         if self.coverage is not None:
             self.coverage.count(left_out[PATH_WORDS], left_out[UNKNOWN_WORDS])
@@ -250,15 +252,14 @@ def lattices_to_nbest(
     def converted() -> Iterator[NbestList]:
         for one in progress(found, "lattices", total):
             nbest = doer.take(one)
-            if doer.counts["useless"] and len(nbest.hyps) == doer.counts["hypotheses"]:  # the first one
-                remark(_USELESS)
+            if len(nbest.hyps) == doer.counts["hypotheses"]:  # the first one
+                _say_ranking(doer.counts)
             yield nbest
         doer.check()
 
     written = write_nbest(request.target, converted(), on_error)
-    counts = doer.counted()
-    del counts["useless"]  # has been said
-    say_converted(counts, written, request.target, doer.work.n)
+    unsaid = {name: count for name, count in doer.counted().items() if name != USELESS and not name.startswith(IDLE)}
+    say_converted(Counter(unsaid), written, request.target, doer.work.n)
     report_skipped(on_error)
 
 
@@ -301,14 +302,28 @@ def _is_ranked(nbest: NbestList, work: LatticeToNbest) -> bool:
     return any(scales.get(name) for name in nbest.hyps[0].scores if name not in ("am", "pron", "words"))
 
 
+def _idle(nbest: NbestList, work: LatticeToNbest) -> list[str]:
+    """The scores that have no scale; with weights, and of an LM that the n-gram stands for, they are meant to."""
+    replaced = () if work.lm is None else ("lm", "graph")
+    scales = {*work.scales, *default_scales(nbest.columns), *replaced, NGRAM, WORDS_COLUMN}
+    return [] if work.weighted else [name for name in nbest.columns if name not in scales]
+
+
+def _say_ranking(counts: Counter[str]) -> None:
+    """Remarks on lists that are not ranked by all that their lattices have."""
+    if counts[USELESS]:
+        remark(_USELESS)
+    if idle := [name.removeprefix(IDLE) for name in counts if name.startswith(IDLE)]:
+        remark(f"scores of the lattices that have no scale and count nothing: {', '.join(idle)} (--scale NAME=VALUE)")
+
+
 def say_converted(counts: Counter[str], total: int, target: str, n: int | None = None) -> None:
     """Remarks on what was written and what was left out."""
     if is_lattice(target):
         remark(f"{total} lattices written to {target}")
     else:
         remark(f"{total} utterances, {counts['hypotheses']} hypotheses written to {target}")
-    if counts["useless"]:
-        remark(_USELESS)
+    _say_ranking(counts)
     if PATH_WORDS in counts:
         found = TextCounts(counts[PATH_WORDS], counts[UNKNOWN_WORDS])
         remark(f"{NGRAM}: {said(found, 'words on best paths')}, scored as <unk>")

@@ -60,6 +60,16 @@ def test_scores_that_count_nothing_are_named(folder: Path) -> None:
         assert " ".join(said.split()).count(remark) == 1, command
     said = CliRunner().invoke(cli, ["lattice", "mbr", str(folder / "lat"), "--scale", "nn=1"]).stderr
     assert "count nothing" not in said
+    remark = remark.replace("--weights FILE", "--scale NAME=VALUE")
+    nbest = ["lattice", "nbest", str(folder / "lat")]
+    for number, shared in enumerate([(), ("--split", "1/1")]):
+        target = str(folder / f"{number}.jsonl")
+        said = CliRunner().invoke(cli, [*nbest, target, "--scale", "am=1", *shared]).stderr
+        if shared:
+            said = CliRunner().invoke(cli, ["merge", target]).stderr
+        assert " ".join(said.split()).count(remark) == 1, shared
+    said = CliRunner().invoke(cli, [*nbest, str(folder / "scaled.jsonl"), "--scale", "nn=1"]).stderr
+    assert "2 utterances" in said and "count nothing" not in said
 
 
 @pytest.fixture
