@@ -293,7 +293,7 @@ def say_rescored(counts: Counter[str], total: int, target: str, n: int | None) -
     for line in seen_lines(counts, "words on best paths", "lattices"):
         remark(line)
     for name, count in sorted(counts.items()):
-        if name != "unknown_words" and not is_seen(name):
+        if count and name != "unknown_words" and not is_seen(name):
             remark(f"{_SAID.get(name, name.replace('_', ' '))}: {count}")
 
 
