@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -87,63 +86,59 @@ class _Closures(NamedTuple):
 
 def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray) -> _Closures:
     """The closure of each state, of states marked in `stays`; `columns`: float64 `(arcs, 1 + scores)`, total first."""
-    silent = np.flatnonzero(lattice.labels == EPSILON)
-    ranges = np.searchsorted(lattice.src[silent], np.arange(lattice.num_states + 1)).tolist()
-    arcs, onto, gains = silent.tolist(), lattice.dst[silent].tolist(), columns[silent, 0].tolist()
-    begin, size, kept = [0] * lattice.num_states, [0] * lattice.num_states, stays.tolist()
-    target: list[int] = []
-    totals: list[float] = []
-    first: list[int] = []
-    rest: list[int] = []
-    depth: list[int] = []
+    begin, size = np.zeros((2, lattice.num_states), dtype=np.int64)
+    row = [("target", np.int64), ("first", np.int64), ("rest", np.int64), ("gained", np.float64, columns.shape[1:])]
+    ways, count = np.empty(lattice.num_states, dtype=row), 0
     # From the end backwards: the ways out of a state are its silent arcs, each before all ways out of the arc's target.
-    for state in in_time(range(lattice.num_states - 1, -1, -1)):
-        ways: dict[int, tuple[float, int, int]] = {}  # state reached -> total, first arc, row of the rest
-        for silent_arc in range(ranges[state], ranges[state + 1]):
-            low = begin[onto[silent_arc]]
-            for row in range(low, low + size[onto[silent_arc]]):
-                total, old = gains[silent_arc] + totals[row], ways.get(target[row])
-                if old is None or total > old[0]:
-                    ways[target[row]] = (total, arcs[silent_arc], row)
-        if kept[state]:
-            ways[state] = (0.0, -1, -1)
-        begin[state], size[state] = len(target), len(ways)
-        for reached, (total, arc, row) in ways.items():
-            target.append(reached)
-            totals.append(total)
-            first.append(arc)
-            rest.append(row)
-            depth.append(depth[row] + 1 if row >= 0 else 0)
-    starts, sizes, targets, firsts, rests = (
-        np.array(column, dtype=np.int64) for column in (begin, size, target, first, rest)
-    )
-    return _Closures(starts, sizes, targets, firsts, rests, _gained(columns, firsts, rests, np.array(depth)))
+    for states, arcs in in_time(_silent_levels(lattice)):
+        own = states[stays[states]]
+        onto = lattice.dst[arcs]
+        ends = np.cumsum(size[onto])
+        rest = np.repeat(begin[onto] - ends + size[onto], size[onto]) + np.arange(ends[-1] if len(arcs) else 0)
+        first = np.repeat(arcs, size[onto])
+        state = np.append(own, lattice.src[first])
+        found = np.zeros(len(state), dtype=row)
+        found["target"] = np.append(own, ways["target"][rest])
+        found["first"], found["rest"] = (np.append(np.full(len(own), -1), column) for column in (first, rest))
+        found["gained"][len(own) :] = columns[first] + ways["gained"][rest]
+        best = best_of_parallel(state, found["target"], found["gained"][:, 0])
+        begin[states] = count + np.searchsorted(state[best], states)
+        size[states] = count + np.searchsorted(state[best], states, side="right") - begin[states]
+        if count + len(best) > len(ways):
+            ways = np.append(ways, np.empty(max(len(ways), len(best)), dtype=row))
+        ways[count : count + len(best)] = found[best]
+        count += len(best)
+    return _Closures(begin, size, *(ways[name][:count] for name in ("target", "first", "rest", "gained")))
 
 
-def _gained(columns: np.ndarray, first: np.ndarray, rest: np.ndarray, depth: np.ndarray) -> np.ndarray:
-    """Scores along the ways, float64 `(rows, 1 + scores)`; `depth` `(rows,)` is the number of arcs of each."""
-    # Ways of one arc first, then of two, ...: the rest of a way has one arc less, so it is summed already.
-    gained = np.zeros((len(first), columns.shape[1]))
-    order = np.argsort(depth, kind="stable")
-    bounds = np.searchsorted(depth[order], np.arange(1, depth.max(initial=0) + 2))
-    for low, high in pairwise(bounds.tolist()):
-        rows = order[low:high]
-        gained[rows] = columns[first[rows]] + gained[rest[rows]]
-    return gained
+def _silent_levels(lattice: Lattice) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """States from which no epsilon leads on, then those with one more on their longest way, ...; with their epsilons.
+
+    States and arcs ascend.
+    """
+    silent = np.flatnonzero(lattice.labels == EPSILON)
+    level = [0] * lattice.num_states
+    for source, target in zip(lattice.src[silent][::-1].tolist(), lattice.dst[silent][::-1].tolist(), strict=True):
+        level[source] = max(level[source], level[target] + 1)
+    of_state = np.array(level)
+    of_arc = of_state[lattice.src[silent]]
+    states, arcs = np.argsort(of_state, kind="stable"), np.argsort(of_arc, kind="stable")
+    numbers = np.arange(1, of_state.max() + 1)
+    cuts = np.searchsorted(of_state[states], numbers), np.searchsorted(of_arc[arcs], numbers)
+    return zip(np.split(states, cuts[0]), np.split(silent[arcs], cuts[1]), strict=True)
 
 
 def _joined_strings(lattice: Lattice, closures: _Closures, arcs: np.ndarray, rows: np.ndarray) -> Alignments | None:
     """The strings along `arcs` `(n,)` (-1: none, from the start) and the ways `rows` `(n,)` behind them."""
     if lattice.alignments is None:
         return None
-    ways: list[int] = []
-    bounds = [0]
-    first, rest = closures.first.tolist(), closures.rest.tolist()
-    for arc, row in zip(arcs.tolist(), rows.tolist(), strict=True):
-        if arc >= 0:
-            ways.append(arc)
-        while first[row] >= 0:
-            ways.append(first[row])
-            row = rest[row]
-        bounds.append(len(ways))
-    return lattice.alignments.join(np.array(ways, dtype=np.int64), np.array(bounds))
+    which = np.flatnonzero(arcs >= 0)
+    steps = [(which, arcs[which])]
+    which = np.arange(len(rows))
+    while len(which := which[closures.first[rows] >= 0]):
+        rows = rows[closures.first[rows] >= 0]
+        steps.append((which, closures.first[rows]))
+        rows = closures.rest[rows]
+    which, along = (np.concatenate(column) for column in zip(*steps, strict=True))
+    bounds = np.append(0, np.cumsum(np.bincount(which, minlength=len(arcs))))
+    return lattice.alignments.join(along[np.argsort(which, kind="stable")], bounds)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -159,7 +159,7 @@ def exact_nbest(lattice: Lattice, scales: Mapping[str, float], n: int) -> NbestL
         path has one of -inf.
       ValueError: `n` is below 1.
     """
-    lattice, paths = exact_paths(lattice, scales, n)
+    lattice, paths = exact_paths(replace(lattice, alignments=None), scales, n)
     return NbestList(lattice.utt_id, [path_hypothesis(lattice, path) for path in paths])
 
 

@@ -8,7 +8,7 @@ which are most of the work.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -59,7 +59,7 @@ def ngram_nbest(
     With a beam fewer paths are searched for them; it is widened as long as it leaves fewer than `n` sequences
     (`widened` counts), so the list is the same.
     """
-    expanded = _Expanded.of(lattice, lm, name, scales)
+    expanded = _Expanded.of(replace(lattice, alignments=None), lm, name, scales)
     widened = 0
     while True:
         near = expanded.within(beam)
