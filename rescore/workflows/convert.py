@@ -12,7 +12,7 @@ from lm_zoo.inference.viewed import ViewedNgram, view_of
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
 from rescore.console import progress, remark
 from rescore.errors import UsageError
-from rescore.formats import can_copy, copy_lattices, is_lattice, write_nbest
+from rescore.formats import can_copy, copy_lattices, is_lattice, read_lattices, write_lattices, write_nbest
 from rescore.formats.counting import count
 from rescore.lattices.build import normalize_words
 from rescore.sharing.shares import Sharing
@@ -44,7 +44,7 @@ _COUNTS = {
     "duplicates": "hypotheses left out because normalisation made them equal to a better one",
     "cut": "hypotheses left out beyond the first {n}",
     "unread_fields": "links or nodes of HTK lattices with fields that are not read",
-    "removed_arcs": "arcs of lattices left out because they are on no path from start to end",
+    "removed_arcs": "arcs of lattices left out: on no path from start to end, or impossible by a score",
     "pruned_arcs": "arcs that the beam of the n-gram pass left out of the search",
     "widened": "times that the beam of the n-gram pass was widened: too few hypotheses were left",
     "impossible_words": "words after a history that the n-gram LM gives a score of -inf; log p = -228 is taken",
@@ -217,9 +217,7 @@ class WordsDoer:
         return lattice_groups(self.source, self.size, on_error)
 
     def __call__(self, items: list[Lattice]) -> list[Lattice]:
-        found = [normalize_words(lattice, self.normalizer) for lattice in items]
-        self.counts["removed_arcs"] += sum(lattice.counts.get("removed_arcs", 0) for lattice in found)
-        return found
+        return list(_counted([normalize_words(lattice, self.normalizer) for lattice in items], self.counts))
 
     def counted(self) -> Counter[str]:
         return self.counts.copy()
@@ -272,7 +270,12 @@ def lattices_to_lattices(
 ) -> None:
     """Writes lattices with their words normalised, or, if words stay, as they are."""
     if normalizer.is_identity and sharing.alone:
-        say_converted(Counter(), copy_lattices(source, target, on_error), target)
+        counts = Counter[str]()
+        if can_copy(source, target):
+            total = copy_lattices(source, target, on_error)
+        else:
+            total = write_lattices(target, _counted(read_lattices(source, on_error), counts), on_error)
+        say_converted(counts, total, target)
         report_skipped(on_error)
         return
     if normalizer.is_identity and can_copy(source, target):
@@ -280,6 +283,13 @@ def lattices_to_lattices(
     open_ = partial(WordsDoer, source, normalizer)
     plan, skip = {"words": str(normalizer)}, isinstance(on_error, Skip)
     run(Job("convert", source, target, "lattices", plan, open_, skip=skip), sharing, on_error)
+
+
+def _counted(lattices: Iterable[Lattice], counts: Counter[str]) -> Iterator[Lattice]:
+    """The lattices; counts what was left out in reading them."""
+    for lattice in lattices:
+        counts.update({name: lattice.counts.get(name, 0) for name in ("removed_arcs", "unread_fields")})
+        yield lattice
 
 
 def run(job: Job, sharing: Sharing, on_error: OnError = fail) -> None:

@@ -155,3 +155,11 @@ def test_an_empty_folder(run: Run, tmp_path: Path) -> None:
 def test_help_has_examples() -> None:
     text = CliRunner().invoke(cli, ["convert", "-h"]).output
     assert "Example: rescore convert lattices/" in text and "--ngram" in text
+
+
+@pytest.mark.parametrize("words", [(), ("--case", "upper")])
+def test_what_is_left_out_of_lattices_is_said(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "lat").mkdir()
+    (tmp_path / "lat" / "u1.slf").write_text(HTK_NODES.replace("a=-20.0", "a=-inf").replace("l=-0.5", "l=-0.5 y=3"))
+    said = run(tmp_path / "lat", f"kaldi:{tmp_path / 'lat.ark'}", *words).stderr
+    assert "2 arcs of lattices left out" in said and "1 links or nodes of HTK lattices with fields" in said
