@@ -217,7 +217,7 @@ class WordsDoer:
         return lattice_groups(self.source, self.size, on_error)
 
     def __call__(self, items: list[Lattice]) -> list[Lattice]:
-        return list(_counted([normalize_words(lattice, self.normalizer) for lattice in items], self.counts))
+        return list(counted_left_out([normalize_words(lattice, self.normalizer) for lattice in items], self.counts))
 
     def counted(self) -> Counter[str]:
         return self.counts.copy()
@@ -274,7 +274,7 @@ def lattices_to_lattices(
         if can_copy(source, target):
             total = copy_lattices(source, target, on_error)
         else:
-            total = write_lattices(target, _counted(read_lattices(source, on_error), counts), on_error)
+            total = write_lattices(target, counted_left_out(read_lattices(source, on_error), counts), on_error)
         say_converted(counts, total, target)
         report_skipped(on_error)
         return
@@ -285,7 +285,7 @@ def lattices_to_lattices(
     run(Job("convert", source, target, "lattices", plan, open_, skip=skip), sharing, on_error)
 
 
-def _counted(lattices: Iterable[Lattice], counts: Counter[str]) -> Iterator[Lattice]:
+def counted_left_out(lattices: Iterable[Lattice], counts: Counter[str]) -> Iterator[Lattice]:
     """The lattices; counts what was left out in reading them."""
     for lattice in lattices:
         counts.update({name: lattice.counts.get(name, 0) for name in ("removed_arcs", "unread_fields")})
@@ -337,6 +337,11 @@ def say_converted(counts: Counter[str], total: int, target: str, n: int | None =
     if PATH_WORDS in counts:
         found = TextCounts(counts[PATH_WORDS], counts[UNKNOWN_WORDS])
         remark(f"{NGRAM}: {said(found, 'words on best paths')}, scored as <unk>")
+    say_left_out(counts, n)
+
+
+def say_left_out(counts: Counter[str], n: int | None = None) -> None:
+    """Remarks on what was left out on the way."""
     for name, what in _COUNTS.items():
         if counts[name]:
             remark(f"{counts[name]} {what.format(n=n)}")

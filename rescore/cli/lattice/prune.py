@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ def command(
     from rescore.errors import UsageError
     from rescore.formats import write_lattices
     from rescore.lattices.prune import Limits
+    from rescore.workflows.convert import counted_left_out, say_left_out
 
     if beam is posterior is arcs_per_second is arcs_per_word is None:
         raise UsageError("give a limit: --beam, --posterior, --arcs-per-second or --arcs-per-word")
@@ -53,6 +55,7 @@ def command(
     limits = Limits(beam, posterior, factor, arcs_per_second, arcs_per_word)
     given["source"], target = words_for(given.pop("words"), given["source"], target)
     kept = pruned = 0
+    left_out = Counter[str]()
 
     def apply(lattice: Lattice, scales: Mapping[str, float]) -> tuple[int, Lattice]:
         return lattice.num_arcs, limits.apply(lattice, scales)
@@ -63,5 +66,6 @@ def command(
             kept, pruned = kept + result.num_arcs, pruned + arcs - result.num_arcs
             yield result
 
-    count = write_lattices(target, small(), given["on_error"])
+    count = write_lattices(target, counted_left_out(small(), left_out), given["on_error"])
     remark(f"{count} lattices written to {target}: {kept} arcs kept, {pruned} pruned")
+    say_left_out(left_out)

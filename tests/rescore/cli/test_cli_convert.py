@@ -157,9 +157,13 @@ def test_help_has_examples() -> None:
     assert "Example: rescore convert lattices/" in text and "--ngram" in text
 
 
-@pytest.mark.parametrize("words", [(), ("--case", "upper")])
-def test_what_is_left_out_of_lattices_is_said(run: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("words", [(), ("--case", "upper"), "prune"])
+def test_what_is_left_out_of_lattices_is_said(run: Run, tmp_path: Path, words: tuple[str, ...] | str) -> None:
     (tmp_path / "lat").mkdir()
     (tmp_path / "lat" / "u1.slf").write_text(HTK_NODES.replace("a=-20.0", "a=-inf").replace("l=-0.5", "l=-0.5 y=3"))
-    said = run(tmp_path / "lat", f"kaldi:{tmp_path / 'lat.ark'}", *words).stderr
+    target = f"kaldi:{tmp_path / 'lat.ark'}"
+    if words == "prune":
+        said = CliRunner().invoke(cli, ["lattice", "prune", str(tmp_path / "lat"), target, "--beam", "0"]).stderr
+    else:
+        said = run(tmp_path / "lat", target, *words).stderr
     assert "2 arcs of lattices left out" in said and "1 links or nodes of HTK lattices with fields" in said
