@@ -96,11 +96,11 @@ def _read_manifest(path: Path) -> Iterator[tuple[str, Words | None]]:
             entry = parse_json(line)
         except ValueError as error:
             raise place.format_error(f"not JSON ({error}), expected a line of a NeMo manifest") from None
-        audio = entry.get("utt_id", entry.get("audio_filepath")) if isinstance(entry, dict) else None
-        if not isinstance(audio, str):
+        if not isinstance(entry, dict) or not ("utt_id" in entry or isinstance(entry.get("audio_filepath"), str)):
             raise place.format_error("no 'utt_id' and no 'audio_filepath', expected a line of a NeMo manifest")
-        utt_id = utterance_id(audio if "utt_id" in entry else PurePosixPath(audio).stem, place)
-        unique.add(utt_id, place)
+        named = entry["utt_id"] if "utt_id" in entry else PurePosixPath(entry["audio_filepath"]).stem
+        utt_id = utterance_id(named, place)
+        unique.add(utt_id, Place(path, number, utt_id), "; parts of one audio file need an 'utt_id' each")
         text = entry.get("text")
         yield utt_id, tuple(kaldi_fields(text)) if isinstance(text, str) else None
 

@@ -161,7 +161,7 @@ def read_lattice(path: str | Path, named_inside: bool = False) -> Lattice:
     symbols = {"": EPSILON}
     words = ["" if word in slf.null_words else word for word in arcs.words]
     labels = np.array([symbols.setdefault(word, len(symbols)) for word in words], dtype=np.int32)
-    utt_id = _inner_id(slf) if named_inside else file_id(slf.path)
+    utt_id = _inner_id(slf) if named_inside else utterance_id(file_id(slf.path), Place(slf.path))
     unread = sum(not link.keys() <= _OF_LINKS for link in slf.links)
     unread += sum(not node.keys() <= _OF_NODES for node in slf.nodes)
     try:

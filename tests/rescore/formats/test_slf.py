@@ -333,6 +333,14 @@ def test_fields_that_are_not_read_are_counted(tmp_path: Path) -> None:
     assert read_lattice(write(tmp_path, HTK_NODES.replace("l=-1.0", "l=-1.0 y=3"))).counts["unread_fields"] == 1
 
 
+def test_a_name_of_a_file_that_is_no_utterance_id(tmp_path: Path) -> None:
+    """With a blank in it, the rest of it would be words where texts are written."""
+    path = write(tmp_path, HTK_NODES, "my utt.slf")
+    with pytest.raises(FormatError, match="utterance id 'my utt', expected a string without white space"):
+        read_lattice(path)
+    assert [lattice.utt_id for lattice in lattices_of(f"slf:{path}?utterance=yes")] == ["u1"]
+
+
 def test_ids_in_the_headers(tmp_path: Path) -> None:
     for number in range(2):
         write(tmp_path, HTK_NODES.replace("UTTERANCE=u1", f"UTTERANCE=spk-{number}"), f"{number}.lat.gz")
