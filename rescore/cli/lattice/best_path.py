@@ -59,17 +59,20 @@ def command(
     from rescore.cli.lattice.options import idle_remark
     from rescore.cli.lattice.source import each_lattice
     from rescore.cli.results import show
+    from rescore.console import remark
     from rescore.errors import UsageError
     from rescore.evaluation.wer import json_counts, kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
     from rescore.lattices.best_path import best_words, kaldi_scales, weighted_words
-    from rescore.weights import LM_WEIGHT, load_weights
+    from rescore.weights import LM_WEIGHT, MBR, decision_of, load_weights
     from rescore.workflows.normalising import Normaliser, normaliser_of
 
     if weights_file and (lmwt is not None or wip is not None):
         raise UsageError("give either --weights FILE or --lmwt and --wip, not both")
     refs = read_kaldi_text(ref) if ref is not None else None
     weights = load_weights(weights_file) if weights_file else None
+    if weights is not None and decision_of(weights, weights_file)[0] == MBR:
+        remark(f"{weights_file}: tuned for minimum Bayes risk, which is `rescore lattice mbr`; here totals decide")
     normaliser = Normaliser() if weights is None else Normaliser(normaliser_of(weights, weights_file))
 
     say_idle = idle_remark()

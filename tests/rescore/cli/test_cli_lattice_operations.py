@@ -150,6 +150,14 @@ def test_mbr_repeats_what_weights_were_tuned_for(run: Run, folder: Path) -> None
     assert json.loads(network.read_text().splitlines()[0])["risk"] == pytest.approx(1 - LIKELY, abs=1e-3)
 
 
+def test_best_paths_by_weights_for_minimum_bayes_risk_are_remarked(folder: Path) -> None:
+    for decision, remarks in (("mbr", 1), ("map", 0)):
+        (folder / "w.json").write_text(json.dumps({"scales": {"am": 1.0, "lm": 1.0}, "info": {"decision": decision}}))
+        command = ["lattice", "best-path", str(folder / "lat"), "--weights", str(folder / "w.json")]
+        said = CliRunner().invoke(cli, command).stderr
+        assert said.count("tuned for minimum Bayes risk") == remarks
+
+
 def test_a_ctm_file_needs_times(run: Run, folder: Path) -> None:
     timeless = "\n".join(line.replace("t=", "x=") if line.startswith("I=") else line for line in HTK_NODES.splitlines())
     (folder / "u.slf").write_text(timeless + "\n")
