@@ -40,12 +40,14 @@ def weights_beside(target: str) -> Path | None:
     return path.with_name(f"{name if in_folder else Path(name).stem}.weights.json")
 
 
-def given_scales(weights_file: Path | None, scales: Sequence[str], ref: Path | None) -> Weights:
+def given_scales(weights_file: Path | None, scales: Sequence[str], ref: Path | None, common: bool = False) -> Weights:
     """What --weights or --scale say, or no scale at all.
 
     Raises:
-      UsageError: --weights beside --scale or --ref, which look for weights themselves.
+      UsageError: --weights beside --scale or --ref, which look for weights themselves; `common` without references.
     """
+    if common and ref is None:
+        raise UsageError("--utterances common is for --ref TEXT, without which all lattices count")
     if weights_file and (scales or ref):
         other = "--scale NAME=VALUE" if scales else "--ref TEXT, which finds scales itself"
         raise UsageError(f"give either --weights FILE or {other}, not both")

@@ -83,6 +83,11 @@ class LatticeRescoring:
     def __post_init__(self) -> None:
         if not self.lms and self.ngram is None and self.old_ngram is None:
             raise UsageError("no LM given; use --lm NAME|DIR or --ngram FILE (rescore lms lists the names)")
+        for option, value in (("--beam", self.beam), ("--most", self.most)):
+            if value is not None and not self.lms:
+                raise UsageError(
+                    f"{option} is for neural LMs (--lm), of which there is none; --ngram-beam cuts arcs here"
+                )
         for name, option in ((NGRAM, "--ngram"), (OLD_NGRAM, "--old-ngram")):
             if name in self.lms:
                 raise UsageError(

@@ -60,7 +60,7 @@ def command(
     from rescore.workflows.convert import ConvertRequest, lattices_to_nbest
     from rescore.workflows.first_pass import given_scales
 
-    weights, source = given_scales(weights_file, scales, ref), with_option(source, "words", words)
+    weights, source = given_scales(weights_file, scales, ref, common), with_option(source, "words", words)
     found = None
     if ref is not None:
         found = find_scales(source, target, "nbest", ref, weights, common, on_error, TextNormalizer(), sharing)

@@ -51,6 +51,8 @@ def command(
 
     if beam is posterior is arcs_per_second is arcs_per_word is None:
         raise UsageError("give a limit: --beam, --posterior, --arcs-per-second or --arcs-per-word")
+    if factor is not None and posterior is None:
+        raise UsageError("--posterior-scale is for posteriors, of which there are none without --posterior")
     factor = usual_factor(given["weights_file"]) if factor is None else factor
     limits = Limits(beam, posterior, factor, arcs_per_second, arcs_per_word)
     given["source"], target = words_for(given.pop("words"), given["source"], target)

@@ -136,7 +136,7 @@ def command(
         "exact": text_view == "exact",
         "asked": tuple(parse_scales(scales)),
     }
-    weights = given_scales(weights_file, scales, ref)
+    weights = given_scales(weights_file, scales, ref, common)
     decision_of(weights, weights_file)
     found = None
     if ref is not None:

@@ -16,6 +16,7 @@ from rescore.formats import read_lattices
 from rescore.types import Weights
 from rescore.weights import save_weights
 from tests.rescore.formats.test_slf import HTK_NODES
+from tests.rescore.lattices.test_ngram_lm import ARPA
 
 Run = Callable[..., str]
 LIKELY = 1 / (1 + math.exp(0.1 * (-33.0 + 31.5)))  # of `the`, by am alone, with the default scale of posteriors
@@ -100,6 +101,20 @@ def test_prune(run: Run, kaldi: tuple[str, str], tmp_path: Path, limit: tuple[ob
 def test_prune_needs_a_limit(run: Run, kaldi: tuple[str, str]) -> None:
     with pytest.raises(UsageError, match="give a limit: --beam, --posterior, --arcs-per-second or --arcs-per-word"):
         run("prune", *kaldi)
+
+
+def test_options_that_would_do_nothing_are_refused(run: Run, folder: Path) -> None:
+    lat, out = folder / "lat", f"slf:{folder / 'out'}"
+    with pytest.raises(UsageError, match="--posterior-scale is for posteriors"):
+        run("prune", lat, out, "--beam", 1, "--posterior-scale", 0.2)
+    for command in (("nbest", lat, folder / "out.jsonl"), ("rescore", lat, out, "--ngram", folder / "lm.arpa")):
+        with pytest.raises(UsageError, match="--utterances common is for --ref TEXT"):
+            run(*command, "--utterances", "common")
+    (folder / "lm.arpa").write_text(ARPA)
+    for option in ("--beam", "--most"):
+        with pytest.raises(UsageError, match=f"{option} is for neural LMs"):
+            run("rescore", lat, out, "--ngram", folder / "lm.arpa", "--scale", "ngram=1", option, 5)
+    assert not (folder / "out").exists()
 
 
 def test_oracle(run: Run, folder: Path) -> None:
