@@ -203,8 +203,12 @@ def word_lattices(
     from rescore.lattices.prune import prune_beam
 
     scales, words = graph.scales, read_symbols(graph.words)
-    found = [remove_epsilons(_timed(lattice), scales) for lattice in to_lattices(fsas, utt_ids, words)]
-    return found if beam is None else [prune_beam(lattice, scales, beam) for lattice in found]
+
+    def pruned(lattice: Lattice) -> Lattice:
+        return lattice if beam is None else prune_beam(lattice, scales, beam)
+
+    found = to_lattices(fsas, utt_ids, words)
+    return [pruned(remove_epsilons(pruned(_timed(lattice)), scales)) for lattice in found]
 
 
 def nbest_of_lattice(lattice: Lattice, n: int, scale: float = 0.5, scales: Mapping[str, float] = AM) -> NbestList:

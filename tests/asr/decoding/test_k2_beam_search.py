@@ -30,6 +30,7 @@ from rescore.formats import read_lattices
 from rescore.formats.k2 import write_lattices
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.paths import best_path
+from rescore.lattices.prune import prune_beam
 from rescore.types import Hypothesis, Lattice
 from tests.asr.tiny import Tiny, alignments, log_sum, pieces, vocabulary
 from tests.counting import count_paths
@@ -115,8 +116,12 @@ def test_a_graph_of_words_allows_its_words_only(k2: Any, tmp_path: Path) -> None
     model = Tiny(SIZE, seed=3)
     found = load_graph(tmp_path)
     fsas = fast_beam_search(model, *model.encoded(9, 5), **WIDE, graph=found)
-    for lattice in word_lattices(fsas, ["a", "b"], pieces(SIZE), found, beam=None):
+    near = word_lattices(fsas, ["a", "b"], pieces(SIZE), found, beam=2.0)
+    for lattice, cut in zip(word_lattices(fsas, ["a", "b"], pieces(SIZE), found, beam=None), near, strict=True):
         assert set(lattice.symbols) <= {"", "CAT", "THE"} and len(lattice.symbols) > 1
+        expected = prune_beam(lattice, found.scales, 2.0)
+        assert cut.num_arcs == expected.num_arcs < lattice.num_arcs
+        assert np.sort(cut.scores["am"]) == pytest.approx(np.sort(expected.scores["am"]))
     with pytest.raises(DataError, match=r"LG.pt: not a graph, expected LG.pt"):
         load_graph(tmp_path / "none")
 
