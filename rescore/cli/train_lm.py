@@ -120,7 +120,6 @@ def command(
     given, plan = parse_settings(settings), parse_settings(options)
     settings_of(kind, given)  # mistakes are told before any text is read
     find_device(device)
-    _refuse_pipes([*texts, *([] if nbest else [valid])], [nbest, valid] if nbest else [], ref)
     if nbest is None:
         _refuse("without", ref=ref, weights=weights_file)
         if not texts:
@@ -143,40 +142,24 @@ def _refuse(beside: str, **options: object) -> None:
             raise click.UsageError(f"--{name.replace('_', '-')} says nothing {beside} --nbest.")
 
 
-def _refuse_pipes(texts: list[str], lists: list[str], ref: Path | None) -> None:
-    """All that is trained on is read more than once, as the run is told by its content."""
-    from lm_zoo.reading import is_read_once
-    from lm_zoo.text.sentences import parse_text_spec
-    from rescore.errors import UsageError
-    from rescore.formats import is_pipe
-
-    pipes = [text for text in texts if is_read_once(parse_text_spec(text)[1])] + list(filter(is_pipe, lists))
-    if ref is not None and is_read_once(ref):
-        pipes.append(str(ref))
-    if pipes:
-        raise UsageError(f"{pipes[0]} is a pipe, which is read but once; write it to a file first")
-
-
 def _lists(
     nbest: str, valid: str, ref: Path, init: str, weights_file: Path | None, common: bool
 ) -> tuple[TrainingLists, str]:
-    """The lists to train on and to validate with, and the name of the LM."""
+    """The lists to train on and to validate with, and the name of the LM; pipes are refused before anything is read."""
     from lm_zoo.training.mwer import TrainingLists
     from lm_zoo.training.run_identity import text_identity
+    from rescore.errors import UsageError
     from rescore.files import read_kaldi_text
-    from rescore.formats import source_identity
+    from rescore.formats import is_pipe, source_identity
     from rescore.weights import given_weights
     from rescore.workflows.columns import column_of
     from rescore.workflows.error_lists import error_lists, weights_for
 
+    if pipe := next(filter(is_pipe, (nbest, valid)), None):
+        raise UsageError(f"{pipe} is a pipe, which is read but once; write it to a file first")
+    read = {"nbest": source_identity(nbest), "valid": source_identity(valid), "ref": text_identity(str(ref))}
     column, name = column_of(init)
     weights, scale = weights_for(nbest, column, given_weights(weights_file, ()))
     references = read_kaldi_text(ref)
     train, held_out = (error_lists(source, references, weights, common) for source in (nbest, valid))
-    identity = {
-        "nbest": source_identity(nbest),
-        "valid": source_identity(valid),
-        "ref": text_identity(str(ref)),
-        "scales": weights.scales,
-    }
-    return TrainingLists(train, held_out, scale, identity, [Path(nbest).name]), name
+    return TrainingLists(train, held_out, scale, {**read, "scales": weights.scales}, [Path(nbest).name]), name

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import pytest
 
+from lm_zoo.errors import TextError
 from lm_zoo.registry import save_folder
 from rescore.errors import ReferencesError, ScoreError, UsageError, WeightsError
 from rescore.types import Hypothesis, NbestList, Weights
@@ -118,10 +119,10 @@ def test_an_lm_is_trained_to_leave_fewer_errors(tmp_path: Path, files: dict[str,
 def test_what_is_read_more_than_once_is_no_pipe(option: str, tmp_path: Path, files: dict[str, Path]) -> None:
     args = [*options(files), "--init", files["small"], "--weights", files["weights.json"], "--out", tmp_path / "out"]
     args[args.index(option) + 1] = "-" if option == "--ref" else "jsonl:-"
-    with pytest.raises(UsageError, match="- is a pipe, which is read but once"):
+    told = "^-: a pipe, which can be read once" if option == "--ref" else "^jsonl:- is a pipe, which is read but once"
+    with pytest.raises((UsageError, TextError), match=told):
         raise run(*args).exception
-    text = ["train-lm", "lstm", "--text", "kaldi:-", "--valid", files["text"], "--out", tmp_path / "other"]
-    assert "kaldi:- is a pipe" in str(run(*text).exception)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_column_of_another_name(tmp_path: Path, files: dict[str, Path]) -> None:
