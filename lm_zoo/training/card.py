@@ -138,8 +138,9 @@ def _command(run: dict[str, Any], name: str) -> str:
     if "lists" in run:
         words += ["--nbest", "LISTS", "--valid", "DEV-LISTS", "--ref", "TEXT", "--weights", "WEIGHTS"]
     else:
-        words += ["--valid", _plain(recipe["valid"]), "--tokens", recipe["tokens"]]
-    for option in ("vocab_size", "vocab", "init"):
+        words += ["--valid", _plain(recipe["valid"])]
+    given = recipe.get("vocab") or recipe.get("init")
+    for option in ("vocab", "init") if given else ("tokens", "vocab_size"):
         if recipe.get(option) is not None:
             words += [f"--{option.replace('_', '-')}", Path(str(recipe[option])).name]
     if recipe["longest"] != LONGEST:

@@ -40,7 +40,7 @@ class TextRecipe:
 
     Attributes:
       texts, valid: text specs as of `lm_zoo.text.sentences.read_sentences`.
-      tokens: "bpe", "unigram" or "word".
+      tokens: "bpe", "unigram" or "word" (None: "bpe"), of a new vocabulary.
       vocab_size: tokens of the vocabulary (None: 5000 pieces, or all words).
       vocab: name or folder of an LM whose vocabulary is taken instead; or a file of words, white space between
         them, or of words and numbers (`words.txt`); or a sentencepiece model (`bpe.model` of icefall).
@@ -50,7 +50,7 @@ class TextRecipe:
 
     texts: list[str]
     valid: str
-    tokens: str = "bpe"
+    tokens: str | None = None
     vocab_size: int | None = None
     vocab: str | None = None
     init: str | None = None
@@ -131,7 +131,7 @@ def made_of(kind: str, settings: dict[str, Any], recipe: TextRecipe, config: Tra
         "recipe": {
             "text": [text_identity(text) for text in recipe.texts],
             "valid": text_identity(recipe.valid),
-            "tokens": recipe.tokens,
+            "tokens": recipe.tokens or "bpe",
             "vocab_size": recipe.vocab_size,
             "vocab": recipe.vocab,
             "init": recipe.init,
@@ -169,8 +169,10 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
     if case := (own / "case").read_text().strip() if (own / "case").exists() else "":
         return load_vocabulary(own, case)
     vocab: Vocabulary
-    if recipe.vocab is not None and recipe.vocab_size is not None:
-        remark(f"the vocabulary is that of {recipe.vocab}; --vocab-size {recipe.vocab_size} says nothing")
+    if recipe.vocab is not None:
+        for option, value in (("tokens", recipe.tokens), ("vocab-size", recipe.vocab_size)):
+            if value is not None:
+                remark(f"the vocabulary is that of {recipe.vocab}; --{option} {value} says nothing")
     if recipe.vocab is not None and recipe.vocab.endswith(".model"):
         vocab = read_pieces(Path(recipe.vocab))
     elif recipe.vocab is not None and os.path.isfile(recipe.vocab) and not recipe.vocab.endswith(NGRAM_FILES):
@@ -184,7 +186,7 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
         if recipe.tokens == "word":
             vocab = build_words(counts, recipe.vocab_size)
         else:
-            vocab = build_pieces(counts, recipe.vocab_size or 5000, recipe.tokens)
+            vocab = build_pieces(counts, recipe.vocab_size or 5000, recipe.tokens or "bpe")
     shutil.rmtree(own, ignore_errors=True)  # without its case: an older version was stopped while it wrote it
     with atomic_folder(own) as made:
         vocab.save(made)

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 )
 @click.option("--valid", required=True, help="Validation text; with --nbest: N-best lists.")
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder of the run and of the model.")
-@click.option("--tokens", default="bpe", type=click.Choice(["bpe", "unigram", "word"]), help="Pieces or whole words.")
+@click.option(
+    "--tokens",
+    type=click.Choice(["bpe", "unigram", "word"]),
+    help="Of a new vocabulary: pieces (bpe if left out) or whole words.",
+)
 @click.option(
     "--vocab-size",
     type=click.IntRange(min=3),
@@ -83,7 +87,7 @@ def command(
     texts: tuple[str, ...],
     valid: str,
     out: Path,
-    tokens: str,
+    tokens: str | None,
     vocab_size: int | None,
     vocab: str | None,
     init: str | None,
@@ -127,7 +131,7 @@ def command(
         recipe = TextRecipe(list(texts), valid, tokens, vocab_size, vocab, init, longest)
         run(kind, given, recipe, plan, str(out), device, remark, world_size, master_port)
         return
-    _refuse("with", vocab=vocab, vocab_size=vocab_size)
+    _refuse("with", tokens=tokens, vocab=vocab, vocab_size=vocab_size)
     if init is None or ref is None:
         raise click.UsageError("--nbest needs --init NAME|DIR, the LM to be trained, and --ref TEXT.")
     lists, name = _lists(nbest, valid, ref, init, weights_file, common)

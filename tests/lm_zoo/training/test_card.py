@@ -46,6 +46,21 @@ def test_the_card_says_what_the_lm_is(run: Path) -> None:
     assert pairs <= shown and len(shown) == len(pairs) + 3
 
 
+def test_the_command_of_a_given_vocabulary_says_nothing_of_its_tokens(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.parent)
+    words = ["train-lm", "lstm", "--text", "books.txt", "--valid", "valid.txt", "--train", "steps=1"]
+    for name, given in (("again", "--init mine"), ("same", "--vocab mine --set dim=8")):
+        done = CliRunner().invoke(cli, [*words, *given.split(), "--out", name])
+        assert done.exit_code == 0 and "says nothing" not in done.output, done.output
+        card = Path(name, "README.md").read_text()
+        (line,) = (line for line in card.splitlines() if line.startswith("    rescore train-lm"))
+        assert "--vocab mine" in line and "--tokens" not in line
+    done = CliRunner().invoke(cli, [*words, "--vocab", "mine", "--tokens", "word", "--set", "dim=8", "--out", "told"])
+    assert "the vocabulary is that of mine; --tokens word says nothing" in done.output
+
+
 def test_text_with_ids_is_another_text_and_the_command_says_so(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(run.parent)
     Path("text").write_text("utt-1 the cat sat\nutt-2 the dog ran\n" * 9)

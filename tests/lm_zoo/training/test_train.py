@@ -199,14 +199,15 @@ def test_a_table_of_words_and_numbers_is_a_list_of_words(tmp_path: Path) -> None
     words.write_text("he said\nthat <UNK> 1\n")
     said: list[str] = []
     made = [
-        make_vocabulary(TextRecipe([], "", vocab=str(path), vocab_size=9), tmp_path / path.stem, said.append)
+        make_vocabulary(TextRecipe([], "", "word", 9, str(path)), tmp_path / path.stem, said.append)
         for path in (table, words)
     ]
     assert [sorted(vocab.words) for vocab in made] == [  # type: ignore[attr-defined]
         sorted([SOS_EOS, UNK, "<UNK>", "he", "said", "that", *more]) for more in ([], ["1"])
     ]
     assert f"{table}: a table of words and numbers; 4 words, 4 symbols left out" in said
-    assert f"the vocabulary is that of {words}; --vocab-size 9 says nothing" in said
+    for option in ("tokens word", "vocab-size 9"):
+        assert f"the vocabulary is that of {words}; --{option} says nothing" in said
 
 
 def test_a_kill_between_the_renames_of_a_checkpoint_loses_nothing(tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ def test_options_that_do_not_go_together(tmp_path: Path, files: dict[str, Path])
         ([*text, "--text", files["text"], "--ref", files["text"]], "--ref says nothing without --nbest"),
         ([*lists, *out], "--nbest needs --init NAME|DIR"),
         ([*lists, *out, "--init", files["small"], "--vocab", files["small"]], "--vocab says nothing with --nbest"),
+        ([*lists, *out, "--init", files["small"], "--tokens", "bpe"], "--tokens says nothing with --nbest"),
     ):
         result = run(*args)
         assert result.exit_code == 2 and message in " ".join(result.output.split()), result.output
