@@ -25,7 +25,7 @@ from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary, read_pieces
 from lm_zoo.training.card import CARD, write_card
 from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import PORT, Ranks, start, to_start
-from lm_zoo.training.run_identity import check_run, text_identity
+from lm_zoo.training.run_identity import VOCAB, check_run, text_identity
 from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.train import train
 from lm_zoo.training.transfer import find_trained, inherit_settings
@@ -165,7 +165,7 @@ def train_config(options: dict[str, Any]) -> TrainConfig:
 
 def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabulary:
     """The run's own vocabulary if it has one already, another LM's, or a new one from the training text."""
-    own = folder / "vocab"
+    own = folder / VOCAB
     if case := (own / "case").read_text().strip() if (own / "case").exists() else "":
         return load_vocabulary(own, case)
     vocab: Vocabulary

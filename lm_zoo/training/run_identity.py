@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from lm_zoo.files import write_text
 from lm_zoo.identity import feed
 from lm_zoo.reading import is_read_once, read_json
 from lm_zoo.text.sentences import parse_text_spec
+from lm_zoo.training.run_log import LOG
 
 FILE = "run.json"
-BEGUN = ("vocab/case", "checkpoint", "checkpoint.old")
+VOCAB = "vocab"  # folder of the run's own vocabulary
+BEGUN = (LOG, "checkpoint", "checkpoint.old")
 # Settings of the training that may change when a run goes on: how long it is, what is looked at on the way.
 FREE = ("steps", "passes", "epochs", "patience", "valid_every", "save_every", "log_every", "wandb")
 
@@ -37,23 +40,25 @@ def text_identity(spec: str) -> str:
 def check_run(folder: Path, parts: dict[str, Any]) -> None:
     """Writes what the run in `folder` is made of, or compares it with what is written there.
 
-    A run has begun when it has its vocabulary: what failed before that leaves nothing to compare with.
+    A run has begun when it has its log: what failed before that leaves nothing to compare with, and its vocabulary
+    goes unless all is the same again.
 
     Args:
       parts: name -> value, or a dict of such.
     Raises:
       ModelError: the run there differs in something that cannot change in mid-run; names it.
     """
-    path = folder / FILE
-    parts = json.loads(json.dumps(parts))
+    path, text = folder / FILE, json.dumps(parts, indent=2) + "\n"
     if path.exists() and any((folder / name).exists() for name in BEGUN):
         try:
             before = read_json(path)
             _flat(before)
         except (OSError, ValueError, AttributeError) as error:
             raise ModelError(f"{path}: damaged ({error}); remove it to go on without this check") from None
-        check_same(folder, before, parts)
-    write_text(path, json.dumps(parts, indent=2) + "\n")
+        check_same(folder, before, json.loads(text))
+    elif path.exists() and path.read_bytes() != text.encode():
+        shutil.rmtree(folder / VOCAB, ignore_errors=True)
+    write_text(path, text)
 
 
 def check_same(folder: Path, before: dict[str, Any], parts: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lm_zoo.errors import LMError, ModelError
+from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.registry import build, load
 from lm_zoo.text.batches import TokenText, tokenize
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
@@ -182,15 +182,20 @@ def test_another_text_or_setting_in_the_same_folder_is_refused(tmp_path: Path) -
     assert (out / "log.jsonl").read_text() == lines_before
 
 
-def test_a_run_that_failed_before_it_had_a_vocabulary_holds_nobody_back(tmp_path: Path) -> None:
+def test_a_run_that_failed_before_its_first_step_holds_nobody_back(tmp_path: Path) -> None:
     lines = tmp_path / "a.txt"
     lines.write_text("A B C\nB C D\n" * 30)
     words = ["--quiet", "train-lm", "lstm", "--text", str(lines), "--valid", str(lines), "--out", str(tmp_path / "lm")]
     words += ["--set", "dim=8", "--train", "steps=3"]
     with pytest.raises(LMError, match="nothing"):
         cli.main([*words, "--vocab", "nothing"], standalone_mode=False)
+    (tmp_path / "other").write_text("X Y\n")
+    with pytest.raises(VocabError, match="words unknown"):  # its vocabulary is there
+        cli.main([*words, "--vocab", str(tmp_path / "other")], standalone_mode=False)
     cli.main([*words, "--tokens", "word"], standalone_mode=False)
     assert load(str(tmp_path / "lm")).knows("A")
+    with pytest.raises(ModelError, match="the run there has tokens"):
+        cli.main([*words, "--tokens", "unigram"], standalone_mode=False)
 
 
 def test_a_table_of_words_and_numbers_is_a_list_of_words(tmp_path: Path) -> None:
