@@ -210,10 +210,11 @@ def _sentences(texts: list[str]) -> Iterator[list[str]]:
 
 def tokenise(vocab: Vocabulary, texts: list[str], longest: int, remark: Remark) -> TokenText:
     def checked() -> Iterator[list[str]]:
-        for number, words in enumerate(_sentences(texts), start=1):
-            if number <= 1000:
-                check_case(vocab, words, f"{texts[0]}, sentence {number}")
-            yield words
+        for name in texts:
+            for number, words in enumerate(read_sentences(name), start=1):
+                if number <= 1000:
+                    check_case(vocab, words, f"{name}, sentence {number}")
+                yield words
 
     text, cut = split_long(tokenize(vocab, checked()), longest)
     names = ", ".join(os.path.basename(name) for name in texts)

@@ -51,3 +51,12 @@ def test_text_that_can_be_read_once_alone_is_refused(folder: Path, name: str, mo
         with pytest.raises(TextError, match=f"^(kaldi:)?{name}: a pipe, which can be read once alone"):
             trained(folder, {}, **given)
     assert not (folder / "lm").exists()
+
+
+def test_each_text_is_held_against_the_case_of_a_given_vocabulary(folder: Path) -> None:
+    (folder / "words").write_text("A B C\n")
+    (folder / "upper").write_text("A B C\n" * 1200)
+    (folder / "lower").write_text("A B C\na b c\n")
+    texts = [str(folder / name) for name in ("upper", "lower")]
+    with pytest.raises(VocabError, match="lower, sentence 2: found 'a', but the LM was trained on upper-case text"):
+        trained(folder, {}, texts=texts, vocab=str(folder / "words"))
