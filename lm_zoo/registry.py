@@ -22,7 +22,7 @@ from lm_zoo.model_folder import (
 )
 from lm_zoo.plugins import PlugIn, installed, plug_in
 from lm_zoo.text.view import form_of
-from lm_zoo.text.vocabulary import NUMBERS, Vocabulary, load_vocabulary, text_form
+from lm_zoo.text.vocabulary import NUMBERS, PieceVocabulary, Vocabulary, load_vocabulary, text_form
 
 if TYPE_CHECKING:
     from lm_zoo.base import LanguageModel, WordLM
@@ -357,8 +357,18 @@ def save_folder(folder: Path, lm: NeuralLM, kind: str, info: dict[str, Any], hal
     Args:
       info: what else belongs into `config.json` (training data, steps, perplexity).
       half: store the weights as float16.
+    Raises:
+      ModelError: as `check_place`.
     """
+    check_place(folder, lm.vocab)
     lm.vocab.save(folder)
     text = {"case": lm.vocab.case, **dataclasses.asdict(form_of(lm.vocab))}
     config = {"kind": kind, **text, "settings": dataclasses.asdict(lm.config), **info}
     write_model(folder, config, state_tensors(lm), half)
+
+
+def check_place(folder: Path, vocab: Vocabulary) -> None:
+    """Raises ModelError where the folder has the pieces of another LM, which would be read in the place of words."""
+    pieces = folder / PieceVocabulary.FILE
+    if not isinstance(vocab, PieceVocabulary) and pieces.exists():
+        raise ModelError(f"{pieces}: the pieces of another LM, in a folder for one over words; choose another --out")

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from lm_zoo.errors import ModelError
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
-from lm_zoo.registry import build, save_folder
+from lm_zoo.registry import build, check_place, save_folder
 from lm_zoo.text.batches import (
     IGNORE,
     Batch,
@@ -136,6 +136,11 @@ class LMRun(TrainingRun):
         self.loss_sum.fill_(self.progress.loss_sum)
         if self.progress.finished:
             self._prolong(state["train"])
+
+    def open(self) -> None:
+        """As above; a folder in which the LM cannot be saved is told before it is trained."""
+        check_place(self.out, self.lm.vocab)
+        super().open()
 
     def _made_of(self) -> dict[str, Any]:
         return {"kind": self.kind, "settings": asdict(self.lm.config), "train": asdict(self.config)}

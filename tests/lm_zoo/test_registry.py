@@ -11,8 +11,11 @@ import torch
 
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.registry import KINDS, build, describe, find, load, model_class, save_folder
+from lm_zoo.text.batches import tokenize
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
+from lm_zoo.training.config import TrainConfig
+from lm_zoo.training.train import train
 from tests.lm_zoo.zoo import NEURAL, WORDS, neural
 
 
@@ -51,6 +54,17 @@ def test_pieces_round_trip(tmp_path: Path) -> None:
     assert not again.knows("Ж") and again.knows("WORLDHELL")
     for mark in ("<sos/eos>", "<blk>", "A<blk>"):
         assert again.vocab.encode_word(mark) == (2,) and not again.knows(mark)
+
+
+def test_words_are_not_saved_beside_the_pieces_of_another_lm(tmp_path: Path) -> None:
+    """Pieces are what is read where both are there."""
+    (tmp_path / "bpe.model").write_bytes(b"pieces")
+    lm, text = neural("lstm"), tokenize(neural("lstm").vocab, [["A", "B"]])
+    with pytest.raises(ModelError, match=r"bpe.model: the pieces of another LM, in a folder for one over words"):
+        save_folder(tmp_path, lm, "lstm", {})
+    with pytest.raises(ModelError, match=r"bpe.model: the pieces of another LM"):
+        train("lstm", {"dim": 8}, lm.vocab, text, text, tmp_path, TrainConfig(steps=1))
+    assert [path.name for path in tmp_path.iterdir()] == ["bpe.model"]
 
 
 def test_sentencepiece_says_when_the_text_is_too_small() -> None:
