@@ -143,7 +143,7 @@ class Lookup(Transformer):
             inside = targets >= 0
             slots.append(self.slots(inputs)[inside])
             tokens.append(targets[inside])
-        generator = torch.Generator().manual_seed(seed * MAX_STEPS + step)
+        generator = torch.Generator().manual_seed((seed * MAX_STEPS + step) % SEEDS)
         self.update(torch.cat(slots), torch.cat(tokens), generator)
 
     def behind(self, state: State) -> Tensor:
@@ -183,3 +183,4 @@ class Lookup(Transformer):
 
 
 MAX_STEPS = 1 << 32  # optimiser steps that one seed has room for
+SEEDS = 1 << 64  # that torch takes

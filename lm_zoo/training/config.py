@@ -14,6 +14,7 @@ LEAST = {"batch_tokens": 1, "window": 1, "batch_windows": 1, "accumulate": 1, "s
 LEAST |= {"log_every": 1, "passes": 0, "warmup": 0, "join": 0, "valid_every": 0, "patience": 0, "seed": 0}
 LEAST |= {"lr": 0, "muon_lr": 0, "momentum": 0, "weight_decay": 0, "muon_decay": 0, "lm_loss": 0}
 POSITIVE = ("clip", "posterior")
+SEEDS = 1 << 63  # below it a process's number may be added
 # Of settings that are not given, where N-best lists are trained on.
 LIST_DEFAULTS = {"lr": 1e-4, "weight_decay": 0.0, "warmup": 0, "passes": 3, "valid_every": 0}
 
@@ -63,6 +64,8 @@ class TrainConfig:
                 raise ModelError(f"training setting '{name}' is {value}, expected {least} or more")
         if not self.passes and self.steps < 1:
             raise ModelError(f"training setting 'steps' is {self.steps}, expected 1 or more")
+        if self.seed >= SEEDS:
+            raise ModelError(f"training setting 'seed' is {self.seed}, expected less than {SEEDS}")
         for name in POSITIVE:
             if not (value := getattr(self, name)) > 0:
                 raise ModelError(f"training setting '{name}' is {value}, expected more than 0")

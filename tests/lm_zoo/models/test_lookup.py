@@ -150,6 +150,14 @@ def test_same_seed_same_dictionary(tmp_path: Path) -> None:
     assert torch.equal(lms[0].dictionary, lms[1].dictionary)
 
 
+def test_a_seed_may_be_a_time() -> None:
+    first, second = lookup(update_after=0), lookup(update_after=0)
+    batch = torch.tensor([[0, 2, 3]]), torch.tensor([[2, 3, 0]])
+    for lm, seed in ((first, 20261125221234), (second, (1 << 63) - 1)):
+        lm.after_step([batch], 1, seed=seed)
+    assert first.dictionary.any() and second.dictionary.any()
+
+
 def test_a_transformer_gets_an_empty_dictionary(tmp_path: Path) -> None:
     source = plain_folder(tmp_path)
     convert_lm("lookup", str(source), {"slots": 4, "entries": 2}, tmp_path / "lookup")

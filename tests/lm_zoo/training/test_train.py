@@ -335,6 +335,7 @@ def test_unknown_settings_are_named(tmp_path: Path) -> None:
         ({"passes": -1}, "'passes' is -1, expected 0 or more"),
         ({"clip": 0.0}, "'clip' is 0.0, expected more than 0"),
         ({"lr": math.nan}, "'lr' is nan, expected 0 or more"),
+        ({"seed": 10**20}, f"'seed' is {10**20}, expected less than {1 << 63}"),
         ({"text": "windows", "join": 64}, "join=64 is for sentences"),
     ):
         with pytest.raises(ModelError, match=message):
