@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -41,23 +42,23 @@ class TokenText:
 def tokenize(vocab: Vocabulary, sentences: Iterable[list[str]]) -> TokenText:
     """Encodes sentences; each distinct word is looked up once."""
     cache: dict[str, tuple[int, ...]] = {}
-    flat: list[np.ndarray] = []
-    lengths: list[int] = []
+    strange: set[str] = set()  # of these words
+    tokens, ends = array("i"), array("q", [0])
     words = unknown = 0
     for sentence in sentences:
-        tokens: list[int] = []
         for word in sentence:
             if word not in cache:
                 cache[word] = vocab.encode_word(word)
+                if vocab.unk in cache[word]:
+                    strange.add(word)
             tokens.extend(cache[word])
+        ends.append(len(tokens))
         words += len(sentence)
-        if vocab.unk in tokens:
-            unknown += sum(vocab.unk in cache[word] for word in sentence)
-        flat.append(np.array(tokens, dtype=np.int32))
-        lengths.append(len(tokens))
-    if not lengths:
+        if not strange.isdisjoint(sentence):
+            unknown += sum(word in strange for word in sentence)
+    if len(ends) == 1:
         raise TextError("the text has no sentences")
-    return TokenText(np.concatenate(flat), np.concatenate([[0], np.cumsum(lengths)]), words, unknown)
+    return TokenText(np.frombuffer(tokens, np.int32), np.frombuffer(ends, np.int64), words, unknown)
 
 
 def split_long(text: TokenText, longest: int) -> tuple[TokenText, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -95,6 +97,17 @@ def test_a_word_of_several_unknown_tokens_is_one_unknown_word() -> None:
     pieces = build_pieces({"ab": 5, "ba": 5}, 8, "bpe")
     assert list(pieces.encode_word("a€b€a")).count(pieces.unk) == 2
     assert tokenize(pieces, [["a€b€a", "ab"], ["€"]]).unknown == 2
+
+
+def test_a_long_text_takes_no_more_than_its_numbers() -> None:
+    """4 bytes a token and 8 a sentence, and as much again while the room for them grows."""
+    sentence, count = list("ABCDEFGHXA"), 20_000
+    tracemalloc.start()
+    text = tokenize(VOCAB, (sentence for _ in range(count)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(text.tokens) == 10 * count and text.unknown == count
+    assert peak < 2.2 * (4 * 10 + 8) * count
 
 
 def test_split_long() -> None:
