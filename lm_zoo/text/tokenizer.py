@@ -62,5 +62,8 @@ def build_pieces(counts: Mapping[str, int], size: int, kind: str = "unigram") ->
             **special,
         )
     except (RuntimeError, OSError) as error:
-        raise VocabError(f"sentencepiece cannot make {size} {kind} pieces of {len(counts)} words: {error}") from None
+        raise VocabError(
+            f"sentencepiece cannot make {size} {kind} pieces of {len(counts)} words: {error}; give another number, "
+            "--vocab-size N, or more text"
+        ) from None
     return PieceVocabulary(model.getvalue(), text_case(counts))

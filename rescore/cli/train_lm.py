@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--vocab-size",
     type=click.IntRange(min=3),
-    help="Tokens of the vocabulary; all words if left out with --tokens word.",
+    help="Tokens of the vocabulary; if left out 5000 pieces, or with --tokens word all words.",
 )
 @click.option(
     "--vocab",
