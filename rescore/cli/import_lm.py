@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from rescore.cli.outputs import OutputPath
 
@@ -17,8 +18,16 @@ from rescore.cli.outputs import OutputPath
 @click.option("--oov", default="<unk>", show_default=True, help="Kaldi: the word that stands for unknown ones.")
 @click.option("--boundary", default="<s>", show_default=True, help="Kaldi: the word for begin and end of sentence.")
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Model folder to write.")
+@click.pass_context
 def command(
-    checkpoint: Path, bpe: Path | None, words: Path | None, heads: int | None, oov: str, boundary: str, out: Path
+    context: click.Context,
+    checkpoint: Path,
+    bpe: Path | None,
+    words: Path | None,
+    heads: int | None,
+    oov: str,
+    boundary: str,
+    out: Path,
 ) -> None:
     """Turn a checkpoint of icefall's rnn_lm or transformer_lm (epoch-N.pt, pretrained.pt) into a model folder.
 
@@ -40,6 +49,9 @@ def command(
     if words is not None:
         made = import_nnlm(checkpoint, words, out, heads, oov, boundary)
     elif bpe is not None:
+        for name in ("heads", "oov", "boundary"):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise UsageError(f"--{name} is for LMs of Kaldi (--words), it says nothing beside --bpe; leave it out")
         made = import_lm(checkpoint, bpe, out)
     settings = ", ".join(f"{name} {value}" for name, value in made.settings.items())
     remark(f"{made.kind} with {made.params:,} parameters ({settings}) written to {out}")

@@ -175,3 +175,8 @@ def test_one_of_two_vocabularies(tmp_path: Path, words: Path) -> None:
     for more in ([], ["--bpe", "x", "--words", str(words)]):
         result = CliRunner().invoke(cli, ["import-lm", "model.pt", "--out", str(tmp_path / "lm"), *more])
         assert isinstance(result.exception, UsageError) and "give --bpe FILE" in str(result.exception)
+    for more in (["--heads", "8"], ["--oov", "<unk>"], ["--boundary", "<s>"]):
+        result = CliRunner().invoke(
+            cli, ["import-lm", "epoch-1.pt", "--bpe", "x", "--out", str(tmp_path / "lm"), *more]
+        )
+        assert isinstance(result.exception, UsageError) and f"{more[0]} is for LMs of Kaldi" in str(result.exception)
