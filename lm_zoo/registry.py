@@ -351,6 +351,11 @@ def state_tensors(lm: NeuralLM) -> dict[str, Any]:
     return tensors
 
 
+def count_parameters(lm: NeuralLM) -> int:
+    """The numbers that are stored of the model."""
+    return sum(tensor.numel() for tensor in state_tensors(lm).values())
+
+
 def save_folder(folder: Path, lm: NeuralLM, kind: str, info: dict[str, Any], half: bool = False) -> None:
     """Writes a model folder; each file is replaced atomically, `config.json` last.
 
@@ -363,7 +368,7 @@ def save_folder(folder: Path, lm: NeuralLM, kind: str, info: dict[str, Any], hal
     check_place(folder, lm.vocab)
     lm.vocab.save(folder)
     text = {"case": lm.vocab.case, **dataclasses.asdict(form_of(lm.vocab))}
-    config = {"kind": kind, **text, "settings": dataclasses.asdict(lm.config), **info}
+    config = {"kind": kind, **text, "settings": dataclasses.asdict(lm.config), **info, "params": count_parameters(lm)}
     write_model(folder, config, state_tensors(lm), half)
 
 

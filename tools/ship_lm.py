@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lm_zoo.inference.perplexity import score_text
 from lm_zoo.model_folder import CONFIG
-from lm_zoo.registry import load, read_config, save_folder, state_tensors
+from lm_zoo.registry import load, read_config, save_folder
 from lm_zoo.text.sentences import read_sentences
 
 
@@ -32,7 +32,6 @@ def main() -> None:
     save_folder(args.out, lm, config["kind"], kept, half=True)
     shipped = load(str(args.out))
     result = score_text([shipped], read_sentences(args.text), args.name).perplexity(0)
-    kept["params"] = sum(tensor.numel() for tensor in state_tensors(shipped).values())
     kept |= {"word_ppl": round(result.per_word, 2), "word_ppl_text": args.name, "licence": args.licence}
     save_folder(args.out, lm, config["kind"], kept, half=True)
     print(json.dumps(json.loads((args.out / CONFIG).read_text()), indent=2))

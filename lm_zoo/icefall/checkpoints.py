@@ -26,7 +26,7 @@ from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.model_folder import Allowance, check_finite
 from lm_zoo.models.icefall_transformer import IcefallTransformer
 from lm_zoo.models.lstm import LSTM
-from lm_zoo.registry import build, check_weights, load, save_folder, state_tensors
+from lm_zoo.registry import build, check_weights, count_parameters, load, save_folder, state_tensors
 from lm_zoo.safe_unpickle import read_torch_file
 from lm_zoo.text.vocabulary import PieceVocabulary, read_pieces
 
@@ -106,9 +106,8 @@ def write_imported(
     check_weights(checkpoint, lm, weights)
     check_finite(checkpoint, weights)
     lm.load_state_dict(weights, strict=False)
-    params = sum(parameter.numel() for parameter in lm.parameters())
-    save_folder(out, lm, kind, {"data": [], "imported": f"{whose} checkpoint {checkpoint.name}", "params": params})
-    return Imported(kind, dataclasses.asdict(lm.config), params)
+    save_folder(out, lm, kind, {"data": [], "imported": f"{whose} checkpoint {checkpoint.name}"})
+    return Imported(kind, dataclasses.asdict(lm.config), count_parameters(lm))
 
 
 def export_lm(name: str, out: Path) -> str:

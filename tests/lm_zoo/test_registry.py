@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lm_zoo.errors import ModelError, VocabError
-from lm_zoo.registry import KINDS, build, describe, find, load, model_class, save_folder
+from lm_zoo.registry import KINDS, build, count_parameters, describe, find, load, model_class, save_folder
 from lm_zoo.text.batches import tokenize
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
@@ -152,7 +152,9 @@ def test_config_errors(folder: Path) -> None:
         load(str(folder))
 
 
-def test_describe_has_what_the_command_prints() -> None:
+def test_describe_has_what_the_command_prints(folder: Path) -> None:
+    rows = describe([folder])
+    assert [(row["kind"], row["params"]) for row in rows] == [("transfornn", count_parameters(neural("transfornn")))]
     for row in describe():
         assert row["kind"] in KINDS
         assert row["bytes"] > 0 and row["params"] > 0
