@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.errors import ModelError, VocabError, nearest
+from lm_zoo.errors import ModelError, TextError, VocabError, nearest
 from lm_zoo.files import atomic_folder, write_text
 from lm_zoo.model_folder import is_like
 from lm_zoo.registry import NGRAM_FILES, build, find, read_config, settings_of
@@ -32,6 +32,7 @@ from lm_zoo.training.transfer import find_trained, inherit_settings
 from lm_zoo.training.wandb_log import find_wandb, with_wandb
 
 _SYMBOL = re.compile(r"<eps>|<s>|</s>|<sos/eos>|<unk>|#\d+")  # of tables of words: what no text has
+_MARKS = {"<s>", "</s>"}
 
 
 @dataclass
@@ -209,11 +210,21 @@ def _sentences(texts: list[str]) -> Iterator[list[str]]:
 
 
 def tokenise(vocab: Vocabulary, texts: list[str], longest: int, remark: Remark) -> TokenText:
+    """The texts as tokens.
+
+    Raises:
+      VocabError: another case than the vocabulary's, or more than half of the words are unknown.
+      TextError: a text that cannot be read, or has marks of begins or ends of sentences in it.
+    """
+
     def checked() -> Iterator[list[str]]:
         for name in texts:
             for number, words in enumerate(read_sentences(name), start=1):
                 if number <= 1000:
                     check_case(vocab, words, f"{name}, sentence {number}")
+                if not _MARKS.isdisjoint(words):
+                    found = "<s> or </s> as a word; sentence begins and ends are added here: remove them"
+                    raise TextError(f"{name}, sentence {number}: found {found}")
                 yield words
 
     text, cut = split_long(tokenize(vocab, checked()), longest)

@@ -60,3 +60,11 @@ def test_each_text_is_held_against_the_case_of_a_given_vocabulary(folder: Path) 
     texts = [str(folder / name) for name in ("upper", "lower")]
     with pytest.raises(VocabError, match="lower, sentence 2: found 'a', but the LM was trained on upper-case text"):
         trained(folder, {}, texts=texts, vocab=str(folder / "words"))
+
+
+@pytest.mark.parametrize("name", ["texts", "valid"])
+def test_marks_of_sentences_are_no_words_to_learn(folder: Path, name: str) -> None:
+    marked = folder / "marked"
+    marked.write_text("THE CAT SAT\n<s> THE DOG RAN </s>\n")
+    with pytest.raises(TextError, match=r"marked, sentence 2: found <s> or </s> as a word; .* remove them"):
+        trained(folder, {}, **{name: [str(marked)] if name == "texts" else str(marked)})
