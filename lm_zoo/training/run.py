@@ -21,7 +21,7 @@ from lm_zoo.text.batches import TokenText, split_long, tokenize
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_case, said
 from lm_zoo.text.sentences import read_sentences
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
-from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary, read_pieces
+from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary, read_pieces, text_form
 from lm_zoo.training.card import CARD, write_card
 from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import PORT, Ranks, start, to_start
@@ -106,7 +106,8 @@ def run_here(
     valid_text = tokenise(vocab, [recipe.valid], recipe.longest, remark)
     info = {"data": [os.path.basename(text) for text in recipe.texts], "training": dataclasses.asdict(config)}
     if recipe.init is not None:
-        info["started_from"] = read_config(find(recipe.init)).get("trained", {})
+        before = read_config(find(recipe.init))
+        vocab.form, info["started_from"] = text_form(before), before.get("trained", {})
     project = "" if ranks.rank else config.wandb
     made = {"kind": kind, "settings": settings_of(kind, settings), **info}
     with with_wandb(project, folder, made, _reporter(remark)) as report:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -68,3 +69,15 @@ def test_marks_of_sentences_are_no_words_to_learn(folder: Path, name: str) -> No
     marked.write_text("THE CAT SAT\n<s> THE DOG RAN </s>\n")
     with pytest.raises(TextError, match=r"marked, sentence 2: found <s> or </s> as a word; .* remove them"):
         trained(folder, {}, **{name: [str(marked)] if name == "texts" else str(marked)})
+
+
+def test_what_is_said_of_the_text_of_an_lm_holds_for_one_that_starts_from_it(folder: Path) -> None:
+    trained(folder, {})
+    first = folder / "first"
+    (folder / "lm").rename(first)
+    config = json.loads((first / "config.json").read_text())
+    said = {"punctuation": True, "numbers": "digits"}
+    assert not said.items() <= config.items()
+    (first / "config.json").write_text(json.dumps(config | said))
+    trained(folder, {}, init=str(first), tokens=None)
+    assert said.items() <= json.loads((folder / "lm" / "config.json").read_text()).items()
