@@ -100,16 +100,17 @@ def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None, normali
       mbr: order by expected errors, whatever the weights say; posteriors are the softmax of `mbr` times the totals.
       normalise: name of a normaliser, by which hypotheses that become equal are one; None: that of the weights.
     Raises:
-      RescoreError: a scale whose score is not there, a score that is missing or not finite, an empty list.
+      RescoreError: a scale whose score is not there, a score that is missing or not finite, an empty list, an
+        utterance that comes twice.
     """
     from rescore.weights import for_mbr
-    from rescore.workflows.combine import decide
+    from rescore.workflows.combine import decide, each_once
     from rescore.workflows.normalising import Normaliser, normaliser_of, under_weights
 
     if mbr is not None and not isinstance(mbr, Real):
         raise UsageError(f"mbr is {short(mbr)}, expected a number above 0")
     used = for_mbr(under_weights(weights_of(weights), normalise, "weights"), mbr)
     normaliser = Normaliser(normaliser_of(used, "weights"))
-    combined = Lists([decide(each, used, normaliser)[0] for each in lists_of(nbest)])
+    combined = Lists([decide(each, used, normaliser)[0] for each in each_once(lists_of(nbest))])
     normaliser.say()
     return combined

@@ -158,11 +158,7 @@ def write_combined(
     unused: dict[str, None] = {}
 
     def combined() -> Iterator[NbestList]:
-        seen: set[str] = set()
-        for nbest in lists:
-            if nbest.utt_id in seen:
-                raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the scores")
-            seen.add(nbest.utt_id)
+        for nbest in each_once(lists):
             result, changed = decide(nbest, (own or {}).get(nbest.utt_id, weights), normaliser)
             best.write(" ".join((nbest.utt_id, *result.hyps[0].words)) + "\n")
             counts.utterances += 1
@@ -170,7 +166,7 @@ def write_combined(
             counts.changed += changed
             unused.update(dict.fromkeys(name for hyp in nbest.hyps for name in hyp.scores))
             yield result
-        if not seen:
+        if not counts.utterances:
             raise ScoreError("there is no utterance to combine; the scores are empty")
 
     with atomic_text(out / TEXT_FILE) as best, atomic_text(out / "weights.json") as kept:
@@ -180,6 +176,16 @@ def write_combined(
     counts.unused = [name for name in unused if name not in weights.scales]
     counts.absent = [name for name in weights.scales if name not in unused and name != WORDS_COLUMN]
     return counts
+
+
+def each_once(lists: Iterable[NbestList]) -> Iterator[NbestList]:
+    """The lists; a ScoreError at an utterance that comes a second time."""
+    seen: set[str] = set()
+    for nbest in lists:
+        if nbest.utt_id in seen:
+            raise ScoreError(f"utterance {nbest.utt_id} occurs a second time in the scores")
+        seen.add(nbest.utt_id)
+        yield nbest
 
 
 def decide(nbest: NbestList, weights: Weights, normaliser: Normaliser) -> tuple[NbestList, bool]:

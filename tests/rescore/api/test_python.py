@@ -375,6 +375,7 @@ def test_numbers_of_numpy_are_scales() -> None:
             r"weights is None, expected scales by column, as in \{'am': 1.0, 'lm': 0.5\}",
         ),  # type: ignore[arg-type]
         (lambda: rs.combine(lists(), ["am"]), r"weights is \['am'\], expected scales"),  # type: ignore[arg-type]
+        (lambda: rs.combine(rs.Lists([*lists(), lists()[0]]), {"am": 1.0}), "utterance u0 occurs a second time"),
         (lambda: rs.combine(lists(), {"am": True}), "the scale of 'am' is True, expected a finite number"),
         (lambda: rs.combine(lists(), {"am": 1.0}, mbr="0.1"), "mbr is '0.1', expected a number above 0"),  # type: ignore[arg-type]
         (
