@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from lm_zoo.files import is_in_place
@@ -54,37 +55,46 @@ def given_scales(weights_file: Path | None, scales: Sequence[str], ref: Path | N
     return load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
 
 
-def find_first_pass(
-    source: str,
-    ref: Path,
-    fixed: Mapping[str, float],
-    coming: Collection[str] = (),
-    common: bool = False,
-    normalizer: TextNormalizer | None = None,
-    on_error: OnError = fail,
-) -> Weights:
+@dataclass(frozen=True)
+class ScaleSearch:
+    """How the scales of the first pass are looked for.
+
+    Attributes:
+      ref: references of the development set.
+      fixed: scales that stay as they are, of scores that lattices have or that are `coming`.
+      coming: scores that lattices do not have yet.
+      common: as of `rescore.evaluation.common.shared_references`.
+      normalizer: of the lattices' words.
+    """
+
+    ref: Path
+    fixed: Mapping[str, float]
+    coming: Collection[str] = ()
+    common: bool = False
+    normalizer: TextNormalizer | None = None
+
+
+def find_first_pass(source: str, search: ScaleSearch, on_error: OnError = fail) -> Weights:
     """The scales of the scores of lattices, and of the number of words, with the fewest errors; says what was found.
 
     Args:
       source: of the lattices, `FORMAT:PATH`.
-      fixed: scales that stay as they are, of scores that lattices have or that are `coming`.
-      common: as of `rescore.evaluation.common.shared_references`.
-      normalizer: of the lattices' words.
       on_error: of lattices that cannot be read.
     Raises:
       FormatError: no lattice.  ScoreError: a scale of another score.  RescoreError: as `tune_lattices`.
     """
+    normal = search.normalizer
     read = lattices_with_progress(source, "reading lattices", on_error)
-    lattices = [lattice if normalizer is None else normalize_words(lattice, normalizer) for lattice in read]
+    lattices = [lattice if normal is None else normalize_words(lattice, normal) for lattice in read]
     if not lattices:
         raise FormatError(source, "no lattice in it that can be read")
     names = [*lattices[0].scores, WORDS_COLUMN]
-    if unknown := [name for name in fixed if name not in names and name not in coming]:
-        known = ", ".join([*names, *coming])
+    if unknown := [name for name in search.fixed if name not in names and name not in search.coming]:
+        known = ", ".join([*names, *search.coming])
         raise ScoreError(f"lattice '{lattices[0].utt_id}' has no score '{unknown[0]}'; it has: {known}")
-    held = {name: scale for name, scale in fixed.items() if name in names}
-    command = f"--ref {ref.name} of {parse_spec(source)[1].name}"
-    weights, _, _ = tune_lattices(lattices, ref, Settings(held, restarts=RESTARTS, folds=0), command, common)
+    settings = Settings({n: s for n, s in search.fixed.items() if n in names}, restarts=RESTARTS, folds=0)
+    command = f"--ref {search.ref.name} of {parse_spec(source)[1].name}"
+    weights, _, _ = tune_lattices(lattices, search.ref, settings, command, search.common)
     remark(f"{said(weights.scales)}: dev WER {weights.info['wer']:.2f} %, oracle {weights.info['oracle_wer']:.2f} %")
     return weights
 

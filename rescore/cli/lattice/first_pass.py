@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,8 @@ from rescore.cli.utterances import utterances_option
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
     from rescore.skipping import OnError
-    from rescore.text import TextNormalizer
     from rescore.types import Weights
+    from rescore.workflows.first_pass import ScaleSearch
 
 
 def first_pass_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,22 +29,12 @@ def first_pass_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def find_scales(
-    source: str,
-    target: str,
-    kind: str,
-    ref: Path,
-    given: Weights,
-    common: bool,
-    on_error: OnError,
-    normalizer: TextNormalizer,
-    sharing: Sharing,
-    coming: Collection[str] = (),
+    source: str, target: str, kind: str, search: ScaleSearch, on_error: OnError, sharing: Sharing
 ) -> Weights:
     """The scales of the first pass of `source`; the file for them beside `target` is locked until the command ends.
 
     Args:
       kind: what `target` is to hold, "nbest" or "lattice".
-      coming: scores that lattices do not have yet, whose scales may be given.
     Raises:
       UsageError: a source that is read but once, or a share of the work alone.
       RescoreError: `target` cannot be written (see `check_target`).
@@ -64,7 +54,7 @@ def find_scales(
     place = weights_beside(target)
     if place is not None:
         hold(place, click.get_current_context())
-    return find_first_pass(source, ref, given.scales, coming, common, normalizer, again(on_error))
+    return find_first_pass(source, search, again(on_error))
 
 
 def keep_scales(found: Weights | None, target: str) -> None:

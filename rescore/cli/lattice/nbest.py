@@ -58,12 +58,12 @@ def command(
     from rescore.formats import with_option
     from rescore.text import TextNormalizer
     from rescore.workflows.convert import ConvertRequest, lattices_to_nbest
-    from rescore.workflows.first_pass import given_scales
+    from rescore.workflows.first_pass import ScaleSearch, given_scales
 
     weights, source = given_scales(weights_file, scales, ref, common), with_option(source, "words", words)
     found = None
     if ref is not None:
-        found = find_scales(source, target, "nbest", ref, weights, common, on_error, TextNormalizer(), sharing)
+        found = find_scales(source, target, "nbest", ScaleSearch(ref, weights.scales, common=common), on_error, sharing)
     used, weighted = (found or weights).scales, bool(found or weights_file)
     request = ConvertRequest(source, target, TextNormalizer(), n, scales=used, weighted=weighted)
     lattices_to_nbest("lattice nbest", request, jobs, on_error, sharing)

@@ -117,7 +117,7 @@ def command(
     """
     from rescore.text import TextNormalizer
     from rescore.weights import OLD_NGRAM, decision_of, parse_scales
-    from rescore.workflows.first_pass import given_scales, with_new_lms
+    from rescore.workflows.first_pass import ScaleSearch, given_scales, with_new_lms
     from rescore.workflows.lattice_rescore import LatticeRequest, new_scores, rescore_lattices, with_beams
 
     if n:
@@ -143,7 +143,8 @@ def command(
         kind = "nbest" if n else "lattice"
         new, old = new_scores(lms, ngram), OLD_NGRAM if old_ngram else None
         coming = [*new, old] if old else new
-        found = find_scales(source, target, kind, ref, weights, common, on_error, normalizer, sharing, coming)
+        search = ScaleSearch(ref, weights.scales, coming, common, normalizer)
+        found = find_scales(source, target, kind, search, on_error, sharing)
         found = weights = with_new_lms(found, weights.scales, new, old)
     settings = with_beams(settings, weights.scales, new_scores(lms, None))
     request = LatticeRequest(source, target, lms, ngram, old_ngram, weights, settings, n, dtype, device)
