@@ -110,29 +110,30 @@ def command(
     \b
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json --cross-fit exp/dev/cross
-    Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json --objective errors
     Example: rescore tune --scores exp/dev --ref data/dev/text --normalise librispeech --out exp/weights.json
     Example: rescore tune --lattices kaldi:exp/dev?words=words.txt --ref data/dev/text --out exp/weights.json
     """
     from rescore.cli.results import show
-    from rescore.errors import UsageError
     from rescore.tuning.settings import Settings, usual_decision
     from rescore.weights import parse_scales, save_weights
     from rescore.workflows.tune import summary
+
+    _check_sources(scores, lattices, cross_fit, folds)
+    decision = decision or usual_decision(objective, bool(lattices))
+    settings = Settings(parse_scales(fixed), objective, decision, seed, restarts, folds, select)
+    how = ref, settings, _repeated(ref, out, fixed, settings, normalise, common), normalise or "none", common, cross_fit
+    weights = _of_lattices(lattices, *how) if lattices else _of_lists(str(scores), *how)
+    save_weights(out, weights)
+    show({"scales": weights.scales, "info": weights.info}, summary(weights), json_file)
+
+
+def _check_sources(scores: str | None, lattices: str | None, cross_fit: Path | None, folds: int) -> None:
+    from rescore.errors import UsageError
 
     if bool(scores) == bool(lattices):
         raise UsageError("give either --scores DIR|[FORMAT:]PATH or --lattices [FORMAT:]PATH")
     if cross_fit and folds < 2:
         raise UsageError("--cross-fit needs two folds at least: --folds 2 or more")
-    decision = decision or usual_decision(objective, bool(lattices))
-    settings = Settings(parse_scales(fixed), objective, decision, seed, restarts, folds, select)
-    said = f"--ref {ref.name} --out {out.name} {_repeated(fixed, settings, normalise, common)}"
-    if scores:
-        weights = _of_lists(scores, ref, settings, said, normalise or "none", common, cross_fit)
-    elif lattices:
-        weights = _of_lattices(lattices, ref, settings, said, normalise or "none", common, cross_fit)
-    save_weights(out, weights)
-    show({"scales": weights.scales, "info": weights.info}, summary(weights), json_file)
 
 
 def _of_lists(
@@ -172,9 +173,11 @@ def _of_lattices(
     return weights
 
 
-def _repeated(fixed: tuple[str, ...], settings: Settings, normalise: str | None, common: bool) -> str:
+def _repeated(
+    ref: Path, out: Path, fixed: tuple[str, ...], settings: Settings, normalise: str | None, common: bool
+) -> str:
     """The options that give the same scales again."""
-    options = [f"--fix {scale}" for scale in fixed]
+    options = [f"--ref {ref.name} --out {out.name}", *(f"--fix {scale}" for scale in fixed)]
     options.append(f"--seed {settings.seed} --restarts {settings.restarts} --folds {settings.folds}")
     options.append(f"--objective {settings.objective} --decision {settings.decision}")
     options += ["--select"] if settings.select else []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lm_zoo.deadline import time_limit
 from lm_zoo.errors import LMError
@@ -72,7 +72,8 @@ def rescore_nbest(
         raise UsageError("--max-seconds leaves out what the text before others is made of: leave it or --context out")
     if context is not None:
         context = replace(context, weights=weights)
-    work = partial(_score, source, lms, ngram, mix_file, out, dtype, device, max_unknown, exact, context, skip)
+    request = _Request(source, lms, ngram, mix_file, out, dtype, device, max_unknown, exact, context, skip)
+    work = partial(_score, request)
     if sharing is None or sharing.alone:
         scored = work(None, weights)
         say_combined(scored.used, weights, out)
@@ -86,54 +87,68 @@ def rescore_nbest(
     return CombineCounts(utterances=work(sharing.split).total)
 
 
-def _score(
-    source: str,
-    lms: Sequence[str],
-    ngram: str | None,
-    mix_file: Path | None,
-    out: Path,
-    dtype: str,
-    device: str,
-    max_unknown: float,
-    exact: bool,
-    context: ContextOptions | None,
-    skip: bool,
-    split: Split | None,
-    weights: Weights | None = None,
-) -> ScoringResult:
+@dataclass(frozen=True)
+class _Request:
+    """What is scored with what, and where to; attributes as of `rescore_nbest`."""
+
+    source: str
+    lms: Sequence[str]
+    ngram: str | None
+    mix_file: Path | None
+    out: Path
+    dtype: str
+    device: str
+    max_unknown: float
+    exact: bool
+    context: ContextOptions | None
+    skip: bool
+
+    def plan(
+        self, given: dict[str, str], earlier: dict[str, str], mix: dict[str, float] | None, before: TextBefore | None
+    ) -> dict[str, Any] | None:
+        """All that the scores depend on, by content; None where that cannot be known.
+
+        Args:
+          given, earlier: column -> identity of the LMs that score, and of those that have given scores before.
+        """
+        if is_pipe(self.source):
+            return None
+        return {
+            "version": __version__,
+            "N-best lists": source_identity(self.source),
+            **in_plan(given),
+            EARLIER: earlier,
+            "--dtype": self.dtype,
+            "--device": self.device,
+            "--mix": mix,
+            "--context": before and before.plan,
+            "--text-view": "exact" if self.exact else "lm",
+            "--on-error": "skip" if self.skip else "stop",
+            "--max-seconds": time_limit(),
+        }
+
+
+def _score(request: _Request, split: Split | None, weights: Weights | None = None) -> ScoringResult:
     """Scores all lists and combines them, or scores those of one share."""
-    unread, on_error = (Skip(), Skip()) if skip else (fail, fail)
+    source, lms, ngram, out = request.source, request.lms, request.ngram, request.out
+    unread, on_error = (Skip(), Skip()) if request.skip else (fail, fail)
     lists = read_nbest(source, unread)
     first = next(lists, None)  # a bad source is refused before torch and an LM are loaded
     if first is None:
         raise FormatError(source, "no N-best list in it that can be read")
-    every, before = _text_before(context, source, chain([first], lists), again(unread))
+    every, before = _text_before(request.context, source, chain([first], lists), again(unread))
     from rescore.workflows.columns import identities, open_scorers, trained_on_sentences
     from rescore.workflows.scoring import new_columns, write_scores
 
-    scorers = open_scorers(lms, ngram, dtype, device, max_unknown, exact)
+    scorers = open_scorers(lms, ngram, request.dtype, request.device, request.max_unknown, request.exact)
     _say_what_they_are(scorers, trained_on_sentences(lms) if before else None)
-    mix = _read_mix(mix_file, scorers) if mix_file else None
+    mix = _read_mix(request.mix_file, scorers) if request.mix_file else None
     new = new_columns(scorers, mix)
     if split is None or split.number == 1:
         _say_what_is_replaced(out / SCORES_FILE, first, {*first.columns, *new})
     checked = _within_limits(source, every, scorers, unread)
     given, earlier = identities(lms, ngram), known_lms(source)
-    plan = None
-    if not is_pipe(source):
-        plan = {
-            "version": __version__,
-            "N-best lists": source_identity(source),
-            **in_plan(given),
-            EARLIER: earlier,
-            "--dtype": dtype,
-            "--device": device,
-            "--mix": mix,
-            "--context": before and before.plan,
-            "--text-view": "exact" if exact else "lm",
-            "--on-error": "skip" if skip else "stop",
-            "--max-seconds": time_limit(),
-        }
+    plan = request.plan(given, earlier, mix, before)
     if split is not None:
         errors = on_error, unread
         written = write_scores(checked, scorers, out, plan, mix, _count, split, before, *errors)
