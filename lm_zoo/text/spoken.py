@@ -54,6 +54,7 @@ _TOKEN = re.compile(
     r"|(?P<fraction>(?<![0-9/])[0-9]{1,2}/[0-9]{1,2}(?![0-9/]))"
     rf"|(?P<ordinal>(?:[0-9]{{1,3}}(?:,[0-9]{{3}})+|[0-9]+)(?:ST|ND|RD|TH)(?![^\W_]))"
     r"|(?P<plural>[0-9]+'?S(?![^\W_]))"
+    r"|(?P<single>(?<![0-9.,])1[¢°])"
     rf"|(?P<number>(?:(?<![\w-])-)?(?:{_NUMBER}))"
     r"|(?P<letters>(?<=[0-9])[AP]M(?![^\W_]))"  # 3pm, as 3 p.m.
     r"|(?P<numero>NOS?\.(?=[0-9]))"
@@ -106,7 +107,7 @@ def spoken(words: Sequence[str]) -> list[tuple[str, ...]]:
 def _is_fraction(word: str) -> bool:
     """Whether a word begins with a fraction below 1."""
     found = _OVER.match(_folded(word))
-    return found is not None and int(found[1]) < int(found[2])
+    return found is not None and int(found[1]) < int(found[2]) and found[0] != "9/11"
 
 
 def _before_noon_or_after(words: Sequence[str]) -> bool:
@@ -147,6 +148,11 @@ def _word(text: str) -> Iterator[str]:
 
 def _symbol(text: str) -> Iterator[str]:
     yield from SYMBOLS[text].split()
+
+
+def _single(text: str) -> Iterator[str]:
+    """`1¢` is ONE CENT."""
+    yield from ("ONE", SYMBOLS[text[1]].removesuffix("S"))
 
 
 def _money(text: str) -> Iterator[str]:
@@ -195,9 +201,9 @@ def _time(text: str) -> Iterator[str]:
 
 
 def _fraction(text: str) -> Iterator[str]:
-    """`2/3` is TWO THIRDS; what is none, such as `24/7`, is read as two numbers."""
+    """`2/3` is TWO THIRDS; what is none, such as `24/7` and the day `9/11`, is read as two numbers."""
     over, _, under = text.partition("/")
-    if not 0 < int(over) < int(under) or text.startswith("0"):
+    if not 0 < int(over) < int(under) or text.startswith("0") or text == "9/11":
         yield from (*_cardinal(over), *_cardinal(under))
         return
     yield from _cardinal(over)
@@ -268,6 +274,7 @@ _READERS: dict[str, Callable[[str], Iterator[str]]] = {
     "fraction": _fraction,
     "ordinal": _ordinal,
     "plural": _plural,
+    "single": _single,
     "number": _number,
     "letters": iter,
     "numero": _numero,

@@ -96,6 +96,8 @@ def test_each_word_of_a_sentence_has_what_is_read_for_it(text: str) -> None:
         ("10.30am (10.30 p.m.) 10.00 am 10.30", "TEN THIRTY A M TEN THIRTY P M TEN A M TEN POINT THREE ZERO"),
         ("1 1/2 cups, 3 ½ (2 3/4).", "ONE AND ONE HALF CUPS THREE AND ONE HALF TWO AND THREE QUARTERS"),
         ("5, 1/2 2 24/7", "FIVE ONE HALF TWO TWENTY FOUR SEVEN"),
+        ("9/11, 2 9/11 8/11 9/10", "NINE ELEVEN TWO NINE ELEVEN EIGHT ELEVENTHS NINE TENTHS"),
+        ("1¢ 21¢ 1.1¢ 1°C", "ONE CENT TWENTY ONE CENTS ONE POINT ONE CENTS ONE DEGREE C"),
         ("1/2 3½ 2/3 24/7", "ONE HALF THREE AND ONE HALF TWO THIRDS TWENTY FOUR SEVEN"),
         ("No. 5? No. No.1 Nos.1-3", "NUMBER FIVE NO NUMBER ONE NUMBERS ONE THREE"),
         ("Café o\u2019clock boys\u2019 \u2018well-known\u2019 U.S.", "CAFE O'CLOCK BOYS WELL KNOWN U S"),
