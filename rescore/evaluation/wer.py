@@ -17,6 +17,7 @@ from typing import Any
 import kaldialign
 
 from lm_zoo.reading import is_piece
+from lm_zoo.text.vocabulary import is_tag
 from rescore.console import remark, some_names
 from rescore.errors import ReferencesError
 from rescore.types import NbestList, Words
@@ -195,12 +196,12 @@ def _bare(word: str) -> str:
 
 
 def letter_case(texts: Iterable[Words]) -> str:
-    """'upper', 'lower', 'mixed', or 'none' (no letters, or a script without case); words like `<unk>` do not count."""
+    """'upper', 'lower', 'mixed', or 'none' (no letters, or a script without case); tags do not count (see `is_tag`)."""
     seen = set()
     for words in texts:
         joined = " ".join(words)
-        if "<" in joined:
-            joined = " ".join(word for word in words if not word.startswith("<"))
+        if any(mark in joined for mark in "<[{!"):
+            joined = " ".join(word for word in words if not is_tag(word))
         if joined != joined.lower():
             seen.add("upper")
         if joined != joined.upper():

@@ -124,7 +124,10 @@ def test_utterances_on_one_side_only_are_named_and_counted() -> None:
 def test_wrong_letter_case_is_an_error() -> None:
     with pytest.raises(ReferencesError, match="letter case"):
         corpus_errors({"a": ("HE", "SAID")}, {"a": ("he", "said")})
+    with pytest.raises(ReferencesError, match="letter case"):
+        corpus_errors({"a": ("HE", "[noise]", "{cough}", "SAID")}, {"a": ("he", "said", "!SIL")})
     check_same_form([("HE", "said")], [("he",)])
+    check_same_form([("HE",)], [("[noise]",)])
     check_same_form([("HE",)], [("她", "说")])
     check_same_form([("HE",)], [()])
     check_same_form([("HE",)], [("<unk>",)])
