@@ -31,6 +31,7 @@ from rescore.files import atomic_path, make_folder
 FOLDER = ".parts"
 PLAN = "plan.json"
 DONE = "done"  # written before the parts are removed
+MAX_UNKNOWN = "--max-unknown"  # of a plan: for who puts the parts together; they do not depend on it
 LISTS = ".jsonl.gz"  # the end of a part's name: N-best lists
 
 
@@ -140,7 +141,7 @@ class Parts:
                 f"it had another {', '.join(differs)}"
             )
             self.remove()
-        if differs != []:
+        if differs != [] or read_plan(self.folder).get(MAX_UNKNOWN) != plan.get(MAX_UNKNOWN):
             write_text(self.folder / PLAN, json.dumps(plan, sort_keys=True))
 
     def _begin_without_plan(self) -> None:
@@ -383,7 +384,7 @@ def _differences(path: Path, plan: dict[str, Any]) -> list[str] | None:
         return ["plan, which is not known"] if any(path.parent.glob("[0-9]*.gz")) else None
     try:
         before = read_json(path)
-        names = [*plan, *(name for name in before if name not in plan)]
+        names = [name for name in {**plan, **before} if name != MAX_UNKNOWN]
         return [name for name in names if name not in plan or name not in before or plan[name] != before[name]]
     except (ValueError, TypeError):
         return ["plan, as its file is damaged"]

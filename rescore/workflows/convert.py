@@ -15,6 +15,7 @@ from rescore.errors import UsageError
 from rescore.formats import can_copy, copy_lattices, is_lattice, read_lattices, write_lattices, write_nbest
 from rescore.formats.counting import count
 from rescore.lattices.build import normalize_words
+from rescore.sharing.parts import MAX_UNKNOWN
 from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError, Skip, fail, report_skipped
 from rescore.text import TextNormalizer
@@ -23,15 +24,13 @@ from rescore.weights import WORDS_COLUMN, default_scales
 from rescore.workers import cores, kept
 from rescore.workflows.lattice_nbest import (
     NGRAM,
-    PATH_WORDS,
     SEEN,
-    UNKNOWN_WORDS,
     Found,
     LatticeToNbest,
     lattice_sources,
     nbest_of_lattices,
 )
-from rescore.workflows.seen import TextCounts
+from rescore.workflows.seen import PATH_WORDS, UNKNOWN_WORDS, TextCounts
 from rescore.workflows.streams import LISTS_A_PART, WRITERS, Doer, Job, lattice_groups, list_groups, run_shared, through
 
 LATTICES_A_PART = 16
@@ -101,7 +100,7 @@ class ConvertRequest:
             "scales": [dict(self.scales), self.weighted],
             "--beam": self.beam,
             "words": str(self.normalizer),
-            "--max-unknown": self.max_unknown,
+            MAX_UNKNOWN: self.max_unknown,
             "--text-view": "exact" if self.exact else "lm",
         }
         n = self.paths if is_lattice(self.source) else self.n

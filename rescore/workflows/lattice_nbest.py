@@ -27,9 +27,9 @@ from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList
 from rescore.weights import default_scales
 from rescore.workers import worker_pool
+from rescore.workflows.seen import PATH_WORDS, UNKNOWN_WORDS
 
 NGRAM = "ngram"  # the n-gram's score
-PATH_WORDS, UNKNOWN_WORDS = "path_words", "unknown_words"  # counts of words on best paths; those that it does not know
 SEEN = "seen_lattices"  # count of lattices with words that the LM sees in another form
 
 Found = tuple[NbestList, dict[str, int]]

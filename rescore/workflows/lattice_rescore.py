@@ -23,6 +23,7 @@ from rescore.lattices.neural_lm import LatticeLM
 from rescore.lattices.ngram_lm import expand_ngram
 from rescore.lattices.paths import best_path_words
 from rescore.lattices.prune import prune_beam
+from rescore.sharing.parts import MAX_UNKNOWN
 from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError, Skip, report_skipped
 from rescore.text import TextNormalizer
@@ -234,7 +235,8 @@ class LatticeRequest:
         plan = {
             **in_plan({name: lm_identity(lm) for name, lm in given.items() if lm}),
             "weights": [self.weights.scales, self.weights.info],
-            "settings": {name: str(value) for name, value in self.settings.items()},
+            "settings": {name: str(value) for name, value in self.settings.items() if name != "max_unknown"},
+            MAX_UNKNOWN: self.settings.get("max_unknown", MOST_UNKNOWN),
             "--dtype": self.dtype,
             "--device": self.device,
         }

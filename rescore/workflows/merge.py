@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from lm_zoo.text.coverage import said
 from rescore.console import progress, remark
 from rescore.errors import ScoreError
 from rescore.formats.part_files import LISTS
-from rescore.sharing.parts import finished_splits, join_parts, notes, part_files, parts_inside, read_plan
+from rescore.sharing.parts import (
+    MAX_UNKNOWN,
+    finished_splits,
+    join_parts,
+    notes,
+    part_files,
+    parts_inside,
+    read_plan,
+)
 from rescore.skipping import note_skipped
 from rescore.types import NbestList, Weights
 from rescore.weights import equal_weights
 from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, write_combined
 from rescore.workflows.context import with_context
 from rescore.workflows.scored_by import lms_of, note_lms, remark_other_lms
+from rescore.workflows.seen import TextCounts, check_unknown
 
 
 def merge(out: Path, weights: Weights | None) -> CombineCounts:
@@ -28,6 +38,7 @@ def merge(out: Path, weights: Weights | None) -> CombineCounts:
     Raises:
       FormatError: a share or a part is missing.
       ScoreError, WeightsError: as `write_combined`.
+      VocabError: too many words are unknown to an LM.
     """
     folder = parts_inside(out)
     found = finished_splits(folder)
@@ -44,21 +55,26 @@ def merge(out: Path, weights: Weights | None) -> CombineCounts:
     plan = read_plan(folder)
     lms = lms_of(plan)
     remark_other_lms(weights, lms)
+    words = _words(found)
+    for column, counted in words.items():
+        check_unknown(column, counted, plan.get(MAX_UNKNOWN, 1.0))
     used = with_context(weights or equal_weights(first.hyps[0].scores), plan.get("--context"))
     counts = write_combined(progress(lists(), "combining"), used, out)
     note_skipped([*found[0]["unread"], *notes(folder, number).skipped])
     join_parts(folder, number, out / SCORES_FILE)
     note_lms(out, lms)
     remark(f"{counts.utterances} utterances scored, in {len(found)} shares")
-    words, unknown = Counter[str](), Counter[str]()
-    for share in found:
-        for column, (all_words, missing) in share["words"].items():
-            words[column] += all_words
-            unknown[column] += missing
-    for column, total in words.items():
-        share_unknown = 100 * unknown[column] / max(1, total)
-        remark(
-            f"{column}: {unknown[column]} of {total} hypothesis words unknown ({share_unknown:.1f} %), scored as <unk>"
-        )
+    for column, counted in words.items():
+        remark(f"{column}: {said(counted, 'hypothesis words')}, scored as <unk>")
     say_combined(counts, weights, out)
     return counts
+
+
+def _words(shares: Iterable[Mapping[str, Any]]) -> dict[str, TextCounts]:
+    """The words that all shares have counted, by column."""
+    found: dict[str, TextCounts] = {}
+    for share in shares:
+        for column, (words, unknown) in share["words"].items():
+            total = found.setdefault(column, TextCounts(0, 0))
+            total.words, total.unknown = total.words + words, total.unknown + unknown
+    return found

@@ -18,7 +18,7 @@ from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import is_pipe, read_nbest, source_identity
 from rescore.formats.counting import count_nbest, nbest_with_progress
-from rescore.sharing.parts import parts_inside
+from rescore.sharing.parts import MAX_UNKNOWN, parts_inside
 from rescore.sharing.shares import Sharing, share_out
 from rescore.skipping import OnError, Skip, again, fail
 from rescore.types import NbestList, Weights
@@ -121,6 +121,7 @@ class _Request:
             "--dtype": self.dtype,
             "--device": self.device,
             "--mix": mix,
+            MAX_UNKNOWN: self.max_unknown,
             "--context": before and before.plan,
             "--text-view": "exact" if self.exact else "lm",
             "--on-error": "skip" if self.skip else "stop",

@@ -9,25 +9,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from lm_zoo.errors import VocabError
 from lm_zoo.identity import content
 from lm_zoo.inference.perplexity import SENTENCES_AT_A_TIME, WordScores, score_text
 from lm_zoo.reading import is_read_once
-from lm_zoo.text.coverage import said
 from lm_zoo.text.sentences import parse_text_spec
 from rescore.console import progress
 from rescore.errors import UsageError
 from rescore.evaluation.tail import TailMarker, load_tail
 from rescore.files import file_identity
 from rescore.formats.part_files import TEXTS, ScoredText
-from rescore.sharing.parts import finished_splits, part_files, whole_plan
+from rescore.sharing.parts import MAX_UNKNOWN, finished_splits, part_files, whole_plan
 from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError
 from rescore.weights import NGRAM, load_mixture
 from rescore.workflows.columns import LMColumn, column_of, identities, open_scorers
 from rescore.workflows.perplexity import Row, rows_of, seen_sentences, viewed
 from rescore.workflows.scored_by import in_plan
-from rescore.workflows.seen import TextCounts
+from rescore.workflows.seen import check_unknown
 from rescore.workflows.streams import Job, run_shared
 
 
@@ -120,7 +118,7 @@ def measure_shared(request: TextRequest, sharing: Sharing, finish: Callable[[Pat
         "--mix": [*load_mixture(request.mix, request.columns).items()] if request.mix else None,
         "--tail": request.tail and [str(request.tail), file_identity(request.tail)],
         "--device": request.device,
-        "--max-unknown": request.max_unknown,
+        MAX_UNKNOWN: request.max_unknown,
         "--text-view": "exact" if request.exact else "lm",
     }
     job = TextJob("ppl", request.text, str(request.out), "texts", settings, request.open)
@@ -134,7 +132,7 @@ def merged_rows(folder: Path) -> list[Row]:
       FormatError: a share or a part is missing.
       VocabError: too many words are unknown to an LM.
     """
-    shares, plan = finished_splits(folder), whole_plan(folder, "--tail", "--mix", "--max-unknown", "columns")
+    shares, plan = finished_splits(folder), whole_plan(folder, "--tail", "--mix", MAX_UNKNOWN, "columns")
     marker = TailMarker(load_tail(plan["--tail"][0])) if plan["--tail"] else None
     parts: list[WordScores] = []
 
@@ -146,18 +144,7 @@ def merged_rows(folder: Path) -> list[Row]:
 
     deque(marker.watch(sentences()) if marker else sentences(), maxlen=0)
     scores = WordScores.joined(parts)
-    _check_unknown(plan["columns"], scores, plan["--max-unknown"])
+    for index, column in enumerate(plan["columns"]):
+        check_unknown(column, scores.perplexity(index), plan[MAX_UNKNOWN])
     mixed = [dict(plan["--mix"])] if plan["--mix"] else []
     return rows_of(plan["columns"], scores, marker, mixed)
-
-
-def _check_unknown(columns: list[str], scores: WordScores, most: float) -> None:
-    for index, column in enumerate(columns):
-        found = scores.perplexity(index)
-        if found.unknown > most * found.words:
-            counts = TextCounts(found.words, found.unknown)
-            raise VocabError(
-                f"{column}: {said(counts)} to the LM; more than {most:.0%} are refused, as text of another language, "
-                "spelling or case gets meaningless figures; bring the text into the LM's form, or run the shares again "
-                "with --max-unknown 1"
-            )

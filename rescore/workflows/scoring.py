@@ -244,8 +244,9 @@ class _Scoring:
             yield from batch
         if not self.number:
             raise ScoreError("there is no utterance to score; the N-best source is empty")
-        for scorer in self.scorers:
-            scorer.coverage.check()
+        if self.parts.split is None:  # of shares all together are looked at
+            for scorer in self.scorers:
+                scorer.coverage.check()
 
     def _take_over(self, index: int, batch: list[NbestList]) -> None:
         note_skipped(left_out := read_note(self.parts.folder, index).skipped)

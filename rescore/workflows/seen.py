@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from lm_zoo.text.coverage import Coverage, said
+from lm_zoo.errors import VocabError
+from lm_zoo.text.coverage import Counted, Coverage, said
 from lm_zoo.text.view import View
+from rescore.weights import NGRAM
 
+PATH_WORDS, UNKNOWN_WORDS = "path_words", "unknown_words"  # counts of words on best paths; those an n-gram knows not
 _KINDS = ("words", "unknown", "texts", "changed", "rule")  # of the names of counts, `KIND<tab>LM`
 
 
@@ -31,6 +34,30 @@ def seen_counts(coverages: Iterable[Coverage], views: Mapping[str, View]) -> Cou
         counts[f"changed\t{name}"] = view.changed
         counts.update({f"rule\t{name}\t{rule}": count for rule, count in view.rules.items()})
     return counts
+
+
+def check_all_unknown(counts: Counter[str], most: float) -> None:
+    """Looks at the share of unknown words of all shares of a work together; raises as `check_unknown`."""
+    names = [key.partition("\t")[2] for key in counts if key.startswith("words\t")]
+    found = {name: TextCounts(counts[f"words\t{name}"], counts[f"unknown\t{name}"]) for name in names}
+    if PATH_WORDS in counts:
+        found[NGRAM] = TextCounts(counts[PATH_WORDS], counts[UNKNOWN_WORDS])
+    for name, words in found.items():
+        check_unknown(name, words, most)
+
+
+def check_unknown(name: str, found: Counted, most: float) -> None:
+    """Of words that several processes have counted, as `Coverage.check` of one.
+
+    Raises:
+      VocabError: more than the share `most` is unknown.
+    """
+    if found.unknown > most * found.words:
+        raise VocabError(
+            f"{name}: {said(found)} to the LM; more than {most:.0%} are refused, as text of another language, spelling "
+            "or case gets meaningless scores; bring the text into the LM's form, or run the shares again with "
+            "--max-unknown 1: what is done is taken over"
+        )
 
 
 def is_seen(name: str) -> bool:

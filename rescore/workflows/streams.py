@@ -29,6 +29,7 @@ from rescore.formats import (
 from rescore.formats.common import Piece
 from rescore.formats.part_files import PARTS, utt_id_of
 from rescore.sharing.parts import (
+    MAX_UNKNOWN,
     Parts,
     Split,
     bites,
@@ -43,6 +44,7 @@ from rescore.sharing.shares import Sharing, share_out
 from rescore.sharing.work import do_parts, in_halves
 from rescore.skipping import OnError, Skip, fail, note_skipped
 from rescore.types import Lattice, NbestList
+from rescore.workflows.seen import check_all_unknown
 
 T = TypeVar("T")
 LISTS_A_PART = 500
@@ -79,7 +81,7 @@ class Doer(Protocol):
         ...
 
     def check(self) -> None:
-        """Raises an error if all of it, now that it is done, makes no sense."""
+        """Raises an error if all of it, done by this process alone, makes no sense."""
         ...
 
 
@@ -168,14 +170,16 @@ def merge_stream(folder: Path) -> dict[str, Any]:
       the same as data: target, number of results, counts.
     Raises:
       FormatError: a share or a part is missing.
+      VocabError: too many words are unknown to an LM.
     """
     shares, plan = finished_splits(folder), whole_plan(folder, "results", "target", "command", "n", "--on-error")
     part_file, number = PARTS[plan["results"]], shares[0]["parts"]
     files = part_files(folder, number, part_file.suffix)
+    note = notes(folder, number)
+    check_all_unknown(note.counts, plan.get(MAX_UNKNOWN, 1.0))
     on_error = Skip() if plan["--on-error"] == "skip" else fail
     found = chain.from_iterable(part_file.read(file, on_error) for file in files)
     total = WRITERS[plan["results"]](plan["target"], progress(found, "writing"), on_error)
-    note = notes(folder, number)
     module, _, name = SAYS[plan["command"]].partition(":")
     getattr(importlib.import_module(module), name)(note.counts, total, plan["target"], plan["n"])
     note_skipped(note.skipped)
@@ -192,7 +196,6 @@ def _do_share(job: Job, plan: dict[str, Any], folder: Path, split: Split) -> Non
     number = do_parts(parts, doer.groups(on_error), doer, write, name, on_error, doer.counted, doer.size)
     if not number:
         raise FormatError(job.source, "no utterance in it")
-    doer.check()
     parts.finish({"parts": number})
     remark(f"share {split} of {number} parts done")
 

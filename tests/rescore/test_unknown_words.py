@@ -126,3 +126,26 @@ def test_words_of_lattices_are_those_of_best_paths(folder: Path) -> None:
     result = run([*arguments, "--lm", folder / "nn", "--scale", "nn=1"])
     assert result.exit_code == 0, result.output
     assert "nn: 0 of 1 words on best paths unknown" in result.stderr
+
+
+@pytest.mark.parametrize("door", ["nbest", "lattice", "convert", "ppl"])
+def test_shares_are_looked_at_together(door: str, folder: Path) -> None:
+    arguments = [*doors(folder, "other")[door], *(["--json", folder / "out"] if door == "ppl" else [])]
+    jobs = arguments.index("--jobs") if "--jobs" in arguments else len(arguments)
+    share = [*arguments[:jobs], "--split", "1/1"]
+    assert run(share).exit_code == 0
+    refused = run(["merge", folder / "out.jsonl" if door == "convert" else folder / "out"])
+    assert isinstance(refused.exception, VocabError) and "unknown" in str(refused.exception)
+    assert run([*share, "--max-unknown", 1]).exit_code == 0
+    assert run(["merge", folder / "out.jsonl" if door == "convert" else folder / "out"]).exit_code == 0
+
+
+def test_a_share_of_unknown_words_is_not_refused_alone(folder: Path) -> None:
+    texts = 400 * ["A B C D A B C D A B"] + 3 * ["UNO DUE TRE"]
+    lists = [{"utt_id": f"u{n}", "hyps": [{"words": text, "scores": {"am": 0.0}}]} for n, text in enumerate(texts)]
+    (folder / "lists.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lists))
+    for share in ("1/2", "2/2"):  # the last words are the second part
+        given = ["--nbest", folder / "lists.jsonl", "--ngram", folder / "toy.arpa", "--out", folder / "out"]
+        assert run(["nbest", *given, "--split", share]).exit_code == 0
+    merged = run(["merge", folder / "out"])
+    assert merged.exit_code == 0 and "ngram: 9 of 4009 hypothesis words unknown" in merged.stderr
