@@ -46,19 +46,20 @@ def command(out: Path, weights_file: Path | None, scales: tuple[str, ...], json_
     from rescore.errors import UsageError
     from rescore.sharing.parts import parts_beside, parts_inside, read_plan, were_merged
     from rescore.weights import given_weights
-    from rescore.workflows.merge import merge
+    from rescore.workflows.merge import check_not_merged, merge
     from rescore.workflows.streams import merge_stream
 
     weights = given_weights(weights_file, scales)
     if were_merged(parts_inside(out)) or were_merged(parts_beside(out)):
         remark(f"{out}: its shares were together already")
     elif not parts_beside(out).is_dir():
+        check_not_merged(out)
         show(asdict(merge(out, weights)), [], json_file)
     elif weights is not None:
         raise UsageError("--weights and --scale are for the shares of rescore nbest; leave them out")
     elif read_plan(parts_beside(out)).get("command") == "ppl":
         from rescore.cli.ppl import show_merged
 
-        show_merged(parts_beside(out))
+        show_merged(parts_beside(out), json_file)
     else:
         show(merge_stream(parts_beside(out)), [], json_file)

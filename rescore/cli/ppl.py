@@ -95,13 +95,16 @@ def command(
     _show(rows, json_file)
 
 
-def show_merged(folder: Path) -> None:
-    """Writes and prints the figures of the parts in a folder, which goes."""
+def show_merged(folder: Path, json_file: Path | None = None) -> None:
+    """Writes and prints the figures of the parts in a folder, which goes; `json_file` as of `show`."""
+    from rescore.cli.results import show
     from rescore.sharing.parts import remove_parts, whole_plan
     from rescore.workflows.perplexity_shares import merged_rows
 
     target = Path(whole_plan(folder, "target")["target"])
-    _show(merged_rows(folder), target)
+    rows = merged_rows(folder)
+    show(rows, [], target)
+    _show(rows, json_file)
     remove_parts(folder)
 
 

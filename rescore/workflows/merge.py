@@ -8,7 +8,7 @@ from typing import Any
 
 from lm_zoo.text.coverage import said
 from rescore.console import progress, remark
-from rescore.errors import ScoreError
+from rescore.errors import ScoreError, UsageError
 from rescore.formats.part_files import LISTS
 from rescore.sharing.parts import (
     MAX_UNKNOWN,
@@ -68,6 +68,18 @@ def merge(out: Path, weights: Weights | None) -> CombineCounts:
         remark(f"{column}: {said(counted, 'hypothesis words')}, scored as <unk>")
     say_combined(counts, weights, out)
     return counts
+
+
+def check_not_merged(out: Path) -> None:
+    """For an output without shares in it or beside it.
+
+    Raises:
+      UsageError: it is there, whole.
+    """
+    scores = out / SCORES_FILE
+    if not parts_inside(out).is_dir() and (out.is_file() or scores.is_file()):
+        advice = f"; for other scales: rescore combine --scores {out}" if scores.is_file() else ""
+        raise UsageError(f"{out}: no shares to be merged; it is there already, merged or made by one process{advice}")
 
 
 def _words(shares: Iterable[Mapping[str, Any]]) -> dict[str, TextCounts]:

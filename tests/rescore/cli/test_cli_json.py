@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from asr.cli.main import cli as asr
 from rescore.cli.main import cli as rescore
 from rescore.cli.results import show
+from rescore.errors import UsageError
 from rescore.formats import write_nbest
 from rescore.types import Hypothesis, NbestList
 from rescore.weights import load_weights
@@ -118,10 +119,17 @@ def test_scores_and_scales(folder: Path) -> None:
         part = alone("nbest", "--nbest", "jsonl:dev/scores.jsonl.gz", "--lm", LM, "--out", "parts", "--split", share)
         assert part["utterances"] in (0, 1, 2)
     assert alone("merge", "parts")["hypotheses"] == 4
+    again = CliRunner().invoke(rescore, ["merge", "parts", "--scale", "am=1"])
+    assert isinstance(again.exception, UsageError)
+    assert "no shares to be merged; it is there already" in str(again.exception)
+    assert str(again.exception).endswith("rescore combine --scores parts")
 
 
 def test_perplexities_and_lms(folder: Path) -> None:
     (row,) = alone("ppl", "--lm", LM, "--text", "sentences")
+    shared = ["ppl", "--lm", LM, "--text", "sentences", "--json", "ppl.json", "--split", "1/1"]
+    assert CliRunner().invoke(rescore, shared).exit_code == 0
+    assert alone("merge", "ppl.json") == json.loads(Path("ppl.json").read_text()) == [row]
     assert row["sentences"] == 2 and row["ppl_word"] > 0
     assert {"transfornn", "ngram"} <= {each["name"] for each in alone("lms")}
 
