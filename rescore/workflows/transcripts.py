@@ -127,10 +127,10 @@ def _fisher_utterances(lines: Iterable[str]) -> Iterator[str]:
 
 
 def fisher_words(text: str) -> list[str]:
-    """`(( i mean )) *mandatory [laughter] a._b._c. what? <german ja >` -> i mean mandatory a b c what."""
+    """`(( i mean )) *mandatory [laughter] a._b._c. d.'s what? <german ja >` -> i mean mandatory a b c d's what."""
     text = re.sub(r"(?<!\[)\[+[^][]*\]+", " ", _without(text, "<", ">"))
     text = re.sub(r"[*()?,\"]", "", text.replace("._", " ").replace("-- ", " "))
-    return [word.rstrip(".") for word in text.split()]
+    return [word.rstrip(".").replace(".'", "'") for word in text.split()]
 
 
 # -- NIST STM: references for sclite -------------------------------------------------------------------------
@@ -150,7 +150,11 @@ def _stm_utterances(lines: Iterable[str]) -> Iterator[str]:
 
 
 def stm_words(text: str) -> list[str]:
-    """`{ yeah / yes / @ } (%hesitation) (i-) <b_aside>` -> yeah uh i- (the first alternative; hesitations as uh)."""
+    """`{ yeah / yes / @ } (%hesitation) (i-) <b_aside>` -> yeah uh i- (the first alternative; hesitations as uh).
+
+    TED-LIUM's has noises and numbers of pronunciations, too: `discovery(2) {NOISE}` -> discovery.
+    """
+    text = re.sub(r"\{[^\s{}/]+\}|(?<=[^\s(])\(\d+\)", " ", text)
     text = re.sub(r"\{([^/{}]*)(?:/[^{}]*)?\}", r" \1 ", text)
     text = re.sub(r"[()@]", " ", _without(text, "<", ">"))
     return ["uh" if word.lower() == "%hesitation" else word for word in text.split()]

@@ -36,6 +36,8 @@ def test_words_of_the_others() -> None:
     assert " ".join(fisher_words(fisher)) == "i mean mandatory a b c what th- so"
     stm = "{ YEAH / YES / @ } (%HESITATION) (I-) <B_ASIDE> KNOW"
     assert " ".join(stm_words(stm)) == "YEAH uh I- KNOW"
+    assert " ".join(stm_words("a discovery(2) {NOISE} <sil> { um } {smack} ago(13) (2)")) == "a discovery um ago 2"
+    assert " ".join(fisher_words("(( the d._v._d.'s )) t._v.")) == "the d v d's t v"
     chat = "&-uh &uh &w (be)cause <the boy> [//] the cookie+jar [* s:r] (.) xxx &=laughs 0is o_clock no: so@q +..."
     chat += " \x1512_40\x15"
     assert " ".join(chat_words(chat)) == "uh uh because the boy the cookie jar o clock no so"
