@@ -107,6 +107,9 @@ def by_column(lms: LMs, dtype: str = "float32", device: str | None = None) -> di
     if isinstance(lms, Mapping):
         if not lms:
             raise UsageError("no LM given")
+        for column in lms:
+            if not column or not isinstance(column, str):
+                raise UsageError(f"an LM's column is {column!r}, expected a name: {{'column': lm}}")
         check_columns(list(lms))
         return {
             column: lm

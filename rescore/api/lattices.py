@@ -209,6 +209,7 @@ class Lattices(Shown):
         from rescore.workflows.columns import prepared_scorer
         from rescore.workflows.lattice_rescore import LatticeRescoring, with_beams
 
+        number_from("max_unknown", max_unknown, 0, 1)
         settings = {
             "context": limit("context", context, kind=Integral),
             "ngram_beam": limit("ngram_beam", ngram_beam),

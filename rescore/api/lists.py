@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import index
 from pathlib import Path
@@ -88,9 +88,16 @@ def _list_of(given: object) -> NbestList:
     if not isinstance(given, NbestList):
         raise UsageError(f"found {short(given)} among the lists, {expected}")
     checked_id(given.utt_id)
+    if not isinstance(given.hyps, Sequence):
+        raise UsageError(f"utterance {given.utt_id}: the hypotheses are {short(given.hyps)}, {expected}")
     for hyp in given.hyps:
         if not isinstance(hyp, Hypothesis):
             raise UsageError(f"utterance {given.utt_id}: found {short(hyp)} among the hypotheses, {expected}")
+        if not isinstance(hyp.scores, Mapping):
+            raise UsageError(
+                f"utterance {given.utt_id}: the scores of a hypothesis are {short(hyp.scores)}, expected them by name: "
+                "{'am': -1.5}"
+            )
     return given
 
 

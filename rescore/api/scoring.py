@@ -5,6 +5,7 @@ from __future__ import annotations
 from lm_zoo.text.coverage import MOST_UNKNOWN, said
 from rescore.api.language_models import LMs, by_column
 from rescore.api.lists import Lists, lists_of
+from rescore.api.numbers import number_from
 from rescore.console import progress, remark
 from rescore.errors import UsageError
 
@@ -36,6 +37,7 @@ def score(
 
     if text_view not in ("lm", "exact"):
         raise UsageError(f"text_view is '{text_view}', expected 'lm' or 'exact'")
+    number_from("max_unknown", max_unknown, 0, 1)
     nbest = lists_of(nbest)
     given, exact = by_column(lms, dtype, device).items(), text_view == "exact"
     scorers = [prepared_scorer(column, lm, dtype, device, max_unknown, exact) for column, lm in given]

@@ -13,7 +13,7 @@ from rescore.console import remark
 from rescore.errors import UsageError, WeightsError
 from rescore.lattices.build import normalize_words
 from rescore.types import Hypothesis, Lattice, NbestList, Weights, Words
-from rescore.weights import load_weights
+from rescore.weights import is_finite, load_weights
 
 ACOUSTICS = "am"  # the score that is a log-probability of a writing, so that those of several writings can be summed
 KEY = "normalise"  # of the info in weights, and of what a comparison says on how it was made
@@ -80,14 +80,15 @@ class Normaliser:
         if not all(ACOUSTICS in hyp.scores for hyp in group):
             self._unsummed += 1
             return group[0]
+        unusual = next((hyp for hyp in group if not is_finite(hyp.scores[ACOUSTICS])), None)
+        if unusual is not None:  # whoever needs the score refuses it
+            return unusual
         best = max(group, key=lambda hyp: hyp.scores[ACOUSTICS])
         return replace(best, scores={**best.scores, ACOUSTICS: log_sum([hyp.scores[ACOUSTICS] for hyp in group])})
 
 
 def log_sum(values: Sequence[float]) -> float:
-    """`log sum exp(values)`; not a number if one of them is not finite."""
-    if not all(map(math.isfinite, values)):
-        return math.nan
+    """`log sum exp(values)` of finite numbers."""
     most = max(values)
     return most + math.log(math.fsum(math.exp(value - most) for value in values))
 
