@@ -206,13 +206,16 @@ STRING = r"""(?:'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")"""
 LISTED = re.compile(rf"\s*\[\s*(?:{STRING}\s*(?:,\s*{STRING}\s*)*,?\s*)?\]\s*")  # strings, as Python writes a list
 _RECOG = re.compile(r"(\S+):\t((?:timestamp_)?(?:ref|hyp))=(\[.*\])", re.ASCII)  # of icefall's recogs-SET-SUFFIX.txt
 
+_AUDIO = '"audio_filepath"'  # in each line of NeMo's manifests
+
 
 def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
     """Reads Kaldi `text`: `utt-id word word ...` a line; a line with the id alone is an empty utterance.
 
     Of icefall's `recogs-SET-SUFFIX.txt`, with lines `utt-id:<tab>ref=['A', ...]` and `utt-id:<tab>hyp=[...]` (and some
     of timestamps), the lines of `side` are read, "ref" or "hyp".  References may be those of our N-best lists (JSON
-    lines with `utt_id` and `ref`) or of NeMo's manifests (`audio_filepath`, whose name is the id, and `text`), too.
+    lines with `utt_id` and `ref`) or of NeMo's manifests (`audio_filepath`, whose name is the id, and `text`), too;
+    hypotheses those of manifests (`pred_text`).
 
     Raises:
       FormatError: no line at all, an empty line, or an utterance id that occurs twice or begins with a byte order mark.
@@ -223,8 +226,8 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
         if recog and recog[2] != side:
             continue
         fields = [recog[1], *_listed(path, number, recog[3])] if recog else kaldi_fields(line)
-        if side == "ref" and line.startswith('{"'):
-            fields = _reference_of_json(path, number, line)
+        if line.startswith('{"') and (side == "ref" or _AUDIO in line):
+            fields = _text_of_json(path, number, line, side)
         if not fields:
             raise FormatError(path, "empty line, expected 'utt-id words ...'", line=number)
         if fields[0].startswith('{"'):
@@ -240,20 +243,31 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
     return texts
 
 
-def _reference_of_json(path: str | Path, number: int, line: str) -> list[str]:
-    """Id and words of a line of N-best lists or of a manifest."""
+def is_manifest(path: str | Path) -> bool:
+    """Whether a file is a manifest of NeMo, and no N-best lists, by its first line."""
+    if not Path(path).is_file():
+        return False
+    begin = next(read_chunks(path, 1 << 12), "").partition("\n")[0]
+    return begin.startswith('{"') and _AUDIO in begin and not any(f'"{name}"' in begin for name in ("hyps", "nbest"))
+
+
+def _text_of_json(path: str | Path, number: int, line: str, side: str) -> list[str]:
+    """Id and words of a line of N-best lists or of a manifest; hypotheses are in manifests alone."""
     try:
         entry = parse_json(line)
     except ValueError as error:
         raise FormatError(path, f"not JSON ({error})", line=number) from None
     utt_id, text = entry.get("utt_id", entry.get("id")), entry.get("ref")
     if "audio_filepath" in entry:
-        utt_id, text = utt_id or PurePosixPath(str(entry["audio_filepath"])).stem, entry.get("text")
+        name = PurePosixPath(str(entry["audio_filepath"])).stem
+        utt_id, text = utt_id or name, entry.get("text" if side == "ref" else "pred_text")
     if isinstance(text, list):
         text = " ".join(map(str, text))
     if not utt_id or not isinstance(text, str):
-        expected = "utt_id and ref of N-best lists, or audio_filepath and text of a manifest"
-        raise FormatError(path, f"JSON without a reference ({', '.join(entry)}), expected {expected}", line=number)
+        what, expected = "hypothesis", "audio_filepath and pred_text of a manifest"
+        if side == "ref":
+            what, expected = "reference", "utt_id and ref of N-best lists, or audio_filepath and text of a manifest"
+        raise FormatError(path, f"JSON without a {what} ({', '.join(entry)}), expected {expected}", line=number)
     if len(kaldi_fields(str(utt_id))) != 1:
         raise FormatError(path, f"the id '{utt_id}' has blanks, which no other file of texts can have", line=number)
     return [str(utt_id), *kaldi_fields(text)]

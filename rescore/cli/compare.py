@@ -51,9 +51,9 @@ def command(
 ) -> None:
     """A table of systems: WER, 95 % interval, change and significance (MAPSSWE) against the first, oracle.
 
-    HYP is a file of Kaldi text, icefall's recogs, N-best lists as FORMAT:PATH, or a folder of `rescore nbest` or
-    `rescore combine` (its nbest.jsonl.gz, or else scores.jsonl.gz).  The first hypothesis of a list counts; lists have
-    an oracle WER too.
+    HYP is a file of Kaldi text, icefall's recogs, a NeMo manifest (pred_text), N-best lists as FORMAT:PATH, or a folder
+    of `rescore nbest` or `rescore combine` (its nbest.jsonl.gz, or else scores.jsonl.gz).  The first hypothesis of a
+    list counts; lists have an oracle WER too.
     --tail adds error rates on tail words (Tail-1) and tail bigrams (Tail-2), or with --cer on tail characters; see
     rescore wer -h.
     The last line is a signature: normaliser, references, seed, significance test, version; to be quoted with figures.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     required=True,
     metavar="[FORMAT:]PATH",
     shell_complete=formats,
-    help="Hypotheses, the same; or N-best lists, of which the first count.",
+    help="Hypotheses: Kaldi text, recogs, NeMo manifests (pred_text); or N-best lists, of which the first count.",
 )
 @click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")
 @click.option("--details", type=OutputPath(), help="Write alignments and confusions as icefall does.")

@@ -25,7 +25,7 @@ from rescore.evaluation.wer import (
     split_characters,
     utterance_errors,
 )
-from rescore.files import read_kaldi_text
+from rescore.files import is_manifest, read_kaldi_text
 from rescore.formats import names_format, read_nbest
 from rescore.tables import WIDTH, table_lines
 from rescore.types import NbestList, Words
@@ -90,9 +90,9 @@ def read_system(
     """Reads Kaldi text, or N-best lists of which the first hypotheses are taken and the oracle is counted.
 
     Args:
-      spec: a file of Kaldi text; or `FORMAT:PATH`; or a folder made by `rescore combine` or `rescore nbest`, of which
-        the combined lists `nbest.jsonl.gz` are read, or else `scores.jsonl.gz` in the order of the recogniser; of one
-        with neither, `1best.txt`.
+      spec: a file of Kaldi text, or a manifest of NeMo; or `FORMAT:PATH`; or a folder made by `rescore combine` or
+        `rescore nbest`, of which the combined lists `nbest.jsonl.gz` are read, or else `scores.jsonl.gz` in the order
+        of the recogniser; of one with neither, `1best.txt`.
       refs: references, normalised already; with `cer` of characters.
       cer: take words apart to characters.
       normaliser: of the hypotheses.
@@ -157,7 +157,7 @@ def _nbest_source(spec: str) -> Iterator[NbestList] | None:
     for file in (NBEST_FILE, SCORES_FILE):
         if (path / file).is_file():
             return read_nbest(f"jsonl:{path / file}")
-    return read_nbest(spec) if path.is_dir() or names_format(spec) else None
+    return read_nbest(spec) if path.is_dir() or (names_format(spec) and not is_manifest(path)) else None
 
 
 def compare_systems(

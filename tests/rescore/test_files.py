@@ -15,12 +15,14 @@ from rescore.files import (
     atomic_folder,
     atomic_path,
     atomic_text,
+    is_manifest,
     read_chunks,
     read_kaldi_text,
     read_lines,
     require_folder,
     write_kaldi_text,
 )
+from rescore.workflows.compare import read_hypotheses
 
 TEXT = "one\ntwo é\n\nfour\n"
 LINES = [(1, "one"), (2, "two é"), (3, ""), (4, "four")]
@@ -171,6 +173,13 @@ def test_references_of_lists_and_of_nemos_manifests(tmp_path: Path) -> None:
     assert read_kaldi_text(lists) == {"a": ("HE", "SAID"), "b": ("SO",)}
     manifest.write_text('{"audio_filepath": "wav/a.1.flac", "duration": 1.5, "text": "he  said"}\n')
     assert read_kaldi_text(manifest) == {"a.1": ("he", "said")}
+    with pytest.raises(FormatError, match=r"JSON without a hypothesis .* expected audio_filepath and pred_text"):
+        read_kaldi_text(manifest, "hyp")
+    manifest.write_text('{"audio_filepath": "wav/a.1.flac", "text": "he  said", "pred_text": "she said"}\n')
+    assert read_kaldi_text(manifest, "hyp") == {"a.1": ("she", "said")} == read_hypotheses(str(manifest))
+    assert read_kaldi_text(manifest) == {"a.1": ("he", "said")}
+    manifest.write_text('{"utt_id": "u", "audio_filepath": "a.flac", "hyps": [{"words": "so", "scores": {}}]}\n')
+    assert read_hypotheses(f"jsonl:{manifest}") == {"u": ("so",)} and not is_manifest(manifest)
     with pytest.raises(FormatError, match=r"lists.jsonl:1: JSON, expected Kaldi text"):
         read_kaldi_text(lists, side="hyp")
     for line, message in (
