@@ -102,7 +102,7 @@ class LatticeTable:
     def varies(self) -> np.ndarray:
         """Whether a column has different values within some lattice, bool `(columns,)`."""
         met, offsets = self.listed()
-        different: np.ndarray = deviation(met, offsets) > 1e-12 * np.maximum(1.0, np.abs(met.max(axis=0)))
+        different: np.ndarray = deviation(met, offsets) > 1e-12 * np.maximum(1.0, np.abs(met).max(axis=0))
         return different
 
     def oracle_errors(self) -> int:

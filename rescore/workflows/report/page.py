@@ -294,11 +294,18 @@ def _chunks(lists: Iterable[dict[str, Any]]) -> Iterable[str]:
 
 
 def audio_links(path: Path, page_folder: Path) -> dict[str, str]:
-    """Utterance id -> link from the page's folder, of a file of lines `utt-id FILE`.  Raises as `read_kaldi_text`."""
+    """Utterance id -> link from the page's folder, of a file of lines `utt-id FILE`.
+
+    Raises:
+      FormatError: a pipe, as in Kaldi's wav.scp, which a page cannot play; else as `read_kaldi_text`.
+    """
     import os
     from urllib.parse import quote
 
+    from rescore.errors import FormatError
     from rescore.files import read_kaldi_text
 
     links = {utt_id: " ".join(words) for utt_id, words in read_kaldi_text(path).items()}
+    if piped := next((utt_id for utt_id, file in links.items() if file.endswith("|")), None):
+        raise FormatError(path, f"utterance '{piped}' has a pipe, expected a file that a browser can play")
     return {utt_id: quote(os.path.relpath(file, page_folder)) for utt_id, file in links.items()}

@@ -98,6 +98,19 @@ def test_agrees_with_line_search_over_all_paths(items: list[tuple[Lattice, Words
     assert table.select(np.array([len(items) - 1])).utt_ids == [items[-1][0].utt_id]
 
 
+def test_rounding_is_no_difference() -> None:
+    """A score that is the same on all paths, but for rounding, beside a lattice where it is 0."""
+    one, two, three = -1000000.1, -0.7, -3000000.3
+    arcs = [(0, 1, "A", 0.0, one), (1, 3, "B", 0.0, two), (3, 5, "C", 0.0, three)]
+    arcs += [(0, 2, "A", -1.0, three), (2, 4, "C", 0.0, two), (4, 5, "B", 0.0, one)]
+    lattice, silence = make(arcs, 6), replace(make([(0, 1, "A", 0, 0)], 2), utt_id="v")
+    table = lattice_table([lattice, silence], {"utt": ("A", "B", "C"), "v": ()})
+    table.count_all(np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]))
+    sums = {path.scores[1] for path in table.utterances[0].met.values()}
+    assert len(sums) == 2 and max(sums) - min(sums) < 1e-8
+    assert table.varies().tolist() == [True, False, False]
+
+
 def test_bad_lattices() -> None:
     """What lattices of one set must have in common."""
     good, bad = make([(0, 1, "A", 0, 0)], 2), make([(0, 1, "A", 0, -np.inf)], 2)

@@ -209,6 +209,9 @@ def test_wrong_input(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "wav.scp").write_text("someone a.wav\n")
     with pytest.raises(RescoreError, match="no utterance of the test set is in it"):
         report(folder, tmp_path / "wav.scp")
+    (tmp_path / "wav.scp").write_text("test-000 flac -cds a.flac |\n")
+    with pytest.raises(RescoreError, match="utterance 'test-000' has a pipe, expected a file"):
+        report(folder, tmp_path / "wav.scp")
     (tmp_path / "mbr.jsonl").write_text("[]\n")
     with pytest.raises(RescoreError, match=r"mbr.jsonl:1: expected a line of rescore lattice mbr --network"):
         write_report(folder, tmp_path / "page.html", 3, False, None, tmp_path / "mbr.jsonl")
