@@ -19,6 +19,7 @@ STARTS = 4  # of these, from which the search descends
 LEAST_PROBABLE = -1.0  # log-probability a word of all hypotheses of a list, below which it is no probability of words
 ROUNDING = 1e-3  # that the sum of the probabilities of a list may be above 1, in logs
 LEAST = 1e-6  # inverse temperature, in units
+IDLE = 1e-6  # times the fixed scores, in units: a scale that is smaller is none
 SHARPEST = 30.0  # largest inverse temperature of a start, in units
 
 
@@ -79,10 +80,14 @@ class RiskProblem:
         return value / self.words, (slope + strength * moved) / self.words
 
     def fit(self, strength: float, starts: Iterable[np.ndarray]) -> np.ndarray:
-        """The best of the local minima below some points `(1 + moving,)`; no scale of it is larger than is searched."""
+        """The best of the local minima below some points `(1 + moving,)`.
+
+        No scale of it is larger than is searched, and none is but nearly 0.
+        """
         found = [minimise(lambda point: self.objective(point, strength), start, self.low) for start in starts]
         point = min(found, key=lambda result: result[1])[0].copy()
         point[0] = max(point[0], np.abs(point[1:]).max(initial=0.0) / LIMIT, LEAST)
+        point[1:][np.abs(point[1:]) < IDLE * point[0]] = 0.0
         return point
 
     def starts(self, rng: np.random.Generator) -> list[np.ndarray]:

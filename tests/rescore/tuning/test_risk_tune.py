@@ -28,7 +28,7 @@ from rescore.tuning.selection import (
     usual,
 )
 from rescore.tuning.settings import Settings, tune
-from rescore.types import Weights
+from rescore.types import Hypothesis, NbestList, Weights
 from rescore.workflows.combine import combine_list, write_combined
 from rescore.workflows.tune import summary
 from tests.rescore.tuning.test_tune import make_set
@@ -126,6 +126,19 @@ def test_without_folds_every_column_is_used() -> None:
     tuned = tune_risk(table, AM, "map", folds=0, seed=0)
     assert len(tuned.chosen) == 4 and tuned.held_out is None and tuned.in_folds is None
     assert cross_validated(table, AM, "map", 1, 0).parts == []
+
+
+def test_a_scale_that_is_nearly_0_is_0() -> None:
+    """Where the fixed scores alone make no error, the sharpest posteriors are the best, and noise comes to nothing."""
+    rng = np.random.default_rng(1)
+    lists = []
+    for n in range(30):
+        right = Hypothesis(("A",), {"am": 0.0, "noise": float(rng.normal())})
+        wrong = Hypothesis(("B",), {"am": -float(rng.uniform(0.2, 3)), "noise": float(rng.normal())})
+        lists.append(NbestList(f"u{n}", [right, wrong]))
+    problem = RiskProblem.of(build_table(lists, dict.fromkeys((nbest.utt_id for nbest in lists), ("A",))), AM)
+    for strength in STRENGTHS:
+        assert problem.fit(strength, problem.starts(np.random.default_rng(0)))[1:].tolist() == [0.0]
 
 
 def test_an_internal_lm_may_be_taken_out() -> None:
