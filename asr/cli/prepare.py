@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,9 @@ def command(
 
 
 def _check_options(corpora: Corpora, fbank: bool, perturb_speed: bool, bpe_text: tuple[Path, ...]) -> None:
-    """Raises UsageError where there is nothing to do, or an option without another that it needs."""
+    """Raises UsageError where there is nothing to do, an option without another that it needs, or a name twice."""
+    from asr.dataset.manifests import own_name
+
     if not (corpora.librispeech or corpora.kaldi or corpora.audio or corpora.cuts or bpe_text):
         raise click.UsageError("nothing to prepare; give --librispeech, --kaldi, --audio, --cuts or --bpe-text")
     audio_is_taken = not corpora.kaldi_feats
@@ -104,6 +107,9 @@ def _check_options(corpora: Corpora, fbank: bool, perturb_speed: bool, bpe_text:
     ):
         if given and not needed:
             raise click.UsageError(message)
+    for name, count in Counter(map(own_name, corpora.kaldi)).items():
+        if count > 1:
+            raise click.UsageError(f"two --kaldi folders are named {name}; prepare them into different OUT_DIRs")
 
 
 def _check_training_part(parts: list[str]) -> None:
@@ -148,9 +154,7 @@ def _read(corpora: Corpora, out_dir: Path, storage: str) -> dict[tuple[str, str]
             cuts = kaldi_data.kaldi_feature_cuts(folder, out_dir, storage, corpora.allow_pipes)
         else:
             cuts = kaldi_data.kaldi_cuts(folder, out_dir, corpora.allow_pipes)
-        if ("kaldi", name := manifests.own_name(folder)) in sets:
-            raise click.UsageError(f"two --kaldi folders are named {name}; prepare them into different OUT_DIRs")
-        sets["kaldi", name] = cuts
+        sets["kaldi", manifests.own_name(folder)] = cuts
     if corpora.audio:
         sets["audio", manifests.own_name(corpora.audio)] = manifests.audio_and_text(corpora.audio, corpora.text)
     for (_, part), cuts in sets.items():

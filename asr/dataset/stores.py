@@ -41,6 +41,7 @@ class _Chunks:
         from lhotse.features.compression import lilcom_compress_chunked
         from lhotse.features.io import CHUNKY_FORMAT_CHUNK_SIZE
 
+        features = np.require(features, requirements="W")  # what lilcom wants, and an array over read bytes is not
         chunks = lilcom_compress_chunked(features, chunk_size=CHUNKY_FORMAT_CHUNK_SIZE)
         place = [self._offset, *(self._stream.write(chunk) for chunk in chunks)]
         self._offset = sum(place)
