@@ -31,6 +31,8 @@ from rescore.files import read_kaldi_text, read_lines, require_folder
 if TYPE_CHECKING:
     from lhotse import MonoCut, Recording
 
+NO_AUDIO = "audio missing, unreadable or empty"
+
 
 # Ours, not lhotse.kaldi.load_kaldi_data_dir: that ends at an utterance without text, and cuts audio to milliseconds.
 def kaldi_cuts(folder: str | Path, out: Path, allow_pipes: bool = False) -> list[MonoCut]:
@@ -45,7 +47,7 @@ def kaldi_cuts(folder: str | Path, out: Path, allow_pipes: bool = False) -> list
     """
     folder, missing = require_folder(folder), Missing()
     texts, speakers = _texts(folder), _speakers(folder)
-    recordings: dict[str, Recording | None] = {}
+    recordings: dict[str, Recording | tuple[str, str]] = {}
     wavs = dict(read_scp(folder / "wav.scp", allow_pipes))
     cuts = []
     for utt_id, recording_id, start, end in progress(list(_segments(folder, wavs)), own_name(folder)):
@@ -56,8 +58,9 @@ def kaldi_cuts(folder: str | Path, out: Path, allow_pipes: bool = False) -> list
             target = out / "audio" / own_name(folder) / f"{file_name(recording_id)}.flac"
             recordings[recording_id] = _recording(wavs[recording_id], recording_id, folder, target)
         recording = recordings[recording_id]
-        if recording is None:
-            missing.add(_why_missing(wavs[recording_id], folder), utt_id)
+        if isinstance(recording, tuple):
+            reason, detail = recording
+            missing.add(reason, utt_id, detail)
         elif texts is not None and utt_id not in texts:
             missing.add("not in text", utt_id)
         elif start < 0 or start >= recording.duration or (end is not None and end <= start):  # Kaldi skips them too
@@ -176,15 +179,15 @@ def _segments(folder: Path, wavs: dict[str, str]) -> Iterator[tuple[str, str, fl
         yield utt_id, recording_id, limits[0], None if limits[1] == -1 else limits[1]
 
 
-def _recording(place: str, recording_id: str, folder: Path, target: Path) -> Recording | None:
-    """A file as it is; what a pipe or an archive gives as the FLAC `target`.  None if there is no audio to read."""
-    path = _audio_file(place, folder)
-    if path is not None:
-        return read_recording(path, recording_id) if os.path.exists(path) else None
-    origin = _origin(place)
-    if read_origin(target) != origin and not _extract(place, target, origin):
-        return None
-    return read_recording(target, recording_id)
+def _recording(place: str, recording_id: str, folder: Path, target: Path) -> Recording | tuple[str, str]:
+    """A file as it is; what a pipe or an archive gives as the FLAC `target`.  Why there is none, and what is known."""
+    path, origin = _audio_file(place, folder), _origin(place)
+    if path is not None and not os.path.exists(path):
+        return NO_AUDIO, ""
+    if path is None and read_origin(target) != origin and (problem := _extract(place, target, origin)):
+        return NO_AUDIO, problem
+    path = path or target
+    return read_recording(path, recording_id) or (why_unread(path), "")
 
 
 def _audio_file(place: str, folder: Path) -> Path | None:
@@ -192,11 +195,6 @@ def _audio_file(place: str, folder: Path) -> Path | None:
     if place.endswith("|") or re.search(r"\.ark:\d+$", place):
         return None
     return Path(place) if os.path.exists(place) else folder / place
-
-
-def _why_missing(place: str, folder: Path) -> str:
-    path = _audio_file(place, folder)
-    return why_unread(path) if path is not None and os.path.exists(path) else "audio missing, unreadable or empty"
 
 
 def _origin(place: str) -> str:
@@ -208,13 +206,14 @@ def _origin(place: str) -> str:
     return digest.hexdigest()
 
 
-def _extract(place: str, target: Path, origin: str) -> bool:
+def _extract(place: str, target: Path, origin: str) -> str | None:
+    """Writes the audio of a place; what is wrong with it if it has none."""
     try:
         found = read_place(place)
-    except DataError:
-        return False
-    if not isinstance(found, tuple):  # a matrix
-        return False
+    except DataError as error:
+        return str(error)
+    if not isinstance(found, tuple):
+        return "a matrix, expected audio"
     rate, samples = found
     save_flac(target, samples, rate, origin)
-    return True
+    return None

@@ -14,6 +14,8 @@ from rescore.errors import FormatError
 from tests.asr.cli.test_cli_prepare import loaded, prepare, write_audio
 from tests.asr.kaldi_files import matrix, wav, write_archive
 
+soundfile = pytest.importorskip("soundfile")
+
 
 @pytest.fixture
 def kaldi(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
@@ -83,6 +85,13 @@ def test_kaldi_features(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Pat
     assert sorted(found) == ["u1", "u2"]
     for name, values in found.items():
         assert np.abs(values - features[name]).max() <= error
+
+
+def test_why_a_pipe_gives_no_audio(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Path) -> None:
+    folder, _ = kaldi
+    soundfile.write(str(folder / "pipe.wav"), np.zeros(32000, dtype=np.float32), 16000, subtype="PCM_24")
+    result = prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+    assert "2 utterances left out, audio missing, unreadable or empty (u2, u4); u2: WAV of 24 bits, ex" in result.stderr
 
 
 def test_the_folder_that_one_is_in_has_its_own_name(
