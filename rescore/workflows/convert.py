@@ -313,7 +313,7 @@ def _is_ranked(nbest: NbestList, work: LatticeToNbest) -> bool:
 
 def _idle(nbest: NbestList, work: LatticeToNbest) -> list[str]:
     """The scores that have no scale; with weights, and of an LM that the n-gram stands for, they are meant to."""
-    replaced = () if work.lm is None else ("lm", "graph")
+    replaced = () if work.lm is None else ("lm", "graph", "posterior")
     scales = {*work.scales, *default_scales(nbest.columns), *replaced, NGRAM, WORDS_COLUMN}
     return [] if work.weighted else [name for name in nbest.columns if name not in scales]
 
