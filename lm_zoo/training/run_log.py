@@ -36,7 +36,7 @@ class RunLog:
         """
         path = self.folder / LOG
         write_text(path, "".join(f"{line}\n" for line in lines_before(path, step, epoch)))
-        self.writer = summary_writer(self.folder / "tensorboard", self.remark)
+        self.writer = summary_writer(self.folder / "tensorboard", self.remark, step + 1)
 
     def write(self, stand: dict[str, Any], figures: dict[str, Any]) -> None:
         """Adds a record.
@@ -77,11 +77,15 @@ def _is_before(record: dict[str, Any], step: int, epoch: int | None) -> bool:
     return bool(record["step"] <= step and not again)
 
 
-def summary_writer(folder: Path, remark: Remark) -> Any:
-    """A TensorBoard writer; None, and a remark that says why, where TensorBoard cannot be imported."""
+def summary_writer(folder: Path, remark: Remark, first: int = 0) -> Any:
+    """A TensorBoard writer; None, and a remark that says why, where TensorBoard cannot be imported.
+
+    Args:
+      first: what the folder has of this step and later ones is shown no more.
+    """
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         remark(f"no TensorBoard logs: {error} (pip install tensorboard six); log.jsonl has the same figures")
         return None
-    return SummaryWriter(str(folder))
+    return SummaryWriter(str(folder), purge_step=first)
