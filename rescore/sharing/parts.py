@@ -128,13 +128,10 @@ class Parts:
         if plan is None:
             self._begin_without_plan()
             return
+        if split is not None:
+            check_plan(folder, plan)
         plan = json.loads(json.dumps(plan))  # as it is read
         differs = _differences(self.folder / PLAN, plan)
-        if differs and split is not None:
-            raise UsageError(
-                f"{self.folder}: parts of a run with another {', '.join(differs)}; remove the folder, or give this run "
-                "another --out"
-            )
         if differs:
             remark(
                 f"{self.folder}: scores of a run that was stopped are not taken over, "
@@ -187,6 +184,19 @@ class Parts:
 
     def remove(self) -> None:
         _remove(self.folder)
+
+
+def check_plan(folder: Path, plan: dict[str, Any]) -> None:
+    """For a share, whose parts other processes may be writing.
+
+    Raises:
+      UsageError: there are parts of another plan.
+    """
+    if differs := _differences(folder / PLAN, json.loads(json.dumps(plan))):
+        raise UsageError(
+            f"{folder}: parts of a run with another {', '.join(differs)}; remove the folder, or give this run another "
+            "--out"
+        )
 
 
 def _part(folder: Path, index: int, suffix: str) -> Path:

@@ -33,6 +33,7 @@ from rescore.sharing.parts import (
     Parts,
     Split,
     bites,
+    check_plan,
     finished_splits,
     notes,
     part_files,
@@ -190,12 +191,15 @@ def merge_stream(folder: Path) -> dict[str, Any]:
 def _do_share(job: Job, plan: dict[str, Any], folder: Path, split: Split) -> None:
     on_error = Skip() if job.skip else fail
     part_file = PARTS[job.results]
-    parts = Parts(folder, plan, split, part_file.suffix)
+    check_plan(folder, plan)
     doer = job.open()
-    write, name = part_file.write, utt_id_of
-    number = do_parts(parts, doer.groups(on_error), doer, write, name, on_error, doer.counted, doer.size)
-    if not number:
+    groups = iter(doer.groups(on_error))
+    first = next(groups, None)  # what cannot be read or done at all is refused before a plan is left
+    if first is None:
         raise FormatError(job.source, "no utterance in it")
+    parts = Parts(folder, plan, split, part_file.suffix)
+    write, name = part_file.write, utt_id_of
+    number = do_parts(parts, chain([first], groups), doer, write, name, on_error, doer.counted, doer.size)
     parts.finish({"parts": number})
     remark(f"share {split} of {number} parts done")
 

@@ -136,6 +136,24 @@ def test_a_share_goes_on_where_it_was_killed(inputs: Path, tmp_path: Path, monke
     assert contents(out) == contents(whole)
 
 
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("lattice rescore", "--scale nn=1", "--scale am=1"),
+        ("convert lists", "lists.jsonl", "list.jsonl"),
+        ("ppl", "abc.txt", "ab.txt"),
+    ],
+)
+def test_a_share_that_cannot_begin_leaves_no_plan(
+    name: str, right: str, wrong: str, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(inputs)
+    words = [*line(name, tmp_path / "out")[0], "--split", "1/1"]
+    refused = run(*" ".join(words).replace(right, wrong).split())
+    assert refused.exception is not None and not list(tmp_path.iterdir())
+    done(words)
+
+
 def test_shares_of_another_plan_are_refused(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(inputs)
     words, _ = line("lattice nbest", tmp_path / "out")
