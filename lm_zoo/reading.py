@@ -73,6 +73,7 @@ def text_lines(path: str | Path) -> list[str]:
 
 WORD_START = "\u2581"  # sentencepiece's mark of a blank in the text
 BLANKS = " \t\n\r\v\f"  # what Kaldi takes for blanks; str.split() takes others, too
+SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\{[^{}\s]+\}|![A-Z]+")  # <unk>, [NOISE], !SIL, which are no text
 _OTHER_BLANKS = re.compile(r"[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 _FIELD = re.compile(f"[^{BLANKS}]+")
 _BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
@@ -90,6 +91,11 @@ def kaldi_fields(text: str) -> list[str]:
 def is_piece(word: str) -> bool:
     """Whether a word is a piece that begins a word, with sentencepiece's mark; the mark alone is none."""
     return word.startswith(WORD_START) and word != WORD_START
+
+
+def is_tag(word: str) -> bool:
+    """Whether a word is one like `<unk>`, [NOISE] or !SIL, whose letters say nothing of the case of a text."""
+    return word.startswith("<") or SPECIAL.fullmatch(word) is not None
 
 
 def joined_pieces(pieces: Iterable[str]) -> str:

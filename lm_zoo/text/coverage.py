@@ -15,9 +15,9 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
 from lm_zoo.errors import VocabError
-from lm_zoo.reading import is_piece
+from lm_zoo.reading import is_piece, is_tag
 from lm_zoo.text.view import alphabet
-from lm_zoo.text.vocabulary import WordVocabulary, is_tag
+from lm_zoo.text.vocabulary import WordVocabulary
 
 if TYPE_CHECKING:
     from lm_zoo.text.vocabulary import Vocabulary

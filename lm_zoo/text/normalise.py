@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import cache
 
 from lm_zoo.errors import TextError
-from lm_zoo.text.spoken import SPECIAL, VULGAR, spoken
+from lm_zoo.reading import SPECIAL
+from lm_zoo.text.spoken import VULGAR, spoken
 
 NORMALISERS = ("none", "basic", "whisper-en", "librispeech")
 

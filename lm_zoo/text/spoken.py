@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
+from lm_zoo.reading import SPECIAL
+
 TITLES = {
     "MR": "MISTER",
     "MRS": "MISSUS",
@@ -61,7 +63,6 @@ _TOKEN = re.compile(
     rf"|(?P<word>{_LETTERS}(?:'{_LETTERS})*\.?)"
     r"|(?P<symbol>[%&@°¢]|[+#](?=[0-9]))"
 )
-SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\{[^{}\s]+\}|![A-Z]+")  # <unk>, [NOISE], !SIL, which are no text
 _MONEY = re.compile(rf"[^\w-]*?(?P<minus>-?)(?P<money>[$€£](?:{_NUMBER}))\W*")
 _DOTTED = re.compile(r"\W*(?P<time>[0-9]{1,2}\.[0-5][0-9])")
 _HOUR = re.compile(r"[0-9]{1,2}:00")

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 
+from lm_zoo.reading import SPECIAL
 from lm_zoo.text.normalise import basic_words
-from lm_zoo.text.spoken import MONEY, SPECIAL, SYMBOLS, spoken, spoken_word
+from lm_zoo.text.spoken import MONEY, SYMBOLS, spoken, spoken_word
 from lm_zoo.text.vocabulary import UNK, PieceVocabulary, TextForm, Vocabulary, WordVocabulary
 
 _MARKS = ",.?"  # what an LM of text with punctuation knows

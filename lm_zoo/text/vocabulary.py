@@ -9,8 +9,7 @@ from typing import Any, Protocol
 
 from lm_zoo.errors import VocabError
 from lm_zoo.files import write_bytes, write_text
-from lm_zoo.reading import kaldi_fields, text_lines
-from lm_zoo.text.spoken import SPECIAL
+from lm_zoo.reading import is_tag, kaldi_fields, text_lines
 
 BLANK = "<blk>"  # the recogniser's, among its pieces
 
@@ -181,11 +180,6 @@ def load_vocabulary(folder: Path, case: str, form: TextForm | None = None) -> Wo
             vocab.form = form
             return vocab
     raise VocabError(f"{folder}: no vocabulary; expected {PieceVocabulary.FILE} or {WordVocabulary.FILE}")
-
-
-def is_tag(word: str) -> bool:
-    """Whether a word is one like `<unk>`, [NOISE] or !SIL, whose letters say nothing of the case of a text."""
-    return word.startswith("<") or SPECIAL.fullmatch(word) is not None
 
 
 def text_case(words: Iterable[str]) -> str:

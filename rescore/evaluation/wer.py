@@ -16,8 +16,7 @@ from typing import Any
 
 import kaldialign
 
-from lm_zoo.reading import is_piece
-from lm_zoo.text.vocabulary import is_tag
+from lm_zoo.reading import is_piece, is_tag
 from rescore.console import remark, some_names
 from rescore.errors import ReferencesError
 from rescore.types import NbestList, Words
