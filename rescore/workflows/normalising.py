@@ -88,7 +88,9 @@ class Normaliser:
 
 
 def log_sum(values: Sequence[float]) -> float:
-    """`log sum exp(values)` of finite numbers."""
+    """`log sum exp(values)`; not a number if one of them is not finite."""
+    if not all(map(math.isfinite, values)):
+        return math.nan
     most = max(values)
     return most + math.log(math.fsum(math.exp(value - most) for value in values))
 
