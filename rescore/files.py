@@ -258,6 +258,7 @@ def _text_of_json(path: str | Path, number: int, line: str, side: str) -> list[s
     except ValueError as error:
         raise FormatError(path, f"not JSON ({error})", line=number) from None
     utt_id, text = entry.get("utt_id", entry.get("id")), entry.get("ref")
+    utt_id = None if utt_id is None else str(utt_id)
     if "audio_filepath" in entry:
         name = PurePosixPath(str(entry["audio_filepath"])).stem
         utt_id, text = utt_id or name, entry.get("text" if side == "ref" else "pred_text")
@@ -268,9 +269,9 @@ def _text_of_json(path: str | Path, number: int, line: str, side: str) -> list[s
         if side == "ref":
             what, expected = "reference", "utt_id and ref of N-best lists, or audio_filepath and text of a manifest"
         raise FormatError(path, f"JSON without a {what} ({', '.join(entry)}), expected {expected}", line=number)
-    if len(kaldi_fields(str(utt_id))) != 1:
+    if len(kaldi_fields(utt_id)) != 1:
         raise FormatError(path, f"the id '{utt_id}' has blanks, which no other file of texts can have", line=number)
-    return [str(utt_id), *kaldi_fields(text)]
+    return [utt_id, *kaldi_fields(text)]
 
 
 def _listed(path: str | Path, number: int, text: str) -> list[str]:

@@ -91,12 +91,14 @@ class Lattice(types.Lattice):
         Args:
           posterior_scale: as of `mbr`.
         Raises:
-          RescoreError: no limit, or one that is out of its range.
+          RescoreError: no limit, one that is out of its range, or `posterior_scale` without `posterior`.
         """
         from rescore.lattices.prune import Limits
 
         if beam is posterior is arcs_per_word is None:
             raise UsageError("give a limit: beam, posterior or arcs_per_word")
+        if posterior_scale is not None and posterior is None:
+            raise UsageError("posterior_scale is for posterior; leave it out, or give that")
         limits = Limits(
             limit("beam", beam),
             limit("posterior", posterior, 1),

@@ -102,6 +102,7 @@ def test_wrong_input(lattices: rs.Lattices, tmp_path: Path) -> None:
         (lambda each: each.prune(beam="3"), "beam is '3'"),
         (lambda each: each.prune(posterior=2), "posterior is 2, expected a number from 0 to 1"),
         (lambda each: each[0].mbr(posterior_scale=-1), "posterior_scale is -1"),
+        (lambda each: each[0].prune(beam=5, posterior_scale=0.1), "posterior_scale is for posterior"),
         (lambda each: each[0].mbr(posterior_scale=0), "posterior_scale is 0, expected a number above 0"),
         (lambda each: each.nbest(0), "n is 0, expected a whole number from 1"),
         (lambda each: each.nbest(2.5), "n is 2.5, expected a whole number"),
