@@ -14,7 +14,9 @@ from rescore.errors import UsageError
 @click.option(
     "--text", "texts", multiple=True, required=True, help="Training text: FILE or kaldi:FILE; can be repeated."
 )
-@click.option("--order", type=int, required=True, help="Order of the LM, 1 to 6.")
+@click.option(
+    "--order", type=int, required=True, help="Order of the LM, 1 to 6 (KenLM, by which LMs are read here, wants 2)."
+)
 @click.option("--prune", help="Leave out n-grams seen this often or less: one value an order, as '0 0 1 1' or 0,0,1,1.")
 @click.argument("more_prune", nargs=-1, metavar="")
 @click.option("--vocab", type=click.Path(), help="Keep only n-grams of these words (white space between them).")
