@@ -15,6 +15,7 @@ Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 _DECREASE = 1e-4  # of the decrease that the slope promises
 _SHORTEST = 1e-10  # relative step
+_SHORTER = 0.1, 0.5  # times the step before
 
 
 def minimise(
@@ -65,16 +66,21 @@ def _direction(slope: np.ndarray, free: np.ndarray, inverse: np.ndarray | None) 
 def _descend(
     function: Function, point: np.ndarray, value: float, slope: np.ndarray, step: np.ndarray, low: np.ndarray
 ) -> tuple[np.ndarray, float, np.ndarray] | None:
-    """The first of ever shorter steps that decreases the value enough; None if none does."""
+    """The first of ever shorter steps that decreases the value enough; None if none does.
+
+    The next length is where the parabola through the two values and the first slope is lowest (Nocedal and Wright,
+    eq. 3.58), within `_SHORTER` of the length before.
+    """
     length = 1.0
     while length > _SHORTEST:
         new = np.maximum(point + length * step, low)
         if (new == point).all():
             return None
         new_value, new_slope = function(new)
-        if new_value <= value + _DECREASE * float(slope @ (new - point)):
+        promised = float(slope @ (new - point))
+        if new_value <= value + _DECREASE * promised:
             return new, new_value, new_slope
-        length *= 0.5
+        length *= float(np.clip(0.5 * promised / (promised - (new_value - value)), *_SHORTER))
     return None
 
 
