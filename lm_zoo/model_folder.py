@@ -18,6 +18,7 @@ from lm_zoo.files import save_tensors, write_text
 from lm_zoo.reading import read_json
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+RUN, LOG = "run.json", "log.jsonl"  # of a training run in the folder: what it is made of, and its log
 SPARE = 1 << 15  # numbers that a model may have beside those of its file, such as tables of positions
 _MAKERS = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.arange)
 

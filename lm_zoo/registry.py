@@ -12,6 +12,8 @@ from lm_zoo.errors import ModelError, VocabError, nearest
 from lm_zoo.hub import HubFolders, find_folders, hub_name
 from lm_zoo.model_folder import (
     CONFIG,
+    LOG,
+    RUN,
     WEIGHTS,
     Allowance,
     check_shapes,
@@ -377,3 +379,9 @@ def check_place(folder: Path, vocab: Vocabulary) -> None:
     pieces = folder / PieceVocabulary.FILE
     if not isinstance(vocab, PieceVocabulary) and pieces.exists():
         raise ModelError(f"{pieces}: the pieces of another LM, in a folder for one over words; choose another --out")
+
+
+def check_no_run(folder: Path) -> None:
+    """Raises ModelError where a training run is in the folder, whose log, card and next steps are of another LM."""
+    if (folder / RUN).exists() and (folder / LOG).exists():
+        raise ModelError(f"{folder}: has the run of a trained LM in it ({RUN}); choose another --out")

@@ -26,7 +26,7 @@ from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.model_folder import Allowance, check_finite
 from lm_zoo.models.icefall_transformer import IcefallTransformer
 from lm_zoo.models.lstm import LSTM
-from lm_zoo.registry import build, check_weights, count_parameters, load, save_folder, state_tensors
+from lm_zoo.registry import build, check_no_run, check_weights, count_parameters, load, save_folder, state_tensors
 from lm_zoo.safe_unpickle import read_torch_file
 from lm_zoo.text.vocabulary import PieceVocabulary, read_pieces
 
@@ -100,9 +100,10 @@ def write_imported(
     """The model folder of an LM with the weights of another toolkit's checkpoint, under our names.
 
     Raises:
-      ModelError: names or shapes that are not the LM's, or weights that are not finite.
+      ModelError: names or shapes that are not the LM's, weights that are not finite, or a training run in `out`.
       VocabError: the weights are for another number of tokens.
     """
+    check_no_run(out)
     check_weights(checkpoint, lm, weights)
     check_finite(checkpoint, weights)
     lm.load_state_dict(weights, strict=False)

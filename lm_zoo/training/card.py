@@ -11,17 +11,16 @@ from typing import Any
 
 from lm_zoo.errors import ModelError
 from lm_zoo.files import write_text
-from lm_zoo.model_folder import CONFIG, WEIGHTS
+from lm_zoo.model_folder import CONFIG, RUN, WEIGHTS
 from lm_zoo.reading import read_json, read_text
 from lm_zoo.registry import KINDS, read_config, settings_of
 from lm_zoo.text.vocabulary import load_vocabulary
 from lm_zoo.training.config import LIST_DEFAULTS, TrainConfig
-from lm_zoo.training.run_identity import FILE
+from lm_zoo.training.run_identity import plain_name
 
 CARD = "README.md"
 LONGEST = 256  # tokens of a sentence, where --longest is not given
 _MARK = re.compile(r"<!-- written by rescore train-lm, again unless it is changed by hand: (\w+) -->\n")
-_DIGEST = re.compile(r" \(blake2b \w+\)$")
 
 
 def write_card(folder: Path) -> bool:
@@ -52,12 +51,12 @@ def card(folder: Path) -> str:
     """The text of the card, from `config.json` and `run.json`."""
     config = read_config(folder)
     try:
-        run = read_json(folder / FILE)
+        run = read_json(folder / RUN)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{folder / FILE}: cannot be read ({error}), expected what rescore train-lm writes") from None
+        raise ModelError(f"{folder / RUN}: cannot be read ({error}), expected what rescore train-lm writes") from None
     kind, recipe = config["kind"], run["recipe"]
     rows = "".join(f"| {name} | {text} |\n" for name, text in _rows(folder, config, "lists" in run))
-    started = f"It started from the weights of `{Path(recipe['init']).name}`.\n\n" if recipe.get("init") else ""
+    started = f"It started from the weights of `{plain_name(recipe['init'])}`.\n\n" if recipe.get("init") else ""
     name = folder.resolve().name
     return f"""---
 library_name: rescore
@@ -134,15 +133,15 @@ def _command(run: dict[str, Any], name: str) -> str:
     """The command that trains it, with the names of files alone."""
     recipe, words = run["recipe"], ["rescore", "train-lm", run["kind"]]
     for text in recipe["text"]:
-        words += ["--text", _plain(text)]
+        words += ["--text", plain_name(text)]
     if "lists" in run:
         words += ["--nbest", "LISTS", "--valid", "DEV-LISTS", "--ref", "TEXT", "--weights", "WEIGHTS"]
     else:
-        words += ["--valid", _plain(recipe["valid"])]
+        words += ["--valid", plain_name(recipe["valid"])]
     given = recipe.get("vocab") or recipe.get("init")
     for option in ("vocab", "init") if given else ("tokens", "vocab_size"):
         if recipe.get(option) is not None:
-            words += [f"--{option.replace('_', '-')}", Path(str(recipe[option])).name]
+            words += [f"--{option.replace('_', '-')}", plain_name(recipe[option])]
     if recipe["longest"] != LONGEST:
         words += ["--longest", str(recipe["longest"])]
     usual = settings_of(run["kind"], {})
@@ -151,10 +150,6 @@ def _command(run: dict[str, Any], name: str) -> str:
     unusual = _unusual(run["train"], "lists" in run)
     words += [word for key, value in unusual.items() for word in ("--train", f"{key}={_value(value)}")]
     return shlex.join([*words, "--out", name])
-
-
-def _plain(identity: Any) -> str:
-    return Path(_DIGEST.sub("", str(identity))).name
 
 
 def _value(value: Any) -> str:

@@ -40,11 +40,11 @@ from lm_zoo.training import checkpoint
 from lm_zoo.training.config import LIST_DEFAULTS, LMProgress, TrainConfig
 from lm_zoo.training.distributed import Ranks, to_start
 from lm_zoo.training.run import TextRecipe, finish_card, make_vocabulary, tokenise, train_config
-from lm_zoo.training.run_identity import check_run, text_identity
+from lm_zoo.training.run_identity import check_run, lm_identity, text_identity
 from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.runtime import autocast
 from lm_zoo.training.train import LMRun, check_settings, epoch_batches
-from lm_zoo.training.transfer import inherit_settings, start_from
+from lm_zoo.training.transfer import check_start, inherit_settings, start_from
 from lm_zoo.training.wandb_log import with_wandb
 
 
@@ -246,6 +246,7 @@ def run_on_lists(
         raise ModelError("training on N-best lists runs in one process; leave out --world-size or torchrun")
     recipe.vocab = recipe.init
     settings = inherit_settings(kind, recipe.init, settings)
+    check_start(recipe.init, folder)
     check_run(folder, _made_of(kind, settings, recipe, data, config))
     vocab = make_vocabulary(recipe, folder, remark)
     text = tokenise(vocab, recipe.texts, recipe.longest, remark) if recipe.texts else None
@@ -293,7 +294,8 @@ def _run(made: MwerRun, train: list[ErrorList], valid: list[ErrorList]) -> LMPro
 def _made_of(
     kind: str, settings: dict[str, Any], recipe: TextRecipe, data: TrainingLists, config: TrainConfig
 ) -> dict[str, Any]:
-    parts = {"text": [text_identity(text) for text in recipe.texts], "init": recipe.init, "longest": recipe.longest}
+    texts = [text_identity(text) for text in recipe.texts]
+    parts = {"text": texts, "init": lm_identity(recipe.init), "longest": recipe.longest}
     lists = {**data.identity, "scale": data.scale}
     train = dataclasses.asdict(config)
     return {"kind": kind, "settings": settings_of(kind, settings), "recipe": parts, "lists": lists, "train": train}

@@ -25,10 +25,10 @@ from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary, read_pieces, tex
 from lm_zoo.training.card import CARD, write_card
 from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import PORT, Ranks, start, to_start
-from lm_zoo.training.run_identity import VOCAB, check_run, text_identity
+from lm_zoo.training.run_identity import VOCAB, check_run, lm_identity, text_identity, vocab_identity
 from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.train import train
-from lm_zoo.training.transfer import find_trained, inherit_settings
+from lm_zoo.training.transfer import check_start, find_trained, inherit_settings
 from lm_zoo.training.wandb_log import find_wandb, with_wandb
 
 _SYMBOL = re.compile(r"<eps>|<s>|</s>|<sos/eos>|<unk>|#\d+")  # of tables of words: what no text has
@@ -74,6 +74,7 @@ def run(
     if recipe.init is not None:
         recipe.vocab = recipe.vocab or recipe.init
         settings = inherit_settings(kind, recipe.init, settings)
+        check_start(recipe.init, folder)
     work = (kind, settings, recipe, config, folder, device, remark)
     if not to_start(world_size):
         run_here(*work)
@@ -126,7 +127,7 @@ def finish_card(folder: Path, remark: Remark) -> None:
 
 
 def made_of(kind: str, settings: dict[str, Any], recipe: TextRecipe, config: TrainConfig) -> dict[str, Any]:
-    """All that a run depends on; texts by their content."""
+    """All that a run depends on; texts, and the LMs that it takes something from, by their content."""
     return {
         "kind": kind,
         "settings": settings_of(kind, settings),
@@ -135,8 +136,8 @@ def made_of(kind: str, settings: dict[str, Any], recipe: TextRecipe, config: Tra
             "valid": text_identity(recipe.valid),
             "tokens": recipe.tokens or "bpe",
             "vocab_size": recipe.vocab_size,
-            "vocab": recipe.vocab,
-            "init": recipe.init,
+            "vocab": vocab_identity(recipe.vocab),
+            "init": lm_identity(recipe.init),
             "longest": recipe.longest,
         },
         "train": dataclasses.asdict(config),

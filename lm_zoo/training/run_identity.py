@@ -5,22 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 from lm_zoo.errors import ModelError, TextError
 from lm_zoo.files import write_text
-from lm_zoo.identity import feed
+from lm_zoo.identity import content, feed
+from lm_zoo.model_folder import LOG, RUN, WEIGHTS
 from lm_zoo.reading import is_read_once, read_json
 from lm_zoo.text.sentences import parse_text_spec
-from lm_zoo.training.run_log import LOG
+from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
+from lm_zoo.training.transfer import find_trained
 
-FILE = "run.json"
 VOCAB = "vocab"  # folder of the run's own vocabulary
 BEGUN = (LOG, "checkpoint", "checkpoint.old")
 # Settings of the training that may change when a run goes on: how long it is, what is looked at on the way.
 FREE = ("steps", "passes", "epochs", "patience", "valid_every", "save_every", "log_every", "wandb")
+_DIGEST = re.compile(r" \(blake2b \w+\)$")
 
 
 def text_identity(spec: str) -> str:
@@ -37,6 +40,34 @@ def text_identity(spec: str) -> str:
     return f"{'kaldi:' if ids else ''}{os.path.basename(path)} (blake2b {digest.hexdigest()})"
 
 
+def lm_identity(name: str | None) -> str | None:
+    """Name and content, weights and vocabulary, of the LM that a run starts from; as `text_identity`.
+
+    Raises:
+      ModelError: as `lm_zoo.training.transfer.find_trained`.
+    """
+    return None if name is None else _of_folder(name, (WEIGHTS, PieceVocabulary.FILE, WordVocabulary.FILE))
+
+
+def vocab_identity(name: str | None) -> str | None:
+    """Name and content of what a vocabulary is taken from, a file or an LM; raises as the two above."""
+    if name is None:
+        return None
+    if is_read_once(name) or os.path.isfile(name):
+        return text_identity(f"text:{name}")
+    return _of_folder(name, (PieceVocabulary.FILE, WordVocabulary.FILE))
+
+
+def _of_folder(name: str, files: tuple[str, ...]) -> str:
+    folder = find_trained(name)
+    return f"{os.path.basename(os.path.abspath(name))} (blake2b {content(folder / file for file in files)[:16]})"
+
+
+def plain_name(identity: Any) -> str:
+    """The name in what `text_identity`, `lm_identity` and `vocab_identity` give; of older runs that of a path."""
+    return Path(_DIGEST.sub("", str(identity))).name
+
+
 def check_run(folder: Path, parts: dict[str, Any]) -> None:
     """Writes what the run in `folder` is made of, or compares it with what is written there.
 
@@ -48,7 +79,7 @@ def check_run(folder: Path, parts: dict[str, Any]) -> None:
     Raises:
       ModelError: the run there differs in something that cannot change in mid-run; names it.
     """
-    path, text = folder / FILE, json.dumps(parts, indent=2) + "\n"
+    path, text = folder / RUN, json.dumps(parts, indent=2) + "\n"
     if path.exists() and any((folder / name).exists() for name in BEGUN):
         try:
             before = read_json(path)
@@ -65,11 +96,18 @@ def check_same(folder: Path, before: dict[str, Any], parts: dict[str, Any]) -> N
     """Raises ModelError, naming the first difference, unless all parts but those in `FREE` are equal."""
     old, new = _flat(before), _flat(parts)
     for name in [*new, *(name for name in old if name not in new)]:
-        if name[-1] in FREE or (name in old and name in new and old[name] == new[name]):
+        if name[-1] in FREE or (name in old and name in new and _is_same(old[name], new[name])):
             continue
         found, wanted = (json.dumps(values[name]) if name in values else "none" for values in (old, new))
         there = f"{folder}: the run there has {name[-1]} {found}, not {wanted}"
         raise ModelError(f"{there}; choose another --out, or remove that folder")
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    """Whether two values are equal; of older runs, which know LMs by their paths alone, whether the names are."""
+    if old == new or not (isinstance(old, str) and isinstance(new, str)):
+        return bool(old == new)
+    return not _DIGEST.search(old) and _DIGEST.search(new) is not None and Path(old).name == plain_name(new)
 
 
 def _flat(parts: dict[str, Any]) -> dict[tuple[str, ...], Any]:

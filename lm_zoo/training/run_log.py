@@ -9,9 +9,9 @@ from typing import Any
 
 from lm_zoo.errors import ModelError
 from lm_zoo.files import append_line, write_text
+from lm_zoo.model_folder import LOG
 from lm_zoo.reading import parse_json, read_text
 
-LOG = "log.jsonl"
 Reporter = Callable[[dict[str, Any]], None]
 Remark = Callable[[str], None]
 

@@ -9,7 +9,7 @@ from typing import Any
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.hub import find_folders
 from lm_zoo.inference.neural import NeuralLM
-from lm_zoo.registry import build, find, load, neural_class, read_config, save_folder, state_tensors
+from lm_zoo.registry import build, check_no_run, find, load, neural_class, read_config, save_folder, state_tensors
 from lm_zoo.text.vocabulary import same_tokens
 
 
@@ -36,6 +36,12 @@ def inherit_settings(kind: str, source: str, settings: dict[str, Any]) -> dict[s
     known = {field.name for field in dataclasses.fields(neural_class(kind).Config)}
     old = read_config(path).get("settings", {})
     return {**{name: value for name, value in old.items() if name in known}, **settings}
+
+
+def check_start(source: str, out: Path) -> None:
+    """Raises ModelError where the LM to start from is in the folder of the run, which would write over it."""
+    if find_trained(source).resolve() == out.resolve():
+        raise ModelError(f"{out}: the run would write over the LM that it starts from; choose another --out")
 
 
 def start_from(lm: NeuralLM, source: str) -> None:
@@ -77,7 +83,12 @@ def start_from(lm: NeuralLM, source: str) -> None:
 
 
 def convert_lm(kind: str, source: str, settings: dict[str, Any], out: Path) -> NeuralLM:
-    """Writes the folder of an LM of `kind` with the weights of the trained LM `source`; returns the LM."""
+    """Writes the folder of an LM of `kind` with the weights of the trained LM `source`; returns the LM.
+
+    Raises:
+      ModelError: as `start_from`, or `lm_zoo.registry.check_no_run`.
+    """
+    check_no_run(out)
     settings = inherit_settings(kind, source, settings)
     lm = build(kind, load(source).vocab, settings)
     start_from(lm, source)

@@ -23,12 +23,13 @@ from asr.model.checkpoint import read_checkpoint, write_checkpoint
 from asr.model.config import TransducerConfig
 from asr.seq2seq.whisper import WhisperTokens
 from lm_zoo.errors import ModelError, TextError, printable
+from lm_zoo.model_folder import LOG
 from lm_zoo.registry import load, settings_of
 from lm_zoo.text.sentences import read_sentences
 from lm_zoo.training.config import TrainConfig
 from lm_zoo.training.run import train_config
 from lm_zoo.training.run_identity import check_run
-from lm_zoo.training.run_log import LOG, lines_before
+from lm_zoo.training.run_log import lines_before
 from rescore.cli.recipe import read_defaults
 from rescore.errors import FormatError, RescoreError, UsageError, WeightsError
 from rescore.file_names import by_numbers

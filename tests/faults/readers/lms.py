@@ -11,13 +11,14 @@ import torch
 
 from lm_zoo.icefall.checkpoints import import_lm
 from lm_zoo.icefall.kaldi_nnlm import import_nnlm
+from lm_zoo.model_folder import LOG
 from lm_zoo.registry import build, describe, load, load_ngram, save_folder
 from lm_zoo.text.sentences import read_sentences
 from lm_zoo.text.tokenizer import build_words, count_words
 from lm_zoo.training import checkpoint as lm_checkpoint
 from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.run_identity import check_run
-from lm_zoo.training.run_log import LOG, lines_before
+from lm_zoo.training.run_log import lines_before
 from lm_zoo.training.runtime import random_state
 from tests.asr.tiny import vocabulary
 from tests.faults.damage import Target, same, within_zip

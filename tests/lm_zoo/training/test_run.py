@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from lm_zoo.errors import TextError, VocabError
+from lm_zoo.errors import ModelError, TextError, VocabError
+from lm_zoo.files import save_tensors
+from lm_zoo.model_folder import read_tensors
 from lm_zoo.training.run import TextRecipe, run
 
 SETTINGS = {"dim": 8, "heads": 1, "feedforward": 8, "layers": 1}
@@ -81,3 +83,56 @@ def test_what_is_said_of_the_text_of_an_lm_holds_for_one_that_starts_from_it(fol
     (first / "config.json").write_text(json.dumps(config | said))
     trained(folder, {}, init=str(first), tokens=None)
     assert said.items() <= json.loads((folder / "lm" / "config.json").read_text()).items()
+
+
+def with_a_first_lm(folder: Path, **given: Any) -> list[str]:
+    """A run that starts from the LM in `folder / "first"`, which is made if it is not there."""
+    if not (folder / "first").exists():
+        trained(folder, {})
+        (folder / "lm").rename(folder / "first")
+    return trained(folder, {"steps": given.pop("steps", 2)}, **{"init": str(folder / "first"), "tokens": None, **given})
+
+
+def test_an_lm_that_is_started_from_is_told_by_its_content(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However its path is written; a Bayesian LM's prior is taken from it each time."""
+    with_a_first_lm(folder)
+    monkeypatch.chdir(folder)
+    said = with_a_first_lm(folder, init="./first", steps=3)
+    assert any("it goes on to 3 steps" in line for line in said)
+    weights = read_tensors(folder / "first" / "model.safetensors")
+    save_tensors(folder / "first" / "model.safetensors", {name: 2 * tensor for name, tensor in weights.items()})
+    with pytest.raises(ModelError, match=r'has init "first \(blake2b \w+\)", not "first \(blake2b \w+\)"; choose'):
+        with_a_first_lm(folder, steps=4)
+
+
+def test_a_run_that_knows_lms_by_their_paths_goes_on(folder: Path) -> None:
+    """As older ones are written."""
+    with_a_first_lm(folder)
+    made = json.loads((folder / "lm" / "run.json").read_text())
+    made["recipe"] |= {"vocab": "exp/first", "init": "exp/first"}
+    (folder / "lm" / "run.json").write_text(json.dumps(made))
+    assert any("it goes on to 3 steps" in line for line in with_a_first_lm(folder, steps=3))
+    made["recipe"] |= {"init": "exp/other"}
+    (folder / "lm" / "run.json").write_text(json.dumps(made))
+    with pytest.raises(ModelError, match=r'has init "exp/other", not "first \(blake2b'):
+        with_a_first_lm(folder, steps=4)
+
+
+def test_a_list_of_words_is_told_by_its_content_and_read_from_no_pipe(folder: Path) -> None:
+    words = folder / "words"
+    words.write_text("THE CAT SAT DOG RAN")
+    trained(folder, {}, vocab=str(words), tokens=None)
+    words.write_text("THE CAT SAT DOG")
+    with pytest.raises(ModelError, match=r'has vocab "words \(blake2b'):
+        trained(folder, {}, vocab=str(words), tokens=None)
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(TextError, match=r"pipe: a pipe, which can be read once alone"):
+        trained(folder, {}, vocab=str(folder / "pipe"), tokens=None)
+
+
+def test_no_run_writes_over_the_lm_that_it_starts_from(folder: Path) -> None:
+    with_a_first_lm(folder)
+    first = folder / "lm"
+    (first / "run.json").unlink()  # as of an imported LM
+    with pytest.raises(ModelError, match="lm: the run would write over the LM that it starts from; choose another"):
+        with_a_first_lm(folder, init=str(first.parent / "first" / ".." / "lm"))

@@ -56,6 +56,16 @@ def test_the_command_makes_a_bayesian_lm(tmp_path: Path) -> None:
     assert made["data"] == ["made up"] and made["training"]["join"] == 40  # what it has seen before sentences
 
 
+def test_a_folder_with_a_run_in_it_takes_no_other_lm(tmp_path: Path) -> None:
+    """Its log and its card would be beside weights that are not its own."""
+    (tmp_path / "run").mkdir()
+    for name in ("run.json", "log.jsonl"):
+        (tmp_path / "run" / name).write_text("{}\n")
+    with pytest.raises(ModelError, match=r"run: has the run of a trained LM in it \(run.json\); choose another --out"):
+        convert_lm("bayesian", str(plain_folder(tmp_path)), {}, tmp_path / "run")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["log.jsonl", "run.json"]
+
+
 def test_what_is_no_lm_of_the_zoo_gives_no_weights_and_no_vocabulary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
