@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     "transfornn": ("lm_zoo.models.transfornn", "TransfoRNN", "Transformer layers, then LSTM layers"),
-    "transformer": ("lm_zoo.models.transformer", "Transformer", "post-norm causal Transformer"),
+    "transformer": ("lm_zoo.models.transformer", "Transformer", "causal Transformer"),
     "bayesian": (
         "lm_zoo.models.bayesian",
         "BayesianTransformer",

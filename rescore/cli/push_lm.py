@@ -14,7 +14,7 @@ import click
 @click.option("--message", default="Model folder of rescore", show_default=True, help="Of the commit.")
 @click.option("--dry-run", is_flag=True, help="List the files with their sizes, and bring nothing anywhere.")
 def command(folder: Path, repository: str, private: bool, message: str, dry_run: bool) -> None:
-    """Bring the LM in DIR to the hub: its configuration, weights, vocabulary, model card and losses.
+    """Bring the neural LM in DIR to the hub: its configuration, weights, vocabulary, model card and losses.
 
     The LM is loaded first; what is damaged is not brought.  Log in once with: hf auth login.  The LM is then
     `--lm hf:USER/NAME` for everybody.

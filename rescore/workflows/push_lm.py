@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lm_zoo.errors import ModelError
 from lm_zoo.hub import push
 from lm_zoo.identity import files_of_lm
 from lm_zoo.registry import load, read_config
@@ -18,9 +19,10 @@ def files_to_push(folder: Path) -> list[Path]:
     """The files of the LM, its card and its logs; no checkpoints, and nothing else that lies there.
 
     Raises:
-      LMError: no model folder of the zoo, or a damaged one.
+      LMError: no model folder of the zoo, a damaged one, or that of an n-gram LM.
     """
-    read_config(folder)
+    if read_config(folder)["kind"] == "ngram":
+        raise ModelError(f"{folder}: an n-gram LM, which no name of the hub (hf:NAME) loads; expected a neural LM")
     load(str(folder))
     files = [file for file in (*files_of_lm(str(folder)), *(folder / name for name in MORE)) if file.is_file()]
     if folder / CARD not in files:

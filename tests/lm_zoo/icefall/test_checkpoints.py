@@ -184,6 +184,15 @@ def test_scores_are_icefalls_through_import_and_export(
     assert [sum(row) for row in scores] == pytest.approx(expected, abs=1e-4)
 
 
+def test_a_folder_with_a_run_in_it_takes_no_other_lm(bpe: Path, tmp_path: Path) -> None:
+    torch.save(rnn_checkpoint(), tmp_path / "bare.pt")
+    (tmp_path / "run").mkdir()
+    for name in ("run.json", "log.jsonl"):
+        (tmp_path / "run" / name).write_text("{}\n")
+    with pytest.raises(ModelError, match=r"run: has the run of a trained LM in it \(run.json\); choose another --out"):
+        import_lm(tmp_path / "bare.pt", bpe, tmp_path / "run")
+
+
 def test_settings_are_read_from_the_shapes(bpe: Path, tmp_path: Path) -> None:
     torch.save(transformer_checkpoint(4, 6), tmp_path / "bare.pt")
     made = import_lm(tmp_path / "bare.pt", bpe, tmp_path / "lm")

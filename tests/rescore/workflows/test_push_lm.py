@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lm_zoo.errors import ModelError
-from lm_zoo.registry import save_folder
+from lm_zoo.registry import pretrained, save_folder
 from rescore.cli.main import cli
 from rescore.workflows.push_lm import push_lm
 from tests.lm_zoo import zoo
@@ -79,3 +79,5 @@ def test_what_is_not_brought(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_
         push_lm(folder, "me/lm", False, "", api)
     with pytest.raises(ModelError, match="not a model folder"):
         push_lm(tmp_path / "none", "me/lm", False, "", api)
+    with pytest.raises(ModelError, match=r"ngram: an n-gram LM, which no name of the hub \(hf:NAME\) loads"):
+        push_lm(pretrained()["ngram"], "me/lm", False, "", api)
