@@ -173,11 +173,8 @@ class Lookup(Transformer):
         rows[touched] *= (c.alpha ** hits.to(rows.dtype)).unsqueeze(1)
         # Each pass sees a row once at most, so the order of the sums is fixed.  What weighs below 1e-8 is left out.
         depth = int(hits.max()) if len(hits) else 0
-        if c.alpha < 1e-8:
-            depth = min(depth, 1)
-        elif c.alpha < 1:
-            depth = min(depth, 1 + math.ceil(math.log(1e-8) / math.log(c.alpha)))
-        for back in range(depth):
+        most = 1 if c.alpha < 1e-8 else 1 + math.ceil(math.log(1e-8) / math.log(c.alpha))
+        for back in range(min(depth, most)):
             chosen = (later == back).nonzero().squeeze(1)
             rows[row[chosen]] += (1 - c.alpha) * c.alpha**back * embeddings[chosen]
 

@@ -229,10 +229,11 @@ def tokenise(vocab: Vocabulary, texts: list[str], longest: int, remark: Remark) 
                     raise TextError(f"{name}, sentence {number}: found {found}")
                 yield words
 
-    text, cut = split_long(tokenize(vocab, checked()), longest)
+    whole = tokenize(vocab, checked())
+    text, cut = split_long(whole, longest)
     names = ", ".join(os.path.basename(name) for name in texts)
     remark(
-        f"{names}: {len(text.offsets) - 1} sentences, {text.words} words, {len(text.tokens)} tokens, "
+        f"{names}: {len(whole.offsets) - 1} sentences, {text.words} words, {len(text.tokens)} tokens, "
         f"{text.unknown} unknown, {cut} sentences of more than {longest} tokens cut"
     )
     if text.unknown > MOST_UNKNOWN * text.words:

@@ -53,7 +53,7 @@ def vocab_identity(name: str | None) -> str | None:
     """Name and content of what a vocabulary is taken from, a file or an LM; raises as the two above."""
     if name is None:
         return None
-    if is_read_once(name) or os.path.isfile(name):
+    if is_read_once(name) or os.path.isfile(name) or name.endswith(".model"):
         return text_identity(f"text:{name}")
     return _of_folder(name, (PieceVocabulary.FILE, WordVocabulary.FILE))
 

@@ -20,8 +20,9 @@ from rescore.cli.outputs import OutputPath
 def command(kind: str, source: str, out: Path, settings: tuple[str, ...]) -> None:
     """Turn a trained Transformer into an LM of KIND that scores the same: bayesian, lookup or ngram-embedding.
 
-    A Bayesian LM gets the Transformer's weights as posterior means, a lookup LM an empty dictionary.  rescore train-lm
-    --init does the same and goes on training.
+    A Bayesian LM gets the Transformer's weights as posterior means, a lookup LM an empty dictionary (with --set
+    residual=false one of random numbers, by which alone it scores until it is trained).  rescore train-lm --init does
+    the same and goes on training.
 
     \b
     Example: rescore convert-lm bayesian exp/transformer --set uncertain=feedforward --set blocks=1 --out exp/bayesian

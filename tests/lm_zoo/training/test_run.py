@@ -65,6 +65,13 @@ def test_each_text_is_held_against_the_case_of_a_given_vocabulary(folder: Path) 
         trained(folder, {}, texts=texts, vocab=str(folder / "words"))
 
 
+def test_sentences_are_counted_as_they_stand_in_the_text(folder: Path) -> None:
+    said = trained(folder, {}, longest=2)
+    assert (
+        said.count("text: 40 sentences, 120 words, 120 tokens, 0 unknown, 40 sentences of more than 2 tokens cut") == 2
+    )
+
+
 @pytest.mark.parametrize("name", ["texts", "valid"])
 def test_marks_of_sentences_are_no_words_to_learn(folder: Path, name: str) -> None:
     marked = folder / "marked"
@@ -128,6 +135,8 @@ def test_a_list_of_words_is_told_by_its_content_and_read_from_no_pipe(folder: Pa
     os.mkfifo(folder / "pipe")
     with pytest.raises(TextError, match=r"pipe: a pipe, which can be read once alone"):
         trained(folder, {}, vocab=str(folder / "pipe"), tokens=None)
+    with pytest.raises(ModelError, match=r"bpe.model: cannot be read \(No such file or directory\)"):
+        trained(folder, {}, vocab=str(folder / "bpe.model"), tokens=None)
 
 
 def test_no_run_writes_over_the_lm_that_it_starts_from(folder: Path) -> None:
