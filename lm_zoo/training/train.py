@@ -136,6 +136,8 @@ class LMRun(TrainingRun):
         self.loss_sum.fill_(self.progress.loss_sum)
         if self.progress.finished:
             self._prolong(state["train"])
+        else:
+            self._check_length()
 
     def open(self) -> None:
         """As above; a folder in which the LM cannot be saved is told before it is trained."""
@@ -160,6 +162,14 @@ class LMRun(TrainingRun):
         else:
             progress.finished, progress.stale = False, 0
             self.remark(f"{done}; it goes on to {_length(config)}, with the learning rates of the longer run")
+
+    def _check_length(self) -> None:
+        """Raises ModelError where a run that was stopped is to be shorter than it is already."""
+        progress, config = self.progress, self.config
+        part = progress.batch > 0
+        if (progress.epoch + part > config.passes) if config.passes else progress.step > config.steps:
+            has = f"{progress.step} steps, {progress.epoch} passes{' and a part' * part} already"
+            raise ModelError(f"{self.out}: the run there has {has}; asked for {_length(config)} in all")
 
     def _at_end(self) -> bool:
         """Whether the run has all the passes, or steps, that it is to have."""

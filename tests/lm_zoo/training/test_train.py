@@ -115,6 +115,20 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_has_each_record_once(
     assert [step for step, _ in records(tmp_path)] == list(range(1, 11))
 
 
+@pytest.mark.parametrize("shorter", [{"steps": 24}, {"passes": 1}])
+def test_a_stopped_run_that_is_asked_for_less_than_it_has_is_refused(tmp_path: Path, shorter: dict[str, int]) -> None:
+    def kill(record: dict[str, Any]) -> None:
+        if record["step"] == 30:
+            raise Killed
+
+    with pytest.raises(Killed):
+        train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(save_every=25), report=kill)
+    before = (tmp_path / "checkpoint" / "state.json").read_bytes()
+    with pytest.raises(ModelError, match=r"25 steps, \d passes and a part already; asked for \d+ (step|passe)s in all"):
+        train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(**shorter))
+    assert (tmp_path / "checkpoint" / "state.json").read_bytes() == before
+
+
 def test_a_finished_run_says_so_and_does_nothing_more(tmp_path: Path) -> None:
     first = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
     remarks: list[str] = []
