@@ -60,7 +60,8 @@ def _kinds() -> list[str]:
 def _best(rows: list[dict[str, Any]], folders: tuple[Path, ...]) -> str:
     from rescore.errors import UsageError
 
-    known = [row for row in rows if row["valid_loss"] is not None]
-    if not folders or len(known) < len(rows):
-        raise UsageError("--best needs folders of rescore train-lm, each with a validation loss in its config.json")
-    return min(known, key=lambda row: row["valid_loss"])["name"]
+    if not folders:
+        raise UsageError("--best needs folders of rescore train-lm")
+    if unknown := [row["name"] for row in rows if row["valid_loss"] is None]:
+        raise UsageError(f"--best: {unknown[0]} has no validation loss in config.json; rescore train-lm writes it")
+    return min(rows, key=lambda row: row["valid_loss"])["name"]

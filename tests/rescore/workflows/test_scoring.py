@@ -436,5 +436,6 @@ def test_lms_lists_runs_and_finds_the_best(tmp_path: Path) -> None:
     rows = json.loads(CliRunner().invoke(cli, ["lms", *folders, "--json", "-"]).output)
     assert [(row["kind"], row["valid_loss"]) for row in rows] == [("lstm", 4.5), ("lstm", 4.25), ("lstm", 5.0)]
     save_folder(tmp_path / "d", neural("lstm"), "lstm", {})
-    failed = CliRunner().invoke(cli, ["lms", str(tmp_path / "d"), "--best"])
-    assert isinstance(failed.exception, UsageError) and "validation loss" in str(failed.exception)
+    failed = CliRunner().invoke(cli, ["lms", *folders, str(tmp_path / "d"), "--best"])
+    assert isinstance(failed.exception, UsageError)
+    assert f"{tmp_path / 'd'} has no validation loss in config.json" in str(failed.exception)
