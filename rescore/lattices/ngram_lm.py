@@ -60,11 +60,12 @@ def ngram_nbest(
     (`widened` counts), so the list is the same.
     """
     expanded = _Expanded.of(replace(lattice, alignments=None), lm, name, scales)
+    impossible = 0 if beam is None else expanded.impossible_arcs()
     widened = 0
     while True:
         near = expanded.within(beam)
         nbest = exact_nbest(near, scales, n)
-        if len(nbest.hyps) >= n or beam is None or not near.counts["pruned_arcs"]:
+        if len(nbest.hyps) >= n or beam is None or near.counts["pruned_arcs"] <= impossible:
             return nbest, add_counts(near.counts, widened=widened)
         beam = 2 * beam + 1.0
         widened += 1
@@ -129,6 +130,10 @@ class _Expanded:
             result = build_lattice(old.utt_id, final + 1, *columns, 0, final, times, alignments=strings)
         result.counts = add_counts(old.counts, pruned_arcs=len(self.arc) - len(kept), **self.counts)
         return result
+
+    def impossible_arcs(self) -> int:
+        """How many arcs no beam keeps, however wide: all paths through them have a score of -inf."""
+        return len(self.arc) - len(self._near(float(np.finfo(np.float64).max)))
 
     def _near(self, beam: float) -> np.ndarray:
         """The arcs on paths at most `beam` below the best one, ascending; the best path is always among them."""

@@ -187,6 +187,13 @@ def test_the_beam_widens_until_there_are_n(lattice: Lattice, n: int) -> None:
     assert_is_exact(exact, rescored(lattice), ALL_SCALES, n)
 
 
+def test_the_beam_does_not_widen_for_what_is_impossible() -> None:
+    lattice = make([(0, 1, "a", 0, 0), (0, 1, "b", -50, 0), (0, 1, "c", -np.inf, 0)], 2)
+    nbest, counts = ngram_nbest(lattice, ToyTrigram(), "ngram", ALL_SCALES, 5, beam=1.0)
+    assert [hyp.words for hyp in nbest.hyps] == [("a",), ("b",)]
+    assert counts["pruned_arcs"] == 1 and counts["widened"] < 7
+
+
 def test_names_that_do_not_fit() -> None:
     lattice = make([(0, 1, "a", 0, 0)], 2)
     with pytest.raises(ScoreError, match="has a score 'lm' already"):
