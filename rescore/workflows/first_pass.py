@@ -20,7 +20,7 @@ from rescore.skipping import OnError, fail
 from rescore.text import TextNormalizer
 from rescore.tuning.settings import Settings
 from rescore.types import Weights
-from rescore.weights import LM_WEIGHT, WORDS_COLUMN, load_weights, parse_scales, save_weights
+from rescore.weights import LM_WEIGHT, NGRAM, WORDS_COLUMN, load_weights, parse_scales, save_weights
 from rescore.workflows.tune import tune_lattices
 
 RESTARTS = 3  # two scales are to be found
@@ -130,8 +130,12 @@ def with_new_lms(found: Weights, given: Mapping[str, float], lms: Sequence[str],
 
 
 def usual_beams(scales: Mapping[str, float], lms: Sequence[str]) -> tuple[float, float]:
-    """Beams before the neural LMs and in them: so many times the scale of the lattices' own LM, or of the new ones."""
-    unit = lm_scale(scales) or max((scales.get(name, 0.0) for name in lms), default=0.0) or LM_WEIGHT
+    """Beams before the neural LMs and in them: so many times the scale of the lattices' own LM, or the largest new one.
+
+    Args:
+      lms: names of the neural LMs' scores; an n-gram's counts, too.
+    """
+    unit = lm_scale(scales) or max(scales.get(name, 0.0) for name in (*lms, NGRAM)) or LM_WEIGHT
     return NGRAM_BEAM * unit, LM_BEAM * unit
 
 

@@ -16,7 +16,7 @@ from rescore.files import read_kaldi_text
 from rescore.formats import read_lattices, read_nbest
 from rescore.lattices.best_path import best_words
 from rescore.weights import load_weights
-from rescore.workflows.first_pass import weights_beside
+from rescore.workflows.first_pass import usual_beams, weights_beside
 from tests.lm_zoo import zoo
 
 WORDS = "<eps> 0\nA 1\nB 2\nC 3\n"
@@ -109,6 +109,12 @@ def test_weights_have_the_name_of_what_they_belong_to() -> None:
     targets = ["dev.jsonl.gz", "slf:dev.clean", "slf:dev.other", "kaldi-lat:decode.si", "kaldi-lat:new", "k2:dev.pt"]
     names = ["dev", "dev.clean", "dev.other", "decode.si", "new", "dev"]
     assert [weights_beside(target) for target in targets] == [Path(f"{name}.weights.json") for name in names]
+
+
+def test_usual_beams_go_by_the_lattices_own_lm_or_the_largest_new_one() -> None:
+    assert usual_beams({"am": 1.0, "graph": 12.0, "ngram": 3.0, "nn": 20.0}, ["nn"]) == (96.0, 72.0)
+    assert usual_beams({"am": 1.0, "ngram": 8.0, "nn": 0.5}, ["nn"]) == (64.0, 48.0)
+    assert usual_beams({"am": 1.0, "ngram": 3.0, "nn": 7.0}, ["nn"]) == (56.0, 42.0)
 
 
 def test_lists_on_standard_output_have_no_place_for_weights(folder: Path) -> None:
