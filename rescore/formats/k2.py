@@ -160,21 +160,9 @@ def _to_lattice(
     phrases = _phrases(labels, columns, part)
     numbers: dict[tuple[int, ...], int] = {(): EPSILON}
     of_arc = np.array([numbers.setdefault(phrase, len(numbers)) for phrase in phrases])
-    finite = np.flatnonzero(np.min([*scores.values()], axis=0) > -np.inf)
     strings = _strings(labels, columns, part)
-    lattice = build_lattice(
-        utt_id,
-        states,
-        arcs[finite, 0],
-        arcs[finite, 1],
-        of_arc[finite],
-        {name: column[finite] for name, column in scores.items()},
-        [],
-        0,
-        states - 1,
-        counts={"removed_arcs": len(arcs) - len(finite)},
-        alignments=None if strings is None else strings.take(finite),
-    )
+    ends = arcs[:, 0], arcs[:, 1]
+    lattice = build_lattice(utt_id, states, *ends, of_arc, scores, [], 0, states - 1, alignments=strings, possible=True)
     return _name_words(lattice, list(numbers), table or SymbolTable())
 
 

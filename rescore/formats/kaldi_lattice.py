@@ -138,19 +138,10 @@ def to_lattice(raw: RawLattice, table: SymbolTable, frame_shift: float = FRAME_S
     ended = final_strings.take(ends)
     alignments = Alignments.of_lengths(np.append(strings.ids, ended.ids), np.append(strings.lengths, ended.lengths))
     words = np.append(raw.olabels, np.zeros(len(ends), np.int32))
-    finite = np.flatnonzero(np.isfinite(costs).all(axis=1))
+    scores = {"graph": 0.0 - costs[:, 0], "am": 0.0 - costs[:, 1]}
+    final = raw.num_states
     lattice = build_lattice(
-        raw.utt_id,
-        raw.num_states + 1,
-        src[finite],
-        dst[finite],
-        words[finite],
-        {"graph": 0.0 - costs[finite, 0], "am": 0.0 - costs[finite, 1]},
-        [],
-        raw.start,
-        raw.num_states,
-        counts={"removed_arcs": len(src) - len(finite)},
-        alignments=alignments.take(finite),
+        raw.utt_id, final + 1, src, dst, words, scores, [], raw.start, final, alignments=alignments, possible=True
     )
     try:
         lattice.labels, lattice.symbols = table.compact(lattice.labels)

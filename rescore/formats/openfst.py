@@ -145,22 +145,11 @@ def _to_lattice(entry: _Entry, table: SymbolTable | None) -> Lattice:
     words = [*(row[label_at] for row in arcs), *("<eps>" for _ in ends)]
     labels, symbols = _labels(words, table)
     scores, strings = _scores(weights), _strings(weights)
-    finite = np.flatnonzero(np.min([*scores.values()], axis=0) > -np.inf)
     sources = np.array([*src, *(_state(row[0]) for row in ends)], dtype=np.int64)
     targets = np.array([*dst, *(final for _ in ends)], dtype=np.int64)
-    lattice = build_lattice(
-        entry.utt_id,
-        final + 1,
-        sources[finite],
-        targets[finite],
-        labels[finite],
-        {name: column[finite] for name, column in scores.items()},
-        symbols,
-        _state(rows[0][0]),
-        final,
-        counts={"removed_arcs": len(weights) - len(finite)},
-        alignments=None if strings is None else strings.take(finite),
-    )
+    start = _state(rows[0][0])
+    arcs_of = sources, targets, labels, scores, symbols
+    lattice = build_lattice(entry.utt_id, final + 1, *arcs_of, start, final, alignments=strings, possible=True)
     lattice.counts["removed_states"] = len(np.union1d(sources, targets)) - lattice.num_states  # numbers may have gaps
     return lattice
 

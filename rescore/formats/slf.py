@@ -157,7 +157,6 @@ def read_lattice(path: str | Path, named_inside: bool = False) -> Lattice:
     slf = parse(Path(path))
     arcs = _arcs(slf)
     scores = _scores(slf, arcs)
-    possible = np.flatnonzero(np.min([np.zeros(len(arcs.src)), *scores.values()], axis=0) > -np.inf)
     symbols = {"": EPSILON}
     words = ["" if word in slf.null_words else word for word in arcs.words]
     labels = np.array([symbols.setdefault(word, len(symbols)) for word in words], dtype=np.int32)
@@ -168,15 +167,16 @@ def read_lattice(path: str | Path, named_inside: bool = False) -> Lattice:
         return build_lattice(
             utt_id,
             len(arcs.states),
-            np.array(arcs.src)[possible],
-            np.array(arcs.dst)[possible],
-            labels[possible],
-            {name: column[possible] for name, column in scores.items()},
+            np.array(arcs.src),
+            np.array(arcs.dst),
+            labels,
+            scores,
             list(symbols),
             arcs.start,
             arcs.final,
             _times(slf, arcs),
-            {"removed_arcs": len(arcs.src) - len(possible), **({"unread_fields": unread} if unread else {})},
+            {"unread_fields": unread} if unread else None,
+            possible=True,
         )
     except RescoreError as error:
         raise FormatError(path, str(error)) from None

@@ -26,6 +26,7 @@ def build_lattice(
     times: np.ndarray | None = None,
     counts: Mapping[str, int] | None = None,
     alignments: Alignments | None = None,
+    possible: bool = False,
 ) -> Lattice:
     """A Lattice from arcs over arbitrarily numbered states `0 .. num_states - 1`.
 
@@ -33,10 +34,16 @@ def build_lattice(
     (`counts["removed_states"]`, `counts["removed_arcs"]`); the others are renumbered in topological order.  Time and
     memory are those of the arcs, however high states are numbered.
 
+    Args:
+      possible: arcs with a score of -inf are removed and counted, too.
     Raises:
       RescoreError: there is a cycle, no path from `start` to `final`, or `start` is `final` and there are arcs; the
         message does not name the file.
     """
+    rows = np.arange(len(src))
+    if possible:
+        rows = np.flatnonzero(np.min([np.zeros(len(src)), *scores.values()], axis=0) > -np.inf)
+        src, dst = src[rows], dst[rows]
     if start == final and len(src):
         raise RescoreError(f"node {start} is both start and end, so that no arc is on a path")
     first, last = start, final
@@ -53,17 +60,18 @@ def build_lattice(
     number[order] = np.arange(len(order))
     keep = np.flatnonzero((number[src] >= 0) & (number[dst] >= 0))
     keep = keep[np.argsort(number[src[keep]], kind="stable")]
+    given, rows = len(labels), rows[keep]
     return Lattice(
         utt_id,
         len(order),
         number[src[keep]].astype(np.int32),
         number[dst[keep]].astype(np.int32),
-        labels[keep].astype(np.int32),
-        {name: np.asarray(column, dtype=np.float64)[keep] for name, column in scores.items()},
+        labels[rows].astype(np.int32),
+        {name: np.asarray(column, dtype=np.float64)[rows] for name, column in scores.items()},
         list(symbols),
         None if times is None else times[used[order]],
-        None if alignments is None else alignments.take(keep),
-        add_counts(counts or {}, removed_states=num_states - len(order), removed_arcs=len(src) - len(keep)),
+        None if alignments is None else alignments.take(rows),
+        add_counts(counts or {}, removed_states=num_states - len(order), removed_arcs=given - len(rows)),
     )
 
 
