@@ -18,13 +18,19 @@ import numpy as np
 from lm_zoo.deadline import check_time
 from rescore.lattices.build import EPSILON
 from rescore.lattices.epsilons import remove_epsilons
-from rescore.lattices.paths import arc_ranges, backward_scores, best_of_parallel, path_hypothesis, total_scores
+from rescore.lattices.paths import (
+    arc_ranges,
+    backward_scores,
+    best_of_parallel,
+    path_hypothesis,
+    rounding,
+    total_scores,
+)
 from rescore.lattices.posteriors import checked_totals
 from rescore.types import Lattice, NbestList
 
 _END = -1  # in place of a label: the word sequence ends here
 _LEAST = float(np.finfo(np.float64).min)  # above -inf, the total of what is impossible
-_ROUNDING = 1e-9  # relative; scores of one path summed in different orders differ by less
 
 
 @dataclass
@@ -69,7 +75,7 @@ class _NbestSearch:
         self.totals = total_scores(lattice, scales)  # finite, or -inf: see `exact_paths`
         self.backward = backward_scores(lattice, self.totals)
         self.ranges = arc_ranges(lattice)
-        self.tolerance = _ROUNDING * (1.0 + float(np.abs(self.backward[self.backward > -np.inf]).max()))
+        self.tolerance = rounding(float(np.abs(self.backward[self.backward > -np.inf]).max()))
         self.n = n
         self.queue: list[tuple[float, int, _Prefix, int]] = []
         self.pushed = 0

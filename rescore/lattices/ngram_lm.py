@@ -21,14 +21,13 @@ from rescore.lattices.build import add_counts, build_lattice
 from rescore.lattices.epsilons import remove_epsilons
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.ngram_states import NgramHistories
-from rescore.lattices.paths import arc_ranges, independent_blocks, total_scores
+from rescore.lattices.paths import arc_ranges, independent_blocks, rounding, total_scores
 from rescore.lattices.posteriors import checked_totals
 from rescore.types import Lattice, NbestList
 
 __all__ = ["WordLM", "expand_ngram", "ngram_nbest"]
 
 SPARSE = 32  # places of a table for each key, from where on sorting is better
-_ROUNDING = 1e-9  # relative; scores of one path summed in different orders differ by less
 
 
 def expand_ngram(
@@ -138,7 +137,7 @@ class _Expanded:
     def _near(self, beam: float) -> np.ndarray:
         """The arcs on paths at most `beam` below the best one, ascending; the best path is always among them."""
         to_come = self._to_come()
-        beam += _ROUNDING * (1.0 + abs(to_come[0]))
+        beam += rounding(to_come[0])
         with np.errstate(invalid="ignore"):  # from where no possible path leads on: NaN, which no beam keeps
             loss = to_come[self.source] - (self.total + to_come[self.target])  # against the best way on
         behind = np.full(len(self.state), np.inf)  # how much the best way into a pair has lost

@@ -31,6 +31,11 @@ def total_scores(lattice: Lattice, scales: Mapping[str, float]) -> np.ndarray:
     return total
 
 
+def rounding(total: float) -> float:
+    """By how much scores of about `total` may differ that were summed in different orders (0 if it is infinite)."""
+    return 1e-9 * (1.0 + abs(total)) if np.isfinite(total) else 0.0
+
+
 def arc_ranges(lattice: Lattice) -> np.ndarray:
     """int64 `(states + 1,)`: the arcs out of state s are `ranges[s]:ranges[s + 1]` (arcs are sorted by `src`)."""
     return np.searchsorted(lattice.src, np.arange(lattice.num_states + 1))

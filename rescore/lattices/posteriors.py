@@ -13,7 +13,6 @@ from rescore.types import Lattice, Weights
 from rescore.weights import MBR, decision_of
 
 POSTERIOR_SCALE = 0.1
-_ROUNDING = 1e-9  # relative; scores of one path summed in different orders differ by less
 
 
 def posterior_scale_of(weights: Weights | None, where: object = "weights") -> float:

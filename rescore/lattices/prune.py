@@ -9,8 +9,8 @@ import numpy as np
 
 from rescore.errors import ScoreError
 from rescore.lattices.build import EPSILON, add_counts, build_lattice
-from rescore.lattices.paths import best_arcs, total_scores
-from rescore.lattices.posteriors import _ROUNDING, arc_posteriors, checked_totals, through_scores
+from rescore.lattices.paths import best_arcs, rounding, total_scores
+from rescore.lattices.posteriors import arc_posteriors, checked_totals, through_scores
 from rescore.types import Lattice
 
 
@@ -19,7 +19,7 @@ def prune_beam(lattice: Lattice, scales: Mapping[str, float], beam: float) -> La
     totals = checked_totals(lattice, scales)
     through = through_scores(lattice, totals)
     best = through.max(initial=-np.inf)
-    return _keep(lattice, totals, through >= best - beam - _rounding(best))
+    return _keep(lattice, totals, through >= best - beam - rounding(best))
 
 
 def prune_posterior(lattice: Lattice, scales: Mapping[str, float], threshold: float) -> Lattice:
@@ -44,7 +44,7 @@ def prune_density(lattice: Lattice, scales: Mapping[str, float], density: float,
     if most >= lattice.num_arcs:
         return lattice
     next_best = -np.partition(-through, most)[most]
-    return _keep(lattice, totals, through > next_best + _rounding(next_best))
+    return _keep(lattice, totals, through > next_best + rounding(next_best))
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,6 @@ class Limits:
             if density is not None:
                 lattice = prune_density(lattice, scales, density, unit)
         return lattice
-
-
-def _rounding(score: float) -> float:
-    return _ROUNDING * (1.0 + abs(score)) if np.isfinite(score) else 0.0
 
 
 def _extent(lattice: Lattice, totals: np.ndarray, unit: str) -> float:
