@@ -192,6 +192,9 @@ def test_the_beam_does_not_widen_for_what_is_impossible() -> None:
     nbest, counts = ngram_nbest(lattice, ToyTrigram(), "ngram", ALL_SCALES, 5, beam=1.0)
     assert [hyp.words for hyp in nbest.hyps] == [("a",), ("b",)]
     assert counts["pruned_arcs"] == 1 and counts["widened"] < 7
+    dead_end = make([(0, 1, "a", 0, 0), (0, 2, "b", 0, 0), (1, 3, "a", 0, 0), (2, 3, "b", -np.inf, 0)], 4)
+    nbest, counts = ngram_nbest(dead_end, ToyTrigram(), "ngram", ALL_SCALES, 5, beam=1.0)
+    assert [hyp.words for hyp in nbest.hyps] == [("a", "a")] and counts["pruned_arcs"] == 2
 
 
 def test_names_that_do_not_fit() -> None:
