@@ -4,14 +4,14 @@
     tuning_curves.py --dev exp/dev/scores dev.text --test exp/test/scores test.text --out exp/tuning
 
 Draws of each size are made from the utterances of --dev; without --test, all other utterances of --dev are the test.
-Writes OUT/curves.jsonl (a line a draw; a run that was stopped goes on), OUT/curves.md and, with matplotlib (the extra
-`plot`), OUT/curves.png.
+Writes OUT/curves.jsonl (a line a draw; a run that was stopped goes on, one of other lists or settings begins anew),
+OUT/curves.md and, with matplotlib (the extra `plot`), OUT/curves.png.
 """
 
 from __future__ import annotations
 
-import json
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,8 +20,10 @@ from typing import Any
 import click
 import numpy as np
 
+from asr.decoding.journal import Journal
+from lm_zoo.identity import content
+from rescore.cli.door import watched
 from rescore.console import remark
-from rescore.errors import UsageError
 from rescore.files import read_kaldi_text
 from rescore.tuning.decisions import Decider, decider_of
 from rescore.tuning.risk_tune import tune_risk
@@ -93,20 +95,17 @@ class Experiment:
         return found, {"dev": percent(int(found.errors(drawn).sum()), drawn.total_words), "cv": None}
 
 
-def results(experiment: Experiment, sizes: Sequence[int], draws: int, log: Path) -> list[dict[str, Any]]:
-    """All rows, those of the log first; new ones are added to it."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
-    done = {(row["size"], row["draw"]) for row in rows}
-    with log.open("a") as stream:
-        for size, number in ((size, number) for size in sizes for number in range(draws)):
-            if (size, number) in done:
-                continue
-            found = experiment.run(size, number)
-            stream.write("".join(json.dumps(row) + "\n" for row in found))
-            stream.flush()
-            rows += found
-            remark(f"{size} utterances, draw {number}: " + ", ".join(f"{row['system']} {row['test']}" for row in found))
+def results(experiment: Experiment, sizes: Sequence[int], draws: int, log: Journal) -> list[dict[str, Any]]:
+    """All rows of these sizes and draws; those that are not in the log are added to it."""
+    done = {entry["id"]: entry["rows"] for entry in log}
+    rows = []
+    for size, number in ((size, number) for size in sizes for number in range(draws)):
+        name = f"{size} utterances, draw {number}"
+        if name not in done:
+            done[name] = experiment.run(size, number)
+            log.add({"id": name, "rows": done[name]})
+            remark(f"{name}: " + ", ".join(f"{row['system']} {row['test']}" for row in done[name]))
+        rows += done[name]
     return rows
 
 
@@ -199,12 +198,10 @@ def main(
     wanted = [size for size in map(int, sizes.split(",")) if size < len(pool.utt_ids) + (other is not None)]
     if not wanted:
         raise click.ClickException(f"{dev[0]} has {len(pool.utt_ids)} utterances, fewer than any of --sizes {sizes}")
-    try:
-        rows = results(
-            Experiment(pool, other, parse_scales(fixed), folds, validated), wanted, draws, out / "curves.jsonl"
-        )
-    except UsageError as error:
-        raise click.ClickException(str(error)) from None
+    made_by = {"fixed": parse_scales(fixed), "folds": folds, "normalise": normalise}
+    made_by |= {"dev": content(map(Path, dev)), "test": content(map(Path, test or ()))}
+    log = Journal(out / "curves.jsonl", made_by)
+    rows = results(Experiment(pool, other, parse_scales(fixed), folds, validated), wanted, draws, log)
     text = "\n".join(table(rows)) + "\n"
     (out / "curves.md").write_text(text)
     click.echo(text, nl=False)
@@ -215,4 +212,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main()
+    watched(Path(sys.argv[0]).name, main)
