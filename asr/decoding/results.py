@@ -166,7 +166,7 @@ class Results:
         self.scores = self.scores or list(decoded.nbest.hyps[0].scores)
 
     def write(self, outputs: Outputs) -> tuple[ErrorCounts | None, list[str]]:
-        """All files; each appears when it is whole."""
+        """All files; each appears when it is whole.  Without references none of icefall's, nor those of before."""
         stem = f"{outputs.name}-{outputs.suffix}"
         with_refs = any(self.refs.values())
         nbest = outputs.folder / f"nbest-{stem}.jsonl.gz"
@@ -175,12 +175,14 @@ class Results:
         if outputs.lattices is not None:
             place = outputs.folder / f"lattices-{stem}"
             written.append(save_lattices(outputs.lattices, place, self._lattices, self._symbols - {""}))
+        texts = [outputs.folder / f"{kind}-{stem}.txt" for kind in ("recogs", "errs", "wer-summary")]
         if not with_refs:
+            for text in texts:  # of an earlier decoding, whose references are no longer there
+                text.unlink(missing_ok=True)
             return None, written
-        refs, hyps = (_normalised(texts, outputs.normaliser) for texts in (self.refs, self.hyps))
+        refs, hyps = (_normalised(found, outputs.normaliser) for found in (self.refs, self.hyps))
         counts = write_icefall(outputs.folder, outputs.name, outputs.suffix, outputs.setting, refs, hyps)
-        texts = [str(outputs.folder / f"{kind}-{stem}.txt") for kind in ("recogs", "errs", "wer-summary")]
-        return counts, texts + written
+        return counts, [*map(str, texts), *written]
 
 
 def _normalised(texts: Mapping[str, Words], name: str) -> dict[str, Words]:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from asr.decoding.decode import nbest_list
+from asr.decoding.decode import Decoded, nbest_list
 from asr.decoding.lattice_search import AM, lattice_search, word_lattice
 from asr.decoding.options import LATTICE_FORMATS
 from asr.decoding.prefixes import SearchHypothesis
 from asr.decoding.results import (
+    Outputs,
+    Results,
     empty_lattice,
     empty_nbest,
     save_lattices,
@@ -21,6 +23,7 @@ from asr.decoding.results import (
 from rescore.errors import ReferencesError
 from rescore.formats import read_lattices, read_nbest
 from rescore.lattices.nbest import exact_nbest
+from rescore.types import Hypothesis, NbestList
 from tests.asr.tiny import Tiny, pieces, vocabulary
 
 REFS = {"b-2": ("THE", "CAT"), "a-1": ("IT'S", "SO")}
@@ -50,6 +53,17 @@ def test_three_files_of_icefall(tmp_path: Path) -> None:
     with pytest.raises(ReferencesError, match="differ in letter case"):
         lower = {utt_id: tuple(word.lower() for word in words) for utt_id, words in HYPS.items()}
         write_icefall(tmp_path, "test", suffix, "beam_size_4", REFS, lower)
+
+
+def test_without_references_no_texts_of_an_earlier_decoding_stay(tmp_path: Path) -> None:
+    outputs = Outputs(tmp_path, "test", "greedy_search", "greedy_search")
+    for text, there in (("THE CAT", True), ("", False)):
+        results = Results(tmp_path)
+        results.add(Decoded(NbestList("u", [Hypothesis(("THE",), {"am": -1.0})]), None), text)
+        counts, written = results.write(outputs)
+        left = {path.name for path in tmp_path.iterdir()}
+        assert left == {Path(name).name for name in written} and (counts is not None) == there
+        assert ("recogs-test-greedy_search.txt" in left) == there
 
 
 def test_nbest_keeps_every_score_and_one_of_like_words(tmp_path: Path) -> None:
