@@ -266,7 +266,7 @@ class _Utterances(torch.utils.data.Dataset):  # type: ignore[type-arg]
         options = self._options
         draw = _draw(options, self._epoch, "augment", cut.id)
         if options.stored:
-            features = cut.load_features()
+            features = load_stored(cut)
         else:
             samples = load_samples(cut)
             if self._noise and draw.random() < options.noise_probability:
@@ -302,10 +302,25 @@ def load_samples(cut: Cut) -> np.ndarray:
     except ImportError as error:
         found = str(error).partition("\n")[0]
         raise ConfigError(f"cut {cut.id}: lhotse needs another package to load it ({found}); install that") from None
+    if audio is None:
+        raise DataError("no audio: its manifest names no recording")
     try:
         return resample(audio.mean(0) if len(audio) > 1 else audio[0], int(cut.sampling_rate))
     except DataError as error:
         raise DataError(f"cut {cut.id}: {error}") from None
+
+
+def load_stored(cut: Cut) -> np.ndarray:
+    """The stored features of a cut, as lhotse reads them.
+
+    Raises:
+      DataError: it does not know their kind of store, or the store has none of this key.
+    """
+    try:
+        return cut.load_features()
+    except (TypeError, LookupError):
+        kind = getattr(getattr(cut, "features", None), "storage_type", "of a mixed cut")
+        raise DataError(f"lhotse cannot read the stored features ({kind}); make them anew, or load audio") from None
 
 
 def cut_text(cut: Cut) -> str:

@@ -12,7 +12,8 @@ import torch
 
 from asr.dataset.augment import SpecAugment, add_noise
 from asr.dataset.features import fbank
-from asr.dataset.loader import Loader, LoaderOptions, make_loader
+from asr.dataset.loader import Loader, LoaderOptions, load_samples, make_loader
+from asr.dataset.manifests import store_fbank
 from asr.errors import ConfigError, DataError
 
 lhotse = pytest.importorskip("lhotse")
@@ -156,6 +157,10 @@ def test_stored_features(cuts: Any, tmp_path: Path) -> None:
     for batch in loader(stored, stored=True)(1):
         for name, part in rows(batch):
             assert torch.allclose(part, computed[name], atol=2e-3)
+    unknown = lhotse.utils.fastcopy(stored[0], features=lhotse.utils.fastcopy(stored[0].features, storage_type="own"))
+    made = loader(lhotse.CutSet.from_cuts([unknown, stored[1]]), stored=True)
+    assert [name for batch in made(1) for name in batch["ids"]] == [stored[1].id]
+    assert made.left_out.counts() == {"cannot be loaded": 1}
     with pytest.raises(DataError, match="stored features can be neither sped up nor mixed with noise"):
         loader(stored, stored=True, speeds=(0.9, 1.0))
     with pytest.raises(DataError, match=r"no cut is left to load: 12 x no stored features"):
@@ -205,6 +210,14 @@ def test_bad_cuts_are_named_and_do_not_end_a_run(tmp_path: Path) -> None:
     assert "cut short left out: too short (0.050 s, expected 0.3 s or more)" in text
     assert "cut hour left out: too long (3600.0 s, expected 30.0 s or less)" in text
     assert "cut missing left out: cannot be loaded" in text and len(lines) == 4
+
+
+def test_cuts_without_audio_have_none_to_load(cuts: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    silent = store_fbank([cuts[0]], tmp_path, "first", "numpy")[0].drop_recording()
+    with pytest.raises(DataError, match="no audio: its manifest names no recording"):
+        load_samples(silent)
+    assert [cut.id for cut in store_fbank([silent, cuts[1]], tmp_path, "again", "numpy")] == [cuts[1].id]
+    assert "1 utterances left out, audio cannot be loaded (u00)" in capsys.readouterr().err
 
 
 def test_a_batch_of_bad_cuts_alone_is_empty(tmp_path: Path) -> None:
