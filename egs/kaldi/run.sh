@@ -17,6 +17,7 @@ test=
 test_data=
 lm=transfornn    # model folder or name of the zoo, in the letter case of words.txt
 out=exp/zoo
+device=cpu       # where the LM is evaluated: cpu or cuda
 lmwt=12          # LM weight of the search, and scale of the new LM; what is used in the end comes from dev
 lm_scale=6
 beam=8           # lattices are pruned by this first, in units of the graph cost
@@ -28,7 +29,7 @@ for folder in "$dev" "$test"; do need "$folder/lat.1.gz" "decode with Kaldi firs
 for file in "$lang/words.txt" "$dev_data/text" "$test_data/text"; do need "$file" "it is part of Kaldi's data folders"; done
 words=$lang/words.txt
 read -r first_beam second_beam <<< "$(awk "BEGIN {print $lmwt * $beam, $lmwt * $lm_beam}")"
-search=(--words "$words" --lm "nn=$lm" --ngram-beam "$first_beam" --beam "$second_beam")
+search=(--words "$words" --lm "nn=$lm" --device "$device" --ngram-beam "$first_beam" --beam "$second_beam")
 
 check() {  # check LATTICES DATA: before the work, do the references fit
   rescore lattice best-path "kaldi:$1" --words "$words" --lmwt "$lmwt" --out "$out/search.txt"

@@ -18,6 +18,7 @@ beam=32                 # hypotheses that differ in their words
 noisy_beam=16
 normalise=librispeech
 max_unknown=0.5         # share of the words that an LM may not know
+device=cpu              # where LMs are evaluated: cpu or cuda
 exp=exp
 . ../shared/recipe.sh
 . ../shared/lists.sh

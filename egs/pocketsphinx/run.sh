@@ -18,6 +18,7 @@ audio=                  # the recordings; DATA/librispeech/LibriSpeech/train-cle
 exp=exp
 lms="transfornn transformer bayesian lookup lstm"  # names of the zoo, or model folders
 ngram=                  # a ready ARPA or KenLM file; EXP/4gram.arpa, which stage 0 makes, where it is not given
+device=cpu              # where LMs are evaluated: cpu or cuda
 num_paths=100
 . ../shared/recipe.sh
 audio=${audio:-$data/librispeech/LibriSpeech/train-clean-100}
@@ -47,7 +48,7 @@ lattices() {
 from_lattices() {  # PocketSphinx writes lower case, "u.s.", "well-known"; references have "US", "WELL KNOWN"
   ../shared/rescore.sh --dev "slf:$exp/dev/lat" --test "slf:$exp/test/lat" --out "$exp" --first "$exp/test/recogniser.txt" \
     --dev-ref "$ours/dev.text" --test-ref "$ours/test.text" --ngram "${ngram:-$exp/4gram.arpa}" --lms "$lms" \
-    --normalise "--case upper --delete . --split-words -" --held posterior --num-paths "$num_paths" \
+    --normalise "--case upper --delete . --split-words -" --held posterior --num-paths "$num_paths" --device "$device" \
     --ngram-scale 8 --words-scale -10 --ngram-alone-scale 9 --ngram-lattice-scale 5 --lm-scale 4 --ngram-beam 60 --beam 60 \
     --stage "$((stage - 2))" --stop-stage "$((stop_stage - 2))"
 }

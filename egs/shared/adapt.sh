@@ -22,7 +22,8 @@ try() {  # try KIND CONF SOURCE SETTING VALUE...: every rate with every value in
     for rate in $rates; do for value in "${@:5}"; do
       adapt "$conf" "${from//SEED/$first}" "$size" "$rate" "$first" "$folder/tried/$rate-$value" --set "$setting=$value"
     done; done
-    best=$(basename "$(rescore lms --best "$folder/tried"/*)")
+    best=$(rescore lms --best "$folder/tried"/*)
+    best=$(basename "$best")
     for seed in $seeds; do
       if [ "$seed" = "$first" ]; then ln -sfn "tried/$best" "$folder/$seed"; continue; fi
       adapt "$conf" "${from//SEED/$seed}" "$size" "${best%%-*}" "$seed" "$folder/$seed" --set "$setting=${best#*-}"

@@ -1,6 +1,6 @@
 # What the run.sh of all recipes of LMs share; sourced in place of recipe.sh, after the recipe's own options.
-# Options: --device cpu|cuda, --world-size N (GPUs; on the CPU, processes), and --train-options, more options of every
-# training, such as "--train optimizer=sgd --train lr=0.1".
+# Options: --device cpu|cuda (of trainings and perplexities), --world-size N (GPUs; on the CPU, processes), and
+# --train-options, more options of every training, such as "--train optimizer=sgd --train lr=0.1".
 device=cpu
 world_size=1
 train_options=
@@ -27,5 +27,5 @@ perplexities() {  # perplexities FOLDER TEST VALID LM...: of TEST: alone, with t
     fi
   done
   rescore ppl "${lms[@]}" --ngram "$ngram" --text "$test" --tune-mix "$valid" "${mixtures[@]}" --tail "$folder/counts.txt.gz" \
-    ${results:+--json "$results"}
+    --device "$device" ${results:+--json "$results"}
 }

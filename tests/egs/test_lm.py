@@ -122,7 +122,7 @@ def test_wikitext2(recipes: Recipes, tmp_path: Path) -> None:
 
 def test_swbd_and_pitt(recipes: Recipes, tmp_path: Path) -> None:
     corpora = swbd(tmp_path)
-    run = ["swbd/LM/run.sh", *corpora, "--rows", "bayes_ff_1", "--mixed", "bayes_ff_1"]
+    run = ["swbd/LM/run.sh", *corpora, "--rows", "bayes_ff_1"]
     prepare = recipes.run("swbd/LM/prepare.sh", *corpora, "--held-out", 20, "--vocab-size", 50)
     assert "10 utterances" in prepare
     recipes.run(*run, "--stage", 1, "--train-options", f"{TINY} {QUICK}")

@@ -11,16 +11,18 @@ stop_stage=3
 dl_dir=
 mini=false
 text_dir=
-lms=                    # on the transcripts: transfornn transformer_2 transformer_4 transformer_8
-books_lms=              # on books: transformer_16 lookup
+lms=auto                # on the transcripts; auto: transfornn transformer_2 transformer_4 transformer_8
+books_lms=auto          # on books; auto: transformer_16 lookup; empty: none
 ngram=                  # data/4gram.arpa
 . ../../shared/lm.sh
 data=data exp=exp conf=
 if "$mini"; then
-  data=data/mini exp=exp/mini conf=mini/ lms=${lms:-transformer lookup bayesian lstm} books_lms=${books_lms:-transfornn}
+  data=data/mini exp=exp/mini conf=mini/
+  if [ "$lms" = auto ]; then lms="transformer lookup bayesian lstm"; fi
+  if [ "$books_lms" = auto ]; then books_lms=transfornn; fi
 fi
-lms=${lms:-transfornn transformer_2 transformer_4 transformer_8}
-books_lms=${books_lms:-transformer_16 lookup}
+if [ "$lms" = auto ]; then lms="transfornn transformer_2 transformer_4 transformer_8"; fi
+if [ "$books_lms" = auto ]; then books_lms="transformer_16 lookup"; fi
 ngram=${ngram:-$data/4gram.arpa}
 
 prepare() { ./prepare.sh --mini "$mini" ${dl_dir:+--dl-dir "$dl_dir"} ${text_dir:+--text-dir "$text_dir"}; }
@@ -38,7 +40,7 @@ tables() {
   if "$mini"; then
     if chosen bayesian && chosen transformer; then mixtures=(ngram,bayesian,transformer bayesian,transformer); fi
     perplexities $data $data/test.txt.xz $data/valid.txt.xz "${folders[@]}" "${mixtures[@]}"
-    if chosen bayesian; then rescore ppl --lm "$exp/bayesian?samples=8" --text $data/test.txt.xz; fi
+    if chosen bayesian; then rescore ppl --lm "$exp/bayesian?samples=8" --text $data/test.txt.xz --device "$device"; fi
     return
   fi
   for set in dev-clean test-clean dev-other test-other; do

@@ -25,8 +25,10 @@ bayesian() {
 }
 
 table() {
-  perplexities data data/test.txt data/valid.txt exp/transformer $(printf 'exp/%s ' $rows) \
-    $(printf 'ngram,%s,transformer ' $mixed) | tee exp/ppl.txt
+  local lms=(exp/transformer) row
+  for row in $rows; do lms+=("exp/$row"); done
+  for row in $mixed; do if [[ " $rows " == *" $row "* ]]; then lms+=("ngram,$row,transformer"); fi; done
+  perplexities data data/test.txt data/valid.txt "${lms[@]}" | tee exp/ppl.txt
 }
 
 run_stage 0 "data" prepare

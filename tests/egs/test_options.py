@@ -1,0 +1,79 @@
+"""Options of recipes as they reach the commands, which are only written down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.scripts import ROOT
+
+Run = Callable[..., list[str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs `egs/SCRIPT OPTION...` in a copy, in tmp_path/egs; gives the lines `rescore ...` that it calls."""
+    shutil.copytree(
+        ROOT / "egs", tmp_path / "egs", symlinks=True, ignore=shutil.ignore_patterns("exp*", "data", "*.png")
+    )
+    called, commands = tmp_path / "called", tmp_path / "bin"
+    commands.mkdir()
+    (commands / "rescore").write_text(f'#!/bin/sh\necho "$@" >> {called}\n[ "$1" != lms ] || exit 2\n')
+    (commands / "rescore").chmod(0o755)
+
+    def run(script: str, *options: str, code: int = 0) -> list[str]:
+        words = ["bash", str(tmp_path / "egs" / script), *options]
+        env = os.environ | {"PATH": f"{commands}:{os.environ['PATH']}"}
+        done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert done.returncode == code, done.stderr
+        return called.read_text().splitlines() if called.exists() else []
+
+    return run
+
+
+def touch(*files: Path) -> None:
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+
+
+def test_lms_are_evaluated_on_the_device_that_is_given(run: Run, tmp_path: Path) -> None:
+    where = ("--device", "cuda:1", "--stage")
+    run("moonshine/run.sh", "--noise", "", *where, "3", "--stop-stage", "3")
+    data = tmp_path / "data"
+    touch(*(data / "slf_pocketsphinx" / name for name in ("lat", "dev.text", "test.text")))
+    run("pocketsphinx/run.sh", "--data", str(data), *where, "3", "--stop-stage", "3")
+    touch(data / "lat.1.gz", data / "words.txt", data / "text")
+    places = [word for name in ("lang", "dev", "dev-data", "test", "test-data") for word in (f"--{name}", str(data))]
+    run("kaldi/run.sh", *places, *where, "0", "--stop-stage", "0", "--out", str(tmp_path / "out"))
+    (tmp_path / "exp").mkdir()
+    rows = ("--rows", "lstm", "--further", "", "--exp-dir", str(tmp_path / "exp"))
+    called = run("ptb/LM/run.sh", *rows, *where, "3", "--stop-stage", "3")
+    called = [line for line in called if line.startswith(("nbest", "lattice rescore", "ppl"))]
+    assert len(called) == 3 + 2 + 1 + 3 and all(" --device cuda:1" in line for line in called), called
+
+
+def test_no_lms_on_books_where_none_are_asked_for(run: Run, tmp_path: Path) -> None:
+    assert run("librispeech/LM/run.sh", "--mini", "true", "--books-lms", "", "--stage", "2", "--stop-stage", "2") == []
+    assert not (tmp_path / "egs/librispeech/LM/exp").exists()
+
+
+def test_no_mixtures_of_rows_that_are_not_there(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "egs/swbd/LM/exp").mkdir()
+    (called,) = run("swbd/LM/run.sh", "--rows", "bayes_ff_1 bayes_ff_1-2", "--stage", "3")
+    mixtures = [word for word in called.split() if word.startswith("ngram,") or word.startswith("exp/")]
+    pairs = [word for lm in ("transformer", "bayes_ff_1", "bayes_ff_1-2") for word in (f"exp/{lm}", f"ngram,{lm}")]
+    assert sorted(mixtures) == sorted([*pairs, "ngram,bayes_ff_1,transformer"])
+
+
+def test_adaptation_ends_where_the_best_of_its_grid_cannot_be_told(run: Run, tmp_path: Path) -> None:
+    exp = tmp_path / "egs/pitt/LM/exp/10"
+    touch(*(exp / kind / "tried/0.1-0/.done" for kind in ("tuned", "tuned-twice")))
+    grid = ("--sizes", "10", "--rates", "0.1", "--dropouts", "0", "--seeds", "1")
+    run("pitt/LM/run.sh", *grid, "--stage", "1", "--stop-stage", "1", code=2)
+    assert not (exp / "tuned/1").is_symlink()
