@@ -207,7 +207,8 @@ class _EpochCuts:
             if trouble:
                 self._left_out.add(cut.id, *trouble)
                 continue
-            if self._epoch == 0 and not self._told and cut.sampling_rate not in (None, SAMPLE_RATE):
+            resampled = not options.stored and cut.sampling_rate not in (None, SAMPLE_RATE)
+            if self._epoch == 0 and not self._told and resampled:
                 self._say(f"cut {cut.id} has {cut.sampling_rate} Hz: such cuts are resampled to {SAMPLE_RATE} Hz")
                 self._told = True
             speed = _draw(options, self._epoch, "speed", cut.id).choice(options.speeds)

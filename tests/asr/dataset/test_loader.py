@@ -191,6 +191,8 @@ def test_other_rates_are_resampled_and_channels_averaged(tmp_path: Path) -> None
     (batch,) = loader(lhotse.CutSet.from_cuts(made), lines, buckets=1, shuffle=False)(1)
     assert batch["lengths"].tolist() == [100, 100, 100]
     assert lines == ["cut slow has 8000 Hz: such cuts are resampled to 16000 Hz"]
+    loader(lhotse.CutSet.from_cuts(store_fbank([made[0]], tmp_path, "slow", "numpy")), lines, stored=True)
+    assert len(lines) == 1  # stored features are taken as they are
 
 
 def test_bad_cuts_are_named_and_do_not_end_a_run(tmp_path: Path) -> None:
