@@ -63,6 +63,13 @@ def test_no_lms_on_books_where_none_are_asked_for(run: Run, tmp_path: Path) -> N
     assert not (tmp_path / "egs/librispeech/LM/exp").exists()
 
 
+def test_no_fusion_without_scales_for_it(run: Run, tmp_path: Path) -> None:
+    decode = tmp_path / "egs/librispeech/ASR/decode.py"
+    decode.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path / "called"}\n')
+    called = run("librispeech/ASR/run.sh", "--mini", "true", "--fusion-scales", "", "--stage", "3", "--stop-stage", "3")
+    assert len(called) == 3 and not any("--lm" in line for line in called)
+
+
 def test_no_mixtures_of_rows_that_are_not_there(run: Run, tmp_path: Path) -> None:
     (tmp_path / "egs/swbd/LM/exp").mkdir()
     (called,) = run("swbd/LM/run.sh", "--rows", "bayes_ff_1 bayes_ff_1-2", "--stage", "3")

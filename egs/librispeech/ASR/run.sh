@@ -17,7 +17,7 @@ components="conv dir com rep"                # mini: the encoders that are compa
 lms="transfornn transformer bayesian lookup lstm"  # names of the zoo, or folders such as ../LM/exp/transfornn
 ngram=ngram                                  # such as ../LM/data/4gram.arpa
 fusion_lm=transfornn
-fusion_scales="0.1 0.15"                     # tried on dev
+fusion_scales="0.1 0.15"                     # tried on dev; empty: no fusion
 word_reward=1.0
 . ../../shared/asr.sh
 corpus=librispeech dev=dev-clean test=test-clean exp=exp/paper-com on=(${device:+--device "$device"})
@@ -50,6 +50,7 @@ each_pair() {  # each_pair FUNCTION: for dev and test, then for dev-other and te
 decode_pair() {
   local fused="modified_beam_search --lm $fusion_lm --word-reward $word_reward --lm-scale" scale
   decode_sets "$dev $test" greedy_search modified_beam_search "fast_beam_search --lattices k2"
+  if [ -z "$fusion_scales" ]; then return; fi
   for scale in $fusion_scales; do decode_sets "$dev" "$fused $scale"; done
   decode_sets "$test" "$fused $(best_lm_scale "$dev" "$fusion_lm")"
 }
