@@ -1,7 +1,7 @@
 """Tokens, prompt and features of Whisper (Radford et al., 2022) as optimum exports it.
 
-Its folder holds `vocab.json` and `added_tokens.json` (tokens as text, with GPT-2's letters for bytes) and
-`generation_config.json` (prompt, tokens that text may not have).  The features are those of the paper: log10 energies
+Its folder holds `vocab.json` and `added_tokens.json`, or `tokenizer.json`, which is all that transformers 5 writes (tokens
+as text, with GPT-2's letters for bytes), and `generation_config.json` (prompt, tokens that text may not have).  The features are those of the paper: log10 energies
 of mel bins (Slaney's scale and norm) over 30 s, at most 8 below their largest, moved to about -1 to 1.
 """
 
@@ -33,7 +33,7 @@ class WhisperTokens:
         Raises:
           CheckpointError: a file is missing or holds something else, or the model has no such language.
         """
-        numbers = {**_read(folder / "vocab.json"), **_read(folder / "added_tokens.json")}
+        numbers = _numbers(folder)
         settings = _read(folder / "generation_config.json")
         if BEGIN not in numbers or END not in numbers:
             raise CheckpointError(f"{folder}: its vocabulary lacks {BEGIN} or {END}, expected one of Whisper")
@@ -103,6 +103,18 @@ def _mel(hertz: float) -> float:
 def _hertz(mels: np.ndarray) -> np.ndarray:
     knee = _KNEE / _STEP
     return np.where(mels < knee, mels * _STEP, _KNEE * np.exp(_LOG * (mels - knee)))
+
+
+def _numbers(folder: Path) -> dict[str, Any]:
+    """The number of each token."""
+    parts, whole = [folder / "vocab.json", folder / "added_tokens.json"], folder / "tokenizer.json"
+    if all(part.is_file() for part in parts) or not whole.is_file():
+        return _read(parts[0]) | _read(parts[1])
+    value = _read(whole)
+    try:
+        return {**value["model"]["vocab"], **{token["content"]: token["id"] for token in value["added_tokens"]}}
+    except (LookupError, TypeError):
+        raise CheckpointError(f"{whole}: has no vocabulary and added tokens, expected a tokenizer of Whisper") from None
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -36,6 +36,20 @@ def test_tokens_and_prompt(folder: Path) -> None:
     assert WhisperTokens(folder).prompt == (7, 8), "of a model for English alone"
 
 
+def test_tokens_of_one_file_as_transformers_5_writes_it(folder: Path) -> None:
+    before = WhisperTokens(folder)
+    vocab, added = (json.loads((folder / name).read_text()) for name in ("vocab.json", "added_tokens.json"))
+    tokens = [{"id": number, "content": piece, "special": True} for piece, number in added.items()]
+    whole = {"version": "1.0", "added_tokens": tokens, "model": {"type": "BPE", "vocab": vocab, "merges": []}}
+    (folder / "tokenizer.json").write_text(json.dumps(whole))
+    (folder / "vocab.json").unlink()
+    found = WhisperTokens(folder)
+    assert (found.prompt, found.end, found.spelled) == (before.prompt, before.end, before.spelled)
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE"}}))
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: has no vocabulary and added tokens"):
+        WhisperTokens(folder)
+
+
 def test_bytes_have_letters() -> None:
     letters = byte_letters()
     assert len(set(letters)) == 256 and letters[ord("A")] == "A" and letters[ord(" ")] == "\u0120"
