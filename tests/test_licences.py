@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.scripts import load_script
+from tests.scripts import ROOT, load_script
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +34,13 @@ def test_other_licences_are_refused(licences: ModuleType) -> None:
     found = licences.problems(packages, {"a": "AGPL-3.0-only", "b": "unknown", "d": "MIT"})
     assert [line.partition(":")[0] for line in found] == ["a", "b", "c", "d"]
     assert "its licence is 'AGPL-3.0-only'" in found[0]
+
+
+def test_what_is_known_of_one_list_does_not_hide_the_other(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "tools", tmp_path / "tools")
+    program = tmp_path / ".venv-audit" / "bin" / "pip-audit"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\necho "looked at $*"\nexit 1\n')
+    program.chmod(0o755)
+    done = subprocess.run(["sh", str(tmp_path / "tools/audit.sh")], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout.count("looked at") == 2, done.stdout + done.stderr

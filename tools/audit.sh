@@ -12,7 +12,9 @@ if [ ! -x "$venv/bin/pip-audit" ]; then
         exit 0
     }
 fi
+status=0
 for lock in tools/requirements-py310.txt tools/requirements-py311.txt; do
     echo "$lock:"
-    "$venv/bin/pip-audit" --strict --no-deps --disable-pip --progress-spinner off --timeout 15 -r "$lock"
+    "$venv/bin/pip-audit" --strict --no-deps --disable-pip --progress-spinner off --timeout 15 -r "$lock" || status=$?
 done
+exit "$status"
