@@ -1,8 +1,9 @@
 """Tokens, prompt and features of Whisper (Radford et al., 2022) as optimum exports it.
 
-Its folder holds `vocab.json` and `added_tokens.json`, or `tokenizer.json`, which is all that transformers 5 writes (tokens
-as text, with GPT-2's letters for bytes), and `generation_config.json` (prompt, tokens that text may not have).  The features are those of the paper: log10 energies
-of mel bins (Slaney's scale and norm) over 30 s, at most 8 below their largest, moved to about -1 to 1.
+Its folder holds `vocab.json` and `added_tokens.json` (tokens as text, with GPT-2's letters for bytes), or
+`tokenizer.json`, which is all that transformers 5 writes, and `generation_config.json` (prompt, tokens that text may
+not have).  The features are those of the paper: log10 energies of mel bins (Slaney's scale and norm) over 30 s, at most
+8 below their largest, moved to about -1 to 1.
 """
 
 from __future__ import annotations
