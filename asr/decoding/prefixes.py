@@ -92,7 +92,6 @@ class Predictor:
 
     def __init__(self, model: Transducer, device: torch.device) -> None:
         self.decoder, self.joiner, self.device = model.decoder, model.joiner, device
-        self.places = _batch_places(self.decoder.initial(2, device), self.decoder.initial(3, device))
 
     def start(self, count: int = 1) -> Predicted:
         """`count` prefixes without a token."""
@@ -109,7 +108,7 @@ class Predictor:
         output, state = self.decoder.step(tokens[longer], self.decoder.select(old.state, rows[longer]))
         rows = rows.clone()
         rows[longer] = len(old.output) + torch.arange(len(longer), device=self.device)
-        state = self.decoder.select(_join(old.state, state, self.places), rows)
+        state = self.decoder.select(_join(old.state, state), rows)
         return Predicted(state, torch.cat([old.output, self.joiner.project_decoder(output)])[rows])
 
     def log_probs(self, frames: Tensor, predicted: Tensor) -> Tensor:
@@ -122,19 +121,11 @@ class Predictor:
         return self.joiner(frames, predicted).float().log_softmax(dim=-1)  # type: ignore[no-any-return]
 
 
-def _batch_places(two: Any, three: Any) -> Any:
-    """Which dimension of each tensor of a state counts the prefixes, found from states of two and of three."""
-    if isinstance(two, Tensor):
-        return next(place for place, (a, b) in enumerate(zip(two.shape, three.shape, strict=True)) if a != b)
-    return tuple(_batch_places(a, b) for a, b in zip(two, three, strict=True))
-
-
-def _join(first: Any, second: Any, places: Any) -> Any:
-    """One state with the prefixes of two."""
+def _join(first: Any, second: Any) -> Any:
+    """One state with the prefixes of two; a state is a tensor with a row a prefix, or a tuple of such."""
     if isinstance(first, Tensor):
-        return torch.cat([first, second], dim=places)
-    joined = [_join(a, b, place) for a, b, place in zip(first, second, places, strict=True)]
-    return joined if isinstance(first, list) else tuple(joined)
+        return torch.cat([first, second])
+    return tuple(torch.cat(pair) for pair in zip(first, second, strict=True))
 
 
 class Prefixes:

@@ -71,15 +71,15 @@ class Recurrent(nn.Module):
         return self.rnn(self.embedding(torch.nn.functional.pad(tokens, (1, 0))))[0]
 
     def initial(self, batch: int, device: Any) -> tuple[Tensor, Tensor]:
-        zeros = torch.zeros(1, batch, self.output_dim)
+        zeros = torch.zeros(batch, self.output_dim)
         return zeros, zeros
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        out, state = self.rnn(self.embedding(tokens.unsqueeze(1)), state)
-        return out.squeeze(1), state
+        out, state = self.rnn(self.embedding(tokens.unsqueeze(1)), tuple(part.unsqueeze(0) for part in state))
+        return out.squeeze(1), tuple(part.squeeze(0) for part in state)
 
     def select(self, state: Any, indices: Tensor) -> Any:
-        return tuple(tensor[:, indices] for tensor in state)
+        return tuple(part[indices] for part in state)
 
 
 class Joiner(nn.Module):
