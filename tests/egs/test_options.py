@@ -70,6 +70,16 @@ def test_no_fusion_without_scales_for_it(run: Run, tmp_path: Path) -> None:
     assert len(called) == 3 and not any("--lm" in line for line in called)
 
 
+def test_aishell_without_neural_lms(run: Run, tmp_path: Path) -> None:
+    recipe = tmp_path / "egs/aishell/ASR"
+    (recipe / "decode.py").write_text(f'#!/bin/sh\necho "decode $@" >> {tmp_path / "called"}\n')
+    touch(recipe / "exp/decoded/lattices-dev-x.pt", recipe / "exp/decoded/lattices-test-x.pt")
+    touch(recipe / "exp/decoded/nbest-test-fast_beam_search.jsonl.gz")
+    called = run("aishell/ASR/run.sh", "--kinds", "", "--fusion", "", "--device", "cpu", "--stage", "3")
+    assert sum(line.startswith("decode") for line in called) == 3
+    assert any(line.startswith("nbest") for line in called) and not any("--lm" in line.split() for line in called)
+
+
 def test_no_mixtures_of_rows_that_are_not_there(run: Run, tmp_path: Path) -> None:
     (tmp_path / "egs/swbd/LM/exp").mkdir()
     (called,) = run("swbd/LM/run.sh", "--rows", "bayes_ff_1 bayes_ff_1-2", "--stage", "3")

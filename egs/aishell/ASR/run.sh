@@ -13,10 +13,10 @@ musan=true
 world_size=4
 device=cuda
 kinds="lookup transformer"  # LMs that are trained, by conf/KIND.yaml
-fusion="--lm exp/lm/lookup --lm-scale 0.4 --ilme-scale 0.2"  # the scales of the paper on the lookup dictionary
+fusion="--lm exp/lm/lookup --lm-scale 0.4 --ilme-scale 0.2"  # the scales of the paper on the lookup dictionary; empty: none
 . ../../shared/asr.sh
 corpus=aishell dev=dev test=test decoded=exp/decoded decoding=(--device "$device")
-lms=$(printf 'exp/lm/%s ' $kinds) ngram=exp/lm/ngram.arpa
+lms=${kinds:+$(printf 'exp/lm/%s ' $kinds)} ngram=exp/lm/ngram.arpa
 
 prepare() { ./prepare.sh --dl-dir "$dl_dir" --musan "$musan"; }
 
@@ -33,7 +33,7 @@ lms() {
 }
 
 decode() {
-  decode_sets "$dev $test" greedy_search modified_beam_search "modified_beam_search $fusion" "fast_beam_search --lattices slf"
+  decode_sets "$dev $test" greedy_search modified_beam_search ${fusion:+"modified_beam_search $fusion"} "fast_beam_search --lattices slf"
 }
 
 tables() { rescore_lattices exp/rescored --tail data/lm/counts.txt.gz --cer true; }
