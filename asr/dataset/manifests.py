@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -144,6 +145,13 @@ def check_ids(where: object, cuts: Iterable[Cut]) -> None:
     for cut in cuts:
         if kaldi_fields(cut.id) != [cut.id]:
             raise DataError(f"{where}: the id '{cut.id}' has blanks, which no file of texts can have; rename it")
+
+
+def check_distinct(where: object, cuts: Iterable[Cut]) -> None:
+    """Raises DataError for an id that several cuts have."""
+    for cut_id, count in Counter(cut.id for cut in cuts).items():
+        if count > 1:
+            raise DataError(f"{where}: found {count} cuts with the id '{cut_id}', expected ids that differ")
 
 
 def save_cuts(folder: Path, prefix: str, part: str, cuts: Iterable[Cut]) -> Path:

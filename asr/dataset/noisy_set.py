@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import os
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,6 +26,7 @@ from asr.dataset.flac import read_origin, save_flac
 from asr.dataset.loader import cut_text, load_errors, load_samples, load_trouble
 from asr.dataset.manifests import (
     Missing,
+    check_distinct,
     check_ids,
     kind_and_part,
     load_cuts,
@@ -79,7 +79,7 @@ def add_noise_to_set(path: Path, out: Path, options: NoiseOptions, allow_pipes: 
     """
     cuts: list[MonoCut] = list(load_cuts(path, allow_pipes=allow_pipes))
     check_ids(path, cuts)
-    _check_ids(path, cuts)
+    check_distinct(path, cuts)
     prefix, part = kind_and_part(path)
     name = f"{part}-{options.name}"
     folder = make_folder(out / "audio" / name)
@@ -114,12 +114,6 @@ def _samples(cut: MonoCut) -> np.ndarray:
     if not np.isfinite(samples).all():
         raise DataError(f"audio of {cut.id} has a sample that is NaN or infinite")
     return samples
-
-
-def _check_ids(path: Path, cuts: list[MonoCut]) -> None:
-    for cut_id, count in Counter(cut.id for cut in cuts).items():
-        if count > 1:
-            raise DataError(f"{path}: found {count} cuts with the id '{cut_id}', expected ids that differ")
 
 
 def _origin(cuts: list[MonoCut]) -> str:

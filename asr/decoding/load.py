@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asr.dataset.loader import LoaderOptions, cut_text, make_loader
-from asr.dataset.manifests import iter_cuts, load_cuts
+from asr.dataset.manifests import check_distinct, iter_cuts, load_cuts
 from asr.decoding.options import LM_SCALE, DecodeRun
 from asr.decoding.prefixes import Pieces
 from asr.decoding.shallow_fusion import Fusion, make_fusion
@@ -129,9 +128,7 @@ def batches_of(
     """
     cuts = load_cuts(path, allow_pipes=allow_pipes)
     if not cuts.is_lazy:
-        for cut_id, count in Counter(cut.id for cut in cuts).items():
-            if count > 1:
-                raise DataError(f"{path}: {count} cuts have the id '{cut_id}', expected ids that differ")
+        check_distinct(path, cuts)
     loader = make_loader(
         cuts,
         LoaderOptions(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from asr.dataset.loader import cut_text, load_errors, load_samples, load_trouble
-from asr.dataset.manifests import load_cuts
+from asr.dataset.manifests import check_distinct, check_ids, load_cuts
 from asr.decoding.decode import Decoded
 from asr.decoding.journal import Journal
 from asr.decoding.options import DecodeOptions, DecodeRun
@@ -35,6 +35,7 @@ from rescore.files import file_identity, make_folder, write_kaldi_text
 from rescore.types import Hypothesis, NbestList, Words
 
 if TYPE_CHECKING:
+    from lhotse import CutSet
     from lhotse.cut import Cut
 
 FOR_TRANSDUCERS = {  # of `DecodeRun`: the option that it comes from
@@ -96,15 +97,24 @@ def _decode_cuts(
     made_by: dict[str, Any],
     say: Callable[[str], None],
 ) -> ErrorCounts | None:
+    cuts = cuts_to_decode(path, allow_pipes)
     made_by = {**made_by, "cuts": content([path])}
     journal = Journal(outputs.folder / f"nbest-{outputs.name}-{outputs.suffix}.part.jsonl", made_by)
     if journal.count:
         remark(f"{journal.path}: goes on after {journal.count} utterances")
-    cuts = load_cuts(path, allow_pipes=allow_pipes)
     found = ((cut_text(cut), entry) for cut, entry in entries(decoder, cuts, journal))
     errors = write_set(found, None if cuts.is_lazy else len(cuts), outputs, say)
     journal.remove()
     return errors
+
+
+def cuts_to_decode(path: Path, allow_pipes: bool) -> CutSet:
+    """The cuts of a manifest; those that are in memory have ids that differ and can stand in texts."""
+    cuts = load_cuts(path, allow_pipes=allow_pipes)
+    if not cuts.is_lazy:
+        check_ids(path, cuts)
+        check_distinct(path, cuts)
+    return cuts
 
 
 def write_set(

@@ -110,11 +110,11 @@ def _share(plan: DecodeRun, options: DecodeOptions, split: Split) -> None:
     for path, outputs in zip(plan.cuts, made, strict=True):
         folder = _folder(outputs)
         with locked(folder / f"split-{split.name}"):
-            parts = Parts(folder, _plan_of(plan, options, path, outputs, decoder), split, SUFFIX)
-            _share_set(decoder, plan, path, parts)
+            made_of = _plan_of(plan, options, path, outputs, decoder)
+            _share_set(decoder, plan, path, partial(Parts, folder, made_of, split, SUFFIX))
 
 
-def _share_set(decoder: Decoder, plan: DecodeRun, path: Path, parts: Parts) -> None:
+def _share_set(decoder: Decoder, plan: DecodeRun, path: Path, open_parts: Callable[[], Parts]) -> None:
     """Does the parts of a share that are not there; the ids of what could not be loaded are in the note of each."""
 
     def wanted(index: int) -> bool:
@@ -122,7 +122,7 @@ def _share_set(decoder: Decoder, plan: DecodeRun, path: Path, parts: Parts) -> N
 
     lost, noted = set[str](), set[str]()
     found, left_out, _ = batches_of(path, plan.max_duration, plan.max_seconds, plan.allow_pipes, wanted, lost)
-    number = 0
+    parts, number = open_parts(), 0  # what cannot begin leaves no plan
     for index, batch in enumerate(found):
         number = index + 1
         if batch is not None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asr.dataset.loader import cut_text
-from asr.dataset.manifests import load_cuts
 from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.results import Outputs
-from asr.decoding.run_written import opened_written, recognise
+from asr.decoding.run_written import cuts_to_decode, opened_written, recognise
 from asr.decoding.written import WrittenDecoder
 from lm_zoo.files import locked
 from lm_zoo.identity import content
@@ -21,6 +20,9 @@ from rescore.files import atomic_text, read_lines
 from rescore.sharing.parts import Parts, Split, bites, parts_beside
 from rescore.workers import kept
 
+if TYPE_CHECKING:
+    from lhotse.cut import Cut
+
 SUFFIX = ".written.gz"
 CUTS = 16  # of a part: what a share that is killed has to do again, at most
 
@@ -29,20 +31,21 @@ def share_written(plan: DecodeRun, options: DecodeOptions, folder: Path, split: 
     """Does one share of all sets, with the encoder-decoder in `folder`."""
     decoder, made, made_by = kept((plan, options, folder), lambda: opened_written(plan, options, folder))
     for path, outputs in zip(plan.cuts, made, strict=True):
+        cuts = cuts_to_decode(path, plan.allow_pipes)  # what cannot begin leaves no plan
         parts_folder = parts_beside(outputs.folder / f"recogs-{outputs.name}-{outputs.suffix}")
         with locked(parts_folder / f"split-{split.name}"):
             parts = Parts(parts_folder, _plan_of(path, outputs, made_by), split, SUFFIX)
-            _share_set(decoder, path, plan.allow_pipes, parts)
+            _share_set(decoder, cuts, parts)
 
 
-def _share_set(decoder: WrittenDecoder, path: Path, allow_pipes: bool, parts: Parts) -> None:
+def _share_set(decoder: WrittenDecoder, cuts: Iterable[Cut], parts: Parts) -> None:
     number = 0
-    for index, (_, cuts) in enumerate(bites(load_cuts(path, allow_pipes=allow_pipes), CUTS)):
+    for index, (_, bite) in enumerate(bites(cuts, CUTS)):
         number = index + 1
         if not parts.has(index) or parts.path(index).exists():
             continue
         with atomic_text(parts.path(index)) as stream:
-            for cut in cuts:
+            for cut in bite:
                 stream.write(json.dumps([cut_text(cut), recognise(decoder, cut)], ensure_ascii=False) + "\n")
     parts.finish({"parts": number})
 

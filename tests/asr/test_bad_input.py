@@ -115,7 +115,7 @@ DECODE = "decode --out new --model model"
     [
         (f"{DECODE} bad.jsonl", "bad: none of 5 utterances could be recognised"),
         (f"{DECODE} empty.jsonl.gz", "empty.jsonl.gz: empty file, expected lhotse cuts"),
-        (f"{DECODE} twice.jsonl", "twice.jsonl: 2 cuts have the id 'g0'"),
+        (f"{DECODE} twice.jsonl", "twice.jsonl: found 2 cuts with the id 'g0'"),
         (f"{DECODE} endless.jsonl", "endless.jsonl:1: not a lhotse cut (its duration is nan, expected seconds)"),
         (f"{DECODE} words.jsonl", "words.jsonl:1: not a lhotse cut"),
         (f"{DECODE} good.jsonl --device gpu", "device 'gpu'; expected cpu, cuda or cuda:N"),

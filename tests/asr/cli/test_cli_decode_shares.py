@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -73,6 +74,19 @@ def test_shares_of_another_text_view_or_other_pieces_are_refused(
         run(folder, *search, "--text-view", "exact", "--split", "2/2")
     network, vocab = load_model(folder / "stateless")
     assert shares._digest(network, vocab.model) != shares._digest(network, vocabulary(20).model)
+
+
+def test_a_share_that_cannot_begin_leaves_no_plan(folder: Path, tmp_path: Path) -> None:
+    with gzip.open(folder / "my_cuts_test.jsonl.gz", "rt") as stream:
+        first = stream.readline()
+    path, words = (
+        tmp_path / "cuts.jsonl",
+        ("--model", str(folder / "stateless"), "--out", str(tmp_path), "--split", "1/1"),
+    )
+    for lines, problem in ((2 * first, "found 2 cuts with the id"), (first, "")):
+        path.write_text(lines)
+        made = CliRunner().invoke(cli, ["decode", *words, str(path)])
+        assert problem in str(made.exception or "") and bool(problem) == bool(made.exit_code)
 
 
 def test_one_set_decoded_in_two_ways_has_two_entries(folder: Path, tmp_path: Path) -> None:

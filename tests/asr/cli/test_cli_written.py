@@ -195,6 +195,21 @@ def test_the_longest_cut_that_is_recognised(folder: Path, tmp_path: Path) -> Non
     assert "3 of 4 utterances were not recognised" in result.stderr and "cut b-2 left out" in result.stderr
 
 
+def test_ids_that_cannot_be_are_told_before_the_work(folder: Path, tmp_path: Path) -> None:
+    first, second, *_ = load_cuts(folder / "my_cuts_test.jsonl.gz")
+    path = tmp_path / "cuts.jsonl.gz"
+    words = ("decode", "--model", folder / "tiny", "--out", tmp_path, path)
+    for cuts, problem in (
+        ([first, second.with_id("b 2")], "the id 'b 2' has blanks"),
+        ([first, second.with_id(first.id)], "found 2 cuts with the id 'a-1', expected ids that differ"),
+    ):
+        CutSet.from_cuts(cuts).to_file(str(path))
+        for split in ((), ("--split", "1/1")):
+            with pytest.raises(DataError, match=problem):
+                run(*words, *split)
+        assert not list(tmp_path.glob("nbest-*"))
+
+
 def test_what_only_transducers_have_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"takes no --lm, --lattices; rescore its N-best lists"):
         decode(folder, tmp_path, "--lm", "lstm", "--lattices", "slf")
