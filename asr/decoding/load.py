@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asr.dataset.loader import LoaderOptions, cut_text, make_loader
-from asr.dataset.manifests import check_distinct, iter_cuts, load_cuts
+from asr.dataset.manifests import iter_cuts
 from asr.decoding.options import LM_SCALE, DecodeRun
 from asr.decoding.prefixes import Pieces
+from asr.decoding.sets import cuts_to_decode
 from asr.decoding.shallow_fusion import Fusion, make_fusion
 from asr.errors import DataError
 from asr.model.average import average
@@ -124,11 +125,9 @@ def batches_of(
       wanted: the batches to be loaded, by their numbers from 0; the others are given as None.
       lost:   gets the ids of what is left out, with every batch; what the caller adds is left out too.
     Raises:
-      DataError, FormatError: there is no such manifest, it has no usable cut, or the same id twice.
+      DataError, FormatError: there is no such manifest, it has no usable cut, the same id twice, or one with blanks.
     """
-    cuts = load_cuts(path, allow_pipes=allow_pipes)
-    if not cuts.is_lazy:
-        check_distinct(path, cuts)
+    cuts = cuts_to_decode(path, allow_pipes)
     loader = make_loader(
         cuts,
         LoaderOptions(

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from asr.dataset.loader import cut_text, load_errors, load_samples, load_trouble
-from asr.dataset.manifests import check_distinct, check_ids, load_cuts
 from asr.decoding.decode import Decoded
 from asr.decoding.journal import Journal
 from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.results import Outputs
-from asr.decoding.sets import decode_set, set_names
+from asr.decoding.sets import cuts_to_decode, decode_set, set_names
 from asr.decoding.written import NORMALISER, WrittenDecoder
 from asr.errors import DataError
 from asr.seq2seq.models import load, model_files
@@ -35,7 +34,6 @@ from rescore.files import file_identity, make_folder, write_kaldi_text
 from rescore.types import Hypothesis, NbestList, Words
 
 if TYPE_CHECKING:
-    from lhotse import CutSet
     from lhotse.cut import Cut
 
 FOR_TRANSDUCERS = {  # of `DecodeRun`: the option that it comes from
@@ -106,15 +104,6 @@ def _decode_cuts(
     errors = write_set(found, None if cuts.is_lazy else len(cuts), outputs, say)
     journal.remove()
     return errors
-
-
-def cuts_to_decode(path: Path, allow_pipes: bool) -> CutSet:
-    """The cuts of a manifest; those that are in memory have ids that differ and can stand in texts."""
-    cuts = load_cuts(path, allow_pipes=allow_pipes)
-    if not cuts.is_lazy:
-        check_ids(path, cuts)
-        check_distinct(path, cuts)
-    return cuts
 
 
 def write_set(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from asr.dataset.manifests import own_name
+from asr.dataset.manifests import check_distinct, check_ids, load_cuts, own_name
 from asr.decoding.decode import Decoded
 from asr.decoding.results import Outputs, Results, empty_lattice, empty_nbest
 from asr.errors import DataError
@@ -16,6 +17,9 @@ from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts, kaldi_lines
 from rescore.files import make_folder
 from rescore.skipping import count_skipped
+
+if TYPE_CHECKING:
+    from lhotse import CutSet
 
 
 def decode_set(
@@ -62,6 +66,15 @@ def decode_set(
     for file in written:
         remark(f"wrote {file}")
     return counts
+
+
+def cuts_to_decode(path: Path, allow_pipes: bool) -> CutSet:
+    """The cuts of a manifest; those that are in memory have ids that differ and can stand in texts."""
+    cuts = load_cuts(path, allow_pipes=allow_pipes)
+    if not cuts.is_lazy:
+        check_ids(path, cuts)
+        check_distinct(path, cuts)
+    return cuts
 
 
 def set_names(paths: Sequence[Path]) -> list[str]:

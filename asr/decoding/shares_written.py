@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from asr.dataset.loader import cut_text
 from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.results import Outputs
-from asr.decoding.run_written import cuts_to_decode, opened_written, recognise
+from asr.decoding.run_written import opened_written, recognise
+from asr.decoding.sets import cuts_to_decode
 from asr.decoding.written import WrittenDecoder
 from lm_zoo.files import locked
 from lm_zoo.identity import content

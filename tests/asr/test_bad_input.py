@@ -51,6 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     good = [cut(folder, f"g{index}", text, noise(0.5, index)) for index, text in enumerate(TEXTS)]
     save(folder / "good.jsonl", *good)
     save(folder / "twice.jsonl", *good, good[0])
+    save(folder / "blank.jsonl", *good, good[0].with_id("g 0"))
     save(folder / "endless.jsonl", *good, duration=float("nan"))
     save(folder / "words.jsonl", *good, duration="long")
     spoilt = noise(0.5)
@@ -116,6 +117,7 @@ DECODE = "decode --out new --model model"
         (f"{DECODE} bad.jsonl", "bad: none of 5 utterances could be recognised"),
         (f"{DECODE} empty.jsonl.gz", "empty.jsonl.gz: empty file, expected lhotse cuts"),
         (f"{DECODE} twice.jsonl", "twice.jsonl: found 2 cuts with the id 'g0'"),
+        (f"{DECODE} blank.jsonl", "blank.jsonl: the id 'g 0' has blanks"),
         (f"{DECODE} endless.jsonl", "endless.jsonl:1: not a lhotse cut (its duration is nan, expected seconds)"),
         (f"{DECODE} words.jsonl", "words.jsonl:1: not a lhotse cut"),
         (f"{DECODE} good.jsonl --device gpu", "device 'gpu'; expected cpu, cuda or cuda:N"),
