@@ -21,6 +21,7 @@ from asr.training.config import TransducerTrainConfig
 from asr.training.train import train
 from lm_zoo.errors import LMError
 from lm_zoo.inference.devices import find_device
+from lm_zoo.reading import is_read_once, kaldi_fields
 from lm_zoo.text.vocabulary import PieceVocabulary
 from lm_zoo.training import distributed as ranks
 from rescore.console import remark
@@ -115,6 +116,7 @@ def run_here(plan: TrainPlan, settings: TransducerTrainConfig) -> None:
     if first:
         count = sum(p.numel() for p in model.parameters())
         remark(f"{plan.exp_dir}: {count / 1e6:.2f} M parameters, {len(vocab)} tokens, on {device}")
+    check_validation(plan, vocab)
     batches, valid_batches = make_batches(plan, settings)
     train(
         model,
@@ -208,6 +210,23 @@ def make_batches(plan: TrainPlan, settings: TransducerTrainConfig) -> tuple[Load
     if not plan.valid_cuts:
         return batches, None
     return batches, make_loader(load(*plan.valid_cuts), replace(options, shuffle=False))
+
+
+def check_validation(plan: TrainPlan, vocab: PieceVocabulary) -> None:
+    """Raises DataError where no validation cut can be used for its transcript, which would show after many batches."""
+    from asr.dataset.loader import cut_text
+    from asr.dataset.manifests import iter_cuts
+
+    if any(map(is_read_once, plan.valid_cuts)):
+        return
+    for path in plan.valid_cuts:
+        for cut in iter_cuts(path, plan.allow_pipes):
+            words = kaldi_fields(cut_text(cut))
+            if words and not any(vocab.unk in vocab.encode_word(word) for word in words):
+                return
+    if plan.valid_cuts:
+        names = ", ".join(map(str, plan.valid_cuts))
+        raise DataError(f"{names}: no transcript that the tokens can spell, expected some to validate on; see its case")
 
 
 def print_record(record: dict[str, Any]) -> None:

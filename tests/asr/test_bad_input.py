@@ -135,6 +135,10 @@ DECODE = "decode --out new --model model"
         (f"{TRAIN} --train-cuts good.jsonl --bpe-model none.model", "none.model: no such file"),
         (f"{TRAIN} --train-cuts good.jsonl --device gpu", "device 'gpu'; expected cpu, cuda or cuda:N"),
         (f"{TRAIN} --train-cuts good.jsonl --exp-dir file", "file: is a file, expected a folder to write"),
+        (
+            f"{TRAIN} --train-cuts good.jsonl --valid-cuts silent.jsonl --valid-cuts greek.jsonl",
+            "greek.jsonl: no transcript",
+        ),
         (f"{TRAIN} --train-cuts good.jsonl --world-size 0", "Invalid value for '--world-size'"),
         (f"{TRAIN} --train-cuts good.jsonl --context-size 0", "Invalid value for '--context-size'"),
         ("train --init model --bpe-model none.model --train-cuts good.jsonl --exp-dir new", "none.model: no such file"),
