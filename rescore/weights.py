@@ -142,7 +142,7 @@ def for_mbr(weights: Weights, inverse: float | None, where: object = "weights") 
     if "decision" in weights.info and tuned != (MBR, inverse):
         decision = f"{MBR} at {tuned[1]:g}" if tuned[0] == MBR else tuned[0]
         remark(f"{where}: tuned for the decision {decision}, but combined for {MBR} at {inverse:g}")
-    return Weights(weights.scales, {**weights.info, "decision": MBR, "inverse_temperature": inverse})
+    return Weights(weights.scales, {**weights.info, "decision": MBR, "inverse_temperature": float(inverse)})
 
 
 def parse_scales(options: Iterable[str]) -> dict[str, float]:

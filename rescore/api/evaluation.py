@@ -115,8 +115,7 @@ def compare(
     """
     from rescore.evaluation.tail import load_tail
 
-    number_from("seed", seed, 0, kind=Integral)
-    number_from("samples", samples, 1, kind=Integral)
+    seed, samples = number_from("seed", seed, 0, kind=Integral), number_from("samples", samples, 1, kind=Integral)
     if not isinstance(systems, Mapping):
         raise UsageError(f"systems are a {type(systems).__name__}, expected them by name: {{'name': lists, ...}}")
     folders = {name: str(source) for name, source in systems.items() if isinstance(source, (str, Path))}

@@ -35,9 +35,10 @@ def _sharpness(value: Any, weights: AnyWeights | None) -> float:
 
     if value is None:
         return posterior_scale_of(None if weights is None else weights_of(weights))
-    if number_from("posterior_scale", value, 0) == 0:
+    factor: float = number_from("posterior_scale", value, 0)
+    if not factor:
         raise UsageError("posterior_scale is 0, expected a number above 0")
-    return float(value)
+    return factor
 
 
 class Lattice(types.Lattice):

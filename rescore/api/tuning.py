@@ -59,9 +59,9 @@ def tune(
             f"objective {objective!r}, decision {decision!r}; expected one of {', '.join(OBJECTIVES)} and one of "
             f"{', '.join(DECIDED)}"
         )
-    for name, value, low in (("seed", seed, 0), ("restarts", restarts, 1), ("folds", folds, 0)):
-        number_from(name, value, low, kind=Integral)
-    settings = Settings(_fixed(fix), objective, decision, seed, restarts, folds)
+    lowest = (("seed", seed, 0), ("restarts", restarts, 1), ("folds", folds, 0))
+    numbers = [number_from(name, value, low, kind=Integral) for name, value, low in lowest]
+    settings = Settings(_fixed(fix), objective, decision, *numbers)
     normaliser = Normaliser(normalise)
     refs = normaliser.texts(references(ref if ref is not None else _lists(dev)))
     table: Table
@@ -107,7 +107,7 @@ def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None, normali
     from rescore.workflows.combine import decide, each_once
     from rescore.workflows.normalising import Normaliser, normaliser_of, under_weights
 
-    if mbr is not None and not isinstance(mbr, Real):
+    if mbr is not None and (isinstance(mbr, bool) or not isinstance(mbr, Real)):
         raise UsageError(f"mbr is {short(mbr)}, expected a number above 0")
     used = for_mbr(under_weights(weights_of(weights), normalise, "weights"), mbr)
     normaliser = Normaliser(normaliser_of(used, "weights"))

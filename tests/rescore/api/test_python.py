@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 import subprocess
@@ -367,6 +368,20 @@ def test_numbers_of_numpy_are_scales() -> None:
         assert rs.tune(lists(), fix={"am": three}, folds=np.int64(0)).scales["am"] == 3.0  # type: ignore[dict-item, arg-type]
 
 
+def test_numbers_of_numpy_are_written(tmp_path: Path) -> None:
+    """As in loops over `np.arange`."""
+    counts: dict[str, Any] = {"seed": np.int64(1), "restarts": np.int32(2), "folds": np.int64(2)}
+    for objective in ("risk", "errors"):
+        weights = rs.tune(lists(), objective=objective, **counts)
+        weights.save(tmp_path / "weights.json")
+        assert rs.read_weights(tmp_path / "weights.json").info == weights.info
+    table = rs.compare(lists(), {"a": lists()}, seed=np.int64(1), samples=np.int64(10))  # type: ignore[arg-type]
+    assert json.loads(json.dumps(table.how)) == table.how
+    plain = rs.combine(lists(), {"am": 1.0}, mbr=2.0)
+    for two in (np.float32(2.0), np.int64(2)):
+        assert rs.combine(lists(), {"am": 1.0}, mbr=two).lists == plain.lists  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("work", "message"),
     [
@@ -377,6 +392,7 @@ def test_numbers_of_numpy_are_scales() -> None:
         (lambda: rs.combine(lists(), ["am"]), r"weights is \['am'\], expected scales"),  # type: ignore[arg-type]
         (lambda: rs.combine(rs.Lists([*lists(), lists()[0]]), {"am": 1.0}), "utterance u0 occurs a second time"),
         (lambda: rs.combine(lists(), {"am": True}), "the scale of 'am' is True, expected a finite number"),
+        (lambda: rs.combine(lists(), {"am": 1.0}, mbr=True), "mbr is True, expected a number above 0"),
         (lambda: rs.combine(lists(), {"am": 1.0}, mbr="0.1"), "mbr is '0.1', expected a number above 0"),  # type: ignore[arg-type]
         (
             lambda: rs.wer({"u1": ("A",)}, {"u1": None}),
