@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rescore.api.lists import lists_of
 from rescore.api.numbers import number_from
-from rescore.api.texts import Texts, hypotheses, references
+from rescore.api.texts import OTHERS, Texts, hypotheses, references
 from rescore.errors import UsageError
 from rescore.evaluation.wer import (
     ErrorCounts,
@@ -142,6 +142,6 @@ def _system(name: str, source: Texts, refs: Mapping[str, Words], cer: bool, norm
     if isinstance(source, (str, Path)):
         return comparing.read_system(name, str(source), refs, cer, normaliser)
     if not isinstance(source, Mapping):
-        return comparing.system_of_lists(name, normaliser.lists(lists_of(source)), refs, cer)
+        return comparing.system_of_lists(name, normaliser.lists(lists_of(source, OTHERS)), refs, cer)
     hyps = normaliser.texts(hypotheses(source))
     return comparing.System(name, characters(hyps) if cer else hyps)

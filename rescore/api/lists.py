@@ -22,13 +22,15 @@ class Lists(Shown):
     Words that are given as another sequence become tuples, in copies of their lists.
 
     Raises:
-      UsageError: what is no list or hypothesis; an id that is no string; the words of a hypothesis are a string, or no
-        sequence of strings.
+      UsageError: what is no list or hypothesis; an id that is no string; the words of a hypothesis or of a reference
+        are a string, or no sequence of strings.
     """
 
     lists: Sequence[NbestList]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.lists, Iterable):
+            raise UsageError(f"lists are a {type(self.lists).__name__}, expected a sequence of them: rs.Lists([...])")
         self.lists = [_with_tuples(_list_of(nbest)) for nbest in self.lists]
 
     def __len__(self) -> int:
@@ -102,18 +104,25 @@ def _list_of(given: object) -> NbestList:
 
 
 def _with_tuples(nbest: NbestList) -> NbestList:
-    """The list itself, if the words of its hypotheses are tuples, or else one where they are."""
-    if all(isinstance(hyp.words, tuple) and all(isinstance(word, str) for word in hyp.words) for hyp in nbest.hyps):
+    """The list itself, if the words of its hypotheses and of its reference are tuples, or else one where they are."""
+    if all(map(_is_tuple, (hyp.words for hyp in nbest.hyps))) and (nbest.ref is None or _is_tuple(nbest.ref)):
         return nbest
     named = [(f"utterance {nbest.utt_id}: hypothesis {rank}", hyp) for rank, hyp in enumerate(nbest.hyps, start=1)]
-    return replace(nbest, hyps=[replace(hyp, words=words_of(hyp.words, what)) for what, hyp in named])
+    hyps = [replace(hyp, words=words_of(hyp.words, what)) for what, hyp in named]
+    ref = None if nbest.ref is None else words_of(nbest.ref, f"the reference of utterance {nbest.utt_id}")
+    return replace(nbest, hyps=hyps, ref=ref)
 
 
-def lists_of(given: Any) -> Lists:
-    """`given`, if it is lists; a UsageError for anything else."""
+def _is_tuple(words: object) -> bool:
+    return isinstance(words, tuple) and all(isinstance(word, str) for word in words)
+
+
+def lists_of(given: Any, others: str = "") -> Lists:
+    """`given`, if it is lists; a UsageError for anything else, which says what `others` the caller takes."""
     if isinstance(given, Lists):
         return given
-    raise UsageError(f"found a {type(given).__name__}, expected N-best lists: rs.read_nbest(SPEC), or rs.Lists([...])")
+    expected = f"expected N-best lists: rs.read_nbest(SPEC), or rs.Lists([...]){others}"
+    raise UsageError(f"found a {type(given).__name__}, {expected}")
 
 
 def checked_id(utt_id: object) -> str:

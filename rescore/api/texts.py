@@ -11,6 +11,7 @@ from rescore.files import read_kaldi_text
 from rescore.types import Words
 
 Texts = str | Path | Mapping[str, Iterable[str]] | Lists  # Kaldi text, words by utterance id, or lists
+OTHERS = "; or words by utterance id: {'utt': ('HE', 'SAID')}; or a file of Kaldi text"
 
 
 def read_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
@@ -39,7 +40,7 @@ def references(source: Texts) -> dict[str, Words]:
     if isinstance(source, Mapping):
         return _words_by_id(source, "reference")
     refs: dict[str, Words] = {}
-    for nbest in lists_of(source):
+    for nbest in lists_of(source, OTHERS):
         if nbest.ref is None:
             raise ReferencesError(f"utterance {nbest.utt_id}: the lists have no reference for it; give a text file")
         if nbest.utt_id in refs:
@@ -56,7 +57,7 @@ def hypotheses(source: Texts) -> dict[str, Words]:
         return read_hypotheses(str(source))
     if isinstance(source, Mapping):
         return _words_by_id(source, "hypothesis")
-    return first_hypotheses(lists_of(source))
+    return first_hypotheses(lists_of(source, OTHERS))
 
 
 def _words_by_id(source: Mapping[str, Iterable[str]], what: str) -> dict[str, Words]:

@@ -12,9 +12,10 @@ import numpy as np
 from rescore.errors import ScoreError
 from rescore.evaluation.distances import pairwise_distances
 from rescore.evaluation.wer import check_same_form, check_same_utterances, edit_distance
+from rescore.text import short
 from rescore.tuning.spread import LARGEST, deviation, spread
 from rescore.types import NbestList, Words
-from rescore.weights import check_same_scores, with_words
+from rescore.weights import check_same_scores, is_finite, with_words
 
 
 @dataclass
@@ -137,7 +138,7 @@ def _score_rows(nbest: NbestList, names: list[str], first: str) -> list[list[flo
         for name, value in zip(names, row, strict=True):
             if not abs(value) <= LARGEST:
                 raise ScoreError(
-                    f"{what} has the score {name} = {scores[name]}; to tune, scores must be finite numbers from "
+                    f"{what} has the score {name} = {short(scores[name])}; to tune, scores must be finite numbers from "
                     f"-{LARGEST:g} to {LARGEST:g}"
                 )
         rows.append(row)
@@ -145,11 +146,8 @@ def _score_rows(nbest: NbestList, names: list[str], first: str) -> list[list[flo
 
 
 def _number(score: Any) -> float:
-    """The score; NaN for what is no number."""
-    try:
-        return float(score)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+    """The score; NaN for what is no finite number."""
+    return float(score) if is_finite(score) else math.nan
 
 
 def _list_errors(nbest: NbestList, ref: Words) -> list[int]:

@@ -13,6 +13,7 @@ from rescore.evaluation.distances import nbest_expected_errors
 from rescore.files import atomic_text, require_folder
 from rescore.formats import read_nbest, write_nbest
 from rescore.formats.counting import nbest_with_progress
+from rescore.text import short
 from rescore.types import NbestList, Weights
 from rescore.weights import (
     FIRST,
@@ -102,7 +103,7 @@ def _check_scores(
             raise ScoreError(no_score(what, name, scores, "which other hypotheses have"))
         if not is_finite(scores[name]):
             raise ScoreError(
-                f"utterance {utt_id}: hypothesis {rank} has the score {name} = {scores[name]}; "
+                f"utterance {utt_id}: hypothesis {rank} has the score {name} = {short(scores[name])}; "
                 "scores must be finite numbers"
             )
 

@@ -27,6 +27,8 @@ def test_a_score_that_is_no_number_where_hypotheses_become_equal(score: Any) -> 
 @pytest.mark.parametrize(
     ("work", "message"),
     [
+        (lambda: rs.combine(lists("-1"), {"am": 1.0}), "hypothesis 1 has the score am = '-1'; scores must be finite"),
+        (lambda: rs.tune(lists("-1")), "hypothesis 1 has the score am = '-1'; to tune, scores must be finite"),
         (lambda: lists(hyps=7), "utterance u: the hypotheses are 7, expected rs.NbestList"),
         (lambda: lists(hyps=[rs.Hypothesis(("A",), None)]), "utterance u: the scores of a hypothesis are None"),  # type: ignore[arg-type]
         (lambda: rs.score(lists(), {5: zoo.neural("lstm")}), "an LM's column is 5, expected a name"),  # type: ignore[dict-item]

@@ -104,6 +104,7 @@ def test_a_string_is_no_sentence(name: str, given: object, tmp_path: Path) -> No
     "work",
     [
         lambda: rs.Lists([rs.NbestList("a", [rs.Hypothesis("A B", {"am": 1.0})])]),  # type: ignore[arg-type]
+        lambda: rs.Lists([rs.NbestList("a", [rs.Hypothesis(("A",), {"am": 1.0})], "A")]),  # type: ignore[arg-type]
         lambda: rs.wer({"a": "A B"}, {"a": ("A", "B")}),
         lambda: rs.wer({"a": ("A", "B")}, {"a": "A B"}),
         lambda: rs.compare({"a": ("A", "B")}, {"one": {"a": "A B"}}),
@@ -408,6 +409,8 @@ def test_numbers_of_numpy_are_written(tmp_path: Path) -> None:
         ),  # type: ignore[arg-type]
         (lambda: rs.wer({"u1": ("A",)}, {"u1": (1,)}), "the hypothesis of utterance u1 has the word 1, expected"),
         (lambda: rs.compare({"u1": ("A",)}, [lists()]), "systems are a list, expected them by name"),
+        (lambda: rs.Lists(None), r"lists are a NoneType, expected a sequence of them: rs.Lists\(\[...\]\)"),  # type: ignore[arg-type]
+        (lambda: rs.Lists(lists()[0]), r"lists are a NbestList, expected a sequence of them"),  # type: ignore[arg-type]
         (lambda: rs.Lists({"u1": []}), "found 'u1' among the lists, expected rs.NbestList"),
         (lambda: rs.tune(lists(), folds=2.5), "folds is 2.5, expected a whole number from 0"),  # type: ignore[arg-type]
         (lambda: rs.tune(lists(), seed=-1), "seed is -1, expected a whole number from 0"),
@@ -457,6 +460,11 @@ def test_what_is_no_list_is_refused_by_its_kind(folder: Path) -> None:
     ):
         with pytest.raises(rs.RescoreError, match=of_lists):
             call()
+    for texts in (["he said"], None):  # as jiwer takes them
+        with pytest.raises(
+            rs.RescoreError, match=r"; or words by utterance id: \{'utt': \('HE', 'SAID'\)\}; or a file"
+        ):
+            rs.wer(texts, texts)  # type: ignore[arg-type]
     with pytest.raises(rs.RescoreError, match="dev is a str, expected N-best lists or lattices"):
         rs.tune(wrong, refs)  # type: ignore[arg-type]
     with pytest.raises(rs.RescoreError, match="side is 'left', expected 'ref' or 'hyp'"):
