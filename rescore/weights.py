@@ -101,11 +101,15 @@ def save_weights(path: str | Path, weights: Weights) -> None:
     """Writes weights so that `load_weights` gives them back exactly.
 
     Raises:
-      WeightsError: no scale, or one that is not finite.
+      WeightsError: no scale, or one that is not finite; in the info something else than JSON has.
     """
     scales = checked_scales(weights.scales, "weights to save")
+    try:
+        text = weights_json(Weights(scales, weights.info))
+    except (TypeError, ValueError) as error:
+        raise WeightsError(f'weights to save: "info" has what JSON cannot hold ({error})') from None
     with atomic_text(path) as stream:
-        stream.write(weights_json(Weights(scales, weights.info)))
+        stream.write(text)
 
 
 def weights_json(weights: Weights) -> str:

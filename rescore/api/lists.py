@@ -23,7 +23,7 @@ class Lists(Shown):
 
     Raises:
       UsageError: what is no list or hypothesis; an id that is no string; the words of a hypothesis or of a reference
-        are a string, or no sequence of strings.
+        are a string, or no sequence of strings without blanks.
     """
 
     lists: Sequence[NbestList]
@@ -114,7 +114,12 @@ def _with_tuples(nbest: NbestList) -> NbestList:
 
 
 def _is_tuple(words: object) -> bool:
-    return isinstance(words, tuple) and all(isinstance(word, str) for word in words)
+    return isinstance(words, tuple) and _are_words(words)
+
+
+def _are_words(words: tuple[object, ...]) -> bool:
+    strings = [word for word in words if isinstance(word, str)]
+    return len(strings) == len(words) and "" not in strings and " " not in "".join(strings)
 
 
 def lists_of(given: Any, others: str = "") -> Lists:
@@ -133,13 +138,17 @@ def checked_id(utt_id: object) -> str:
 
 
 def words_of(words: Iterable[str], what: str) -> Words:
-    """`words` as a tuple; a UsageError for what is none, no strings, or one, whose letters would count as words."""
+    """`words` as a tuple; a UsageError for what is none, no strings, or one, whose letters would count as words.
+
+    Words that are empty or have a blank are refused, too: `"a  b".split(" ")` has one that would count as an error.
+    """
     if isinstance(words, str):
         raise UsageError(f"{what} is the string '{words}', expected a sequence of words: '...'.split()")
     if not isinstance(words, Iterable):
         raise UsageError(f"{what} is {short(words)}, expected a sequence of words: '...'.split()")
     found = tuple(words)
-    for word in found:
-        if not isinstance(word, str):
-            raise UsageError(f"{what} has the word {short(word)}, expected strings alone: tuple(map(str, ...))")
-    return found
+    if _are_words(found):
+        return found
+    word = next(word for word in found if not _are_words((word,)))
+    expected = "words without blanks: '...'.split()" if isinstance(word, str) else "strings alone: tuple(map(str, ...))"
+    raise UsageError(f"{what} has the word {short(word)}, expected {expected}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rescore as rs
@@ -24,11 +26,29 @@ def test_a_score_that_is_no_number_where_hypotheses_become_equal(score: Any) -> 
     assert rs.compare(lists(), {"a": lists(score)}, normalise="basic").rows[0].counts.errors == 0
 
 
+@pytest.mark.parametrize("value", [np.arange(2), float("inf")])
+def test_info_that_is_no_json_is_not_saved(value: Any, tmp_path: Path) -> None:
+    weights = rs.tune(lists(), folds=0, normalise="basic")
+    weights.info["seeds"] = value
+    with pytest.raises(rs.RescoreError, match='weights to save: "info" has what JSON cannot hold'):
+        weights.save(tmp_path / "weights.json")
+    assert not any(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("work", "message"),
     [
         (lambda: rs.combine(lists("-1"), {"am": 1.0}), "hypothesis 1 has the score am = '-1'; scores must be finite"),
         (lambda: rs.tune(lists("-1")), "hypothesis 1 has the score am = '-1'; to tune, scores must be finite"),
+        (
+            lambda: rs.wer({"u": ["a", "", "b"]}, {"u": ("a", "b")}),
+            "u has the word '', expected words without blanks",
+        ),
+        (lambda: rs.wer({"u": ("a", "b")}, {"u": ("a b",)}), "hypothesis of utterance u has the word 'a b', expected"),
+        (
+            lambda: lists(hyps=[rs.Hypothesis(("",), {"am": -1.0})]),
+            "utterance u: hypothesis 1 has the word '', expected",
+        ),
         (lambda: lists(hyps=7), "utterance u: the hypotheses are 7, expected rs.NbestList"),
         (lambda: lists(hyps=[rs.Hypothesis(("A",), None)]), "utterance u: the scores of a hypothesis are None"),  # type: ignore[arg-type]
         (lambda: rs.score(lists(), {5: zoo.neural("lstm")}), "an LM's column is 5, expected a name"),  # type: ignore[dict-item]
