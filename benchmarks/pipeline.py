@@ -117,7 +117,7 @@ def _phases(nbest: str, lm: str, dtype: str) -> None:
 def _ways(nbest: str, lm: str, dtype: str, rounds: int) -> dict[tuple[str, str], tuple[float, float]]:
     """Least wall and CPU seconds of the rounds, in turns."""
     from rescore.workflows import scoring
-    from rescore.workflows.nbest import rescore_nbest
+    from rescore.workflows.nbest import Request, rescore_nbest
 
     ways: dict[tuple[str, str], Any] = {
         ("before", "after"): (plain, InLine),
@@ -130,7 +130,7 @@ def _ways(nbest: str, lm: str, dtype: str, rounds: int) -> dict[tuple[str, str],
         for name, (scoring.ahead, scoring.Behind) in ways.items():  # type: ignore[misc]
             with tempfile.TemporaryDirectory() as folder:
                 wall, cpu = time.perf_counter(), time.process_time()
-                rescore_nbest(nbest, [lm], None, None, None, [], Path(folder) / "out", dtype)
+                rescore_nbest(Request(nbest, [lm], Path(folder) / "out", dtype=dtype))
                 spent = time.perf_counter() - wall, time.process_time() - cpu
             found[name] = min(found[name][0], spent[0]), min(found[name][1], spent[1])
     return found

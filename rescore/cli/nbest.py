@@ -111,15 +111,28 @@ def command(
     """
     from rescore.cli.results import show
     from rescore.errors import UsageError
-    from rescore.workflows.nbest import ContextOptions, rescore_nbest
+    from rescore.weights import given_weights
+    from rescore.workflows.nbest import ContextOptions, Request, rescore_nbest
 
     if context is None and (recording_of or recordings):
         raise UsageError("--recording-of and --recordings are for --context N|all: add it, or leave them out")
-    before, exact = None, text_view == "exact"
+    before = None
     if context is not None:
         before = ContextOptions(None if context == "all" else int(context), recording_of, recordings)
-    settings = dtype, device, max_unknown, exact, sharing, before, on_error == "skip", max_memory
-    counts = rescore_nbest(source, lms, ngram, mix, weights_file, scales, out, *settings)
+    request = Request(
+        source,
+        lms,
+        out,
+        ngram=ngram,
+        mix_file=mix,
+        dtype=dtype,
+        device=device,
+        max_unknown=max_unknown,
+        exact=text_view == "exact",
+        context=before,
+        skip=on_error == "skip",
+    )
+    counts = rescore_nbest(request, given_weights(weights_file, scales), sharing, max_memory)
     show(asdict(counts), [], json_file)
 
 

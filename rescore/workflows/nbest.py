@@ -22,7 +22,7 @@ from rescore.sharing.parts import MAX_UNKNOWN, parts_inside
 from rescore.sharing.shares import Sharing, share_out
 from rescore.skipping import OnError, Skip, again, fail
 from rescore.types import NbestList, Weights
-from rescore.weights import equal_weights, given_weights, load_mixture
+from rescore.weights import equal_weights, load_mixture
 from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, write_combined
 from rescore.workflows.context import TextBefore, with_context
 from rescore.workflows.merge import merge
@@ -37,71 +37,31 @@ if TYPE_CHECKING:
 JOINED = "for LMs that see across sentences: rescore train-lm --train join=128 (--init continues a trained one)"
 
 
-def rescore_nbest(
-    source: str,
-    lms: Sequence[str],
-    ngram: str | None,
-    mix_file: Path | None,
-    weights_file: Path | None,
-    scales: Sequence[str],
-    out: Path,
-    dtype: str = "float32",
-    device: str = "cpu",
-    max_unknown: float = MOST_UNKNOWN,
-    exact: bool = False,
-    sharing: Sharing | None = None,
-    context: ContextOptions | None = None,
-    skip: bool = False,
-    max_memory: int | None = None,
-) -> CombineCounts:
-    """Scores the lists of `source` into `out/scores.jsonl.gz` and combines them; see `rescore nbest`.
+@dataclass(frozen=True)
+class Request:
+    """What is scored with what, and where to.
 
-    Args:
+    Attributes:
+      source: of the lists, `[FORMAT:]PATH`.
+      lms, ngram: as of `rescore.workflows.columns.open_scorers`; so are dtype, device and max_unknown.
+      out: the folder that is written.
+      mix_file: interpolation weights, for the column `mix`.
       exact: LMs see words as they are written, and refuse those of another case than their text's.
-      sharing: among processes; None or an empty one is this process alone.
       context: LMs see the text before an utterance.
       skip: an utterance that cannot be read or scored is left out, named and counted.
-      max_memory: bytes that each of the processes may take; this one is bounded by whoever calls.
-    Returns:
-      what was combined; of a share alone, its utterances.
-    Raises:
-      UsageError: both or contradicting options; a mix that names an LM that is not given.
     """
-    weights = given_weights(weights_file, scales)
-    if context is not None and time_limit() is not None:
-        raise UsageError("--max-seconds leaves out what the text before others is made of: leave it or --context out")
-    if context is not None:
-        context = replace(context, weights=weights)
-    request = _Request(source, lms, ngram, mix_file, out, dtype, device, max_unknown, exact, context, skip)
-    work = partial(_score, request)
-    if sharing is None or sharing.alone:
-        scored = work(None, weights)
-        say_combined(scored.used, weights, out)
-        counts: CombineCounts = scored.used
-        return counts
-    if sharing.split is None:
-        share_out(work, sharing, parts_inside(out), skip, max_memory)
-        return merge(out, weights)
-    if weights is not None and context is None:
-        raise UsageError("--split scores its share alone; give --weights or --scale to rescore merge")
-    return CombineCounts(utterances=work(sharing.split).total)
-
-
-@dataclass(frozen=True)
-class _Request:
-    """What is scored with what, and where to; attributes as of `rescore_nbest`."""
 
     source: str
     lms: Sequence[str]
-    ngram: str | None
-    mix_file: Path | None
     out: Path
-    dtype: str
-    device: str
-    max_unknown: float
-    exact: bool
-    context: ContextOptions | None
-    skip: bool
+    ngram: str | None = None
+    mix_file: Path | None = None
+    dtype: str = "float32"
+    device: str = "cpu"
+    max_unknown: float = MOST_UNKNOWN
+    exact: bool = False
+    context: ContextOptions | None = None
+    skip: bool = False
 
     def plan(
         self, given: dict[str, str], earlier: dict[str, str], mix: dict[str, float] | None, before: TextBefore | None
@@ -129,7 +89,40 @@ class _Request:
         }
 
 
-def _score(request: _Request, split: Split | None, weights: Weights | None = None) -> ScoringResult:
+def rescore_nbest(
+    request: Request, weights: Weights | None = None, sharing: Sharing | None = None, max_memory: int | None = None
+) -> CombineCounts:
+    """Scores lists into `out/scores.jsonl.gz` and combines them; see `rescore nbest`.
+
+    Args:
+      weights: None for scales of 1.
+      sharing: among processes; None or an empty one is this process alone.
+      max_memory: bytes that each of the processes may take; this one is bounded by whoever calls.
+    Returns:
+      what was combined; of a share alone, its utterances.
+    Raises:
+      UsageError: contradicting options; a mix that names an LM that is not given.
+    """
+    context, out = request.context, request.out
+    if context is not None and time_limit() is not None:
+        raise UsageError("--max-seconds leaves out what the text before others is made of: leave it or --context out")
+    if context is not None:
+        request = replace(request, context=replace(context, weights=weights))
+    work = partial(_score, request)
+    if sharing is None or sharing.alone:
+        scored = work(None, weights)
+        say_combined(scored.used, weights, out)
+        counts: CombineCounts = scored.used
+        return counts
+    if sharing.split is None:
+        share_out(work, sharing, parts_inside(out), request.skip, max_memory)
+        return merge(out, weights)
+    if weights is not None and context is None:
+        raise UsageError("--split scores its share alone; give --weights or --scale to rescore merge")
+    return CombineCounts(utterances=work(sharing.split).total)
+
+
+def _score(request: Request, split: Split | None, weights: Weights | None = None) -> ScoringResult:
     """Scores all lists and combines them, or scores those of one share."""
     source, lms, ngram, out = request.source, request.lms, request.ngram, request.out
     unread, on_error = (Skip(), Skip()) if request.skip else (fail, fail)

@@ -24,7 +24,7 @@ from rescore.formats import write_nbest
 from rescore.types import Hypothesis, NbestList
 from rescore.workflows.columns import open_scorers
 from rescore.workflows.combine import read_scores
-from rescore.workflows.nbest import rescore_nbest
+from rescore.workflows.nbest import Request, rescore_nbest
 from tests.lm_zoo import hugging_face
 
 SENTENCES = [
@@ -235,7 +235,7 @@ def test_a_hypothesis_beyond_the_positions_is_named_before_any_is_scored(
     write_nbest(f"jsonl:{tmp_path / 'lists.jsonl'}", lists)
     monkeypatch.setattr(HFCausalLM, "score_hypotheses", None)
     with pytest.raises(LMError, match=r"utterance utt2: hypothesis 2 has 33 tokens .* takes 32 at most"):
-        rescore_nbest(str(tmp_path / "lists.jsonl"), [f"hf:{folders['gpt2']}"], None, None, None, (), tmp_path / "out")
+        rescore_nbest(Request(str(tmp_path / "lists.jsonl"), [f"hf:{folders['gpt2']}"], tmp_path / "out"))
 
 
 @torch.no_grad()

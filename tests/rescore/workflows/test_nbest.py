@@ -123,7 +123,7 @@ def test_parts_of_another_version_are_not_used(
         monkeypatch.setattr(workflow, "__version__", version)
         capsys.readouterr()
         with pytest.raises(RescoreError, match=r"in\.jsonl:4"):
-            workflow.rescore_nbest(str(source), [str(folder)], None, None, None, (), tmp_path / "out")
+            workflow.rescore_nbest(workflow.Request(str(source), [str(folder)], tmp_path / "out"))
         assert ("are not taken over" in capsys.readouterr().err) == (version == "2")
 
 
