@@ -300,6 +300,8 @@ def _parse(spec: str, kind: str | None = None) -> tuple[Format, Path, dict[str, 
             raise UsageError(
                 f"'{spec}': unknown format '{name}'{like}; there are: {known} (a file of this name: ./{body})"
             )
+        if not body:
+            raise UsageError(f"'{spec}': no path")
         path = Path(body)
         entry = _guess(path, spec)
     for option in options:
@@ -327,8 +329,6 @@ def _colon_in_path(path: Path) -> bool:
 
 
 def _guess(path: Path, spec: str) -> Format:
-    if not str(path.name):
-        raise UsageError(f"'{spec}': no path")
     if path.is_dir():
         for entry in FORMATS.values():
             if any(next(path.glob(pattern), None) for pattern in entry.contents):

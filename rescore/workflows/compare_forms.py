@@ -11,7 +11,14 @@ from rescore.workflows.normalising import KEY
 
 _LATEX = str.maketrans(
     {char: f"\\{char}" for char in "&%$#_{}"}
-    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "<": "$<$", ">": "$>$"}
+    | {
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "\\": r"\textbackslash{}",
+        "<": "$<$",
+        ">": "$>$",
+        "|": "$|$",
+    }
 )
 
 

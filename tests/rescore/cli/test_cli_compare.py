@@ -96,10 +96,10 @@ def test_other_utterances_in_common_have_another_signature(folder: Path) -> None
 
 
 def test_latex(folder: Path) -> None:
-    out = run("compare", "--ref", folder / "ref", f"a_b={folder / 'one'}", f"two={folder / 'two'}", "--latex")
+    out = run("compare", "--ref", folder / "ref", f"a_b|c={folder / 'one'}", f"two={folder / 'two'}", "--latex")
     lines = out.splitlines()
     assert lines[0].startswith("% WER|") and lines[1] == r"\begin{tabular}{lrrrrrrrr}" and lines[-1] == r"\end{tabular}"
-    assert lines[3].startswith(r"system & WER \% & 95 \% interval &") and lines[5].startswith(r"a\_b & 50.00 & ")
+    assert lines[3].startswith(r"system & WER \% & 95 \% interval &") and lines[5].startswith(r"a\_b$|$c & 50.00 & ")
     assert "--" in lines[5].split(" & ")[2] and all(line.endswith(r" \\") for line in (lines[3], *lines[5:7]))
 
 

@@ -110,6 +110,14 @@ def test_specs_that_cannot_be_understood(
         write_nbest(spec, [])
 
 
+def test_the_working_folder_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lists = [NbestList("a", [Hypothesis(("HE",), {"score": -1.0})])]
+    write_nbest(f"espnet:{tmp_path / 'decoded'}", lists)
+    monkeypatch.chdir(tmp_path / "decoded")
+    for here in (".", "./", "../decoded", "espnet:."):
+        assert list(read_nbest(here)) == lists
+
+
 def test_of_a_folder_of_scores_the_lists_are_named(tmp_path: Path) -> None:
     for name in ("scores.jsonl.gz", "nbest.jsonl.gz", "1best.txt"):
         (tmp_path / name).touch()
