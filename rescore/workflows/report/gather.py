@@ -38,6 +38,7 @@ class Gathered:
       refs: of test and dev.
       test: the lists of test, normalised as they were for tuning.
       found: every utterance under all systems.
+      written: for each system its hypotheses of test as they were written, which is what LMs have scored.
       dev_table, test_table: scores and errors of all hypotheses, with distances if a system decides by `mbr`.
     """
 
@@ -49,6 +50,7 @@ class Gathered:
     refs: dict[str, dict[str, Words]]
     test: list[NbestList]
     found: list[Outcome]
+    written: list[dict[str, Words]]
     dev_table: ScoreTable
     test_table: ScoreTable
 
@@ -82,10 +84,13 @@ def gather(folder: Path) -> Gathered:
     refs = {part: normaliser.texts(read_kaldi_text(folder / "ref" / f"{part}.txt")) for part in ("test", "dev")}
     weights = {name: load_weights(folder / "weights" / f"{name}.json") for name in made["systems"]}
     distances = any(decision_of(each, name)[0] == MBR for name, each in weights.items())
-    test = list(_lists(folder / "test", refs["test"], normaliser))
+    test, first = list[NbestList](), dict[str, Words]()
+    for nbest in _lists(folder / "test", refs["test"]):
+        plain, texts = normaliser.merge(nbest)
+        test.append(plain)
+        first[nbest.utt_id] = texts[0]
     names = [FIRST, *made["systems"]]
-    hyps = [{nbest.utt_id: nbest.hyps[0].words for nbest in test}]
-    hyps += [normaliser.texts(read_kaldi_text(folder / "test" / name / "1best.txt")) for name in names[1:]]
+    written = [first, *(read_kaldi_text(folder / "test" / name / "1best.txt") for name in names[1:])]
     return Gathered(
         folder=folder,
         made=made,
@@ -94,16 +99,16 @@ def gather(folder: Path) -> Gathered:
         weights=weights,
         refs=refs,
         test=test,
-        found=outcomes(refs["test"], hyps),
-        dev_table=build_table(_lists(folder / "dev", refs["dev"], normaliser), refs["dev"], distances),
+        found=outcomes(refs["test"], [normaliser.texts(texts) for texts in written]),
+        written=written,
+        dev_table=build_table(normaliser.lists(_lists(folder / "dev", refs["dev"])), refs["dev"], distances),
         test_table=build_table(test, refs["test"], distances),
     )
 
 
-def _lists(folder: Path, refs: Mapping[str, Words], normaliser: Normaliser) -> Iterator[NbestList]:
+def _lists(folder: Path, refs: Mapping[str, Words]) -> Iterator[NbestList]:
     """The lists of a set that have references: the others were counted when the run began."""
-    lists = read_scores(folder, f"reading {folder.name}")
-    return normaliser.lists(nbest for nbest in lists if nbest.utt_id in refs)
+    return (nbest for nbest in read_scores(folder, f"reading {folder.name}") if nbest.utt_id in refs)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -10,8 +10,9 @@ from lm_zoo.reading import parse_json
 from rescore.console import progress, remark
 from rescore.errors import FormatError, UsageError
 from rescore.files import atomic_text, read_lines
-from rescore.types import Hypothesis, NbestList
+from rescore.types import Hypothesis, NbestList, Words
 from rescore.workflows.columns import LMColumn
+from rescore.workflows.report.analyses import Outcome
 from rescore.workflows.report.gather import Gathered, gather, shown_lists
 from rescore.workflows.report.page import audio_links, page
 
@@ -73,13 +74,18 @@ def _with_word_scores(run: Gathered, lists: Iterator[dict[str, Any]]) -> Iterato
     from lm_zoo.registry import load
 
     names = dict(run.made["lms"]) | ({} if run.made["ngram"] is None else {"ngram": run.made["ngram"]})
-    texts = [NbestList(each.utt_id, [Hypothesis(words) for words in each.texts]) for each in run.found]
+    texts = [NbestList(each.utt_id, list(map(Hypothesis, _written(run, each)))) for each in run.found]
     scores = {
         column: iter(word_scores(LMColumn(column, load(name)), texts))
         for column, name in progress(names.items(), "word scores", len(names))
     }
     for each, shown in zip(run.found, lists, strict=True):
         yield {**shown, "p": {column: [next(rows) for _ in each.texts] for column, rows in scores.items()}}
+
+
+def _written(run: Gathered, each: Outcome) -> list[Words]:
+    """The texts of an utterance as they were written, each by the first system that has it."""
+    return [run.written[each.which.index(text)][each.utt_id] for text in range(len(each.texts))]
 
 
 def word_scores(lm: LMColumn, lists: list[NbestList]) -> list[list[tuple[str, float]]]:

@@ -18,13 +18,15 @@ from lm_zoo.text.vocabulary import WordVocabulary
 from rescore.cli.main import cli
 from rescore.errors import RescoreError, WeightsError
 from rescore.evaluation.wer import corpus_errors, oracle_errors
+from rescore.files import read_kaldi_text
 from rescore.formats import read_nbest
 from rescore.types import Hypothesis, NbestList, Weights, Words
 from rescore.weights import load_weights, save_weights
 from rescore.workflows.columns import LMColumn
+from rescore.workflows.normalising import Normaliser
 from rescore.workflows.report import analyses, charts
 from rescore.workflows.report.gather import Gathered, gather, shown_lists
-from rescore.workflows.report.write import _with_word_scores, word_scores, write_report
+from rescore.workflows.report.write import _with_word_scores, _written, word_scores, write_report
 from tests.rescore.runs import LIKES, LM, write_inputs
 
 pytestmark = pytest.mark.slow
@@ -135,6 +137,20 @@ def test_word_scores_are_of_what_the_lm_sees(folder: Path, tmp_path: Path) -> No
                 assert [word for word, _ in row[:-1]] == [word.lower() for word in text]
     rows = word_scores(LMColumn("small", lm), [NbestList("u", [Hypothesis(("HE", "$5", "--", "SAID"))])])
     assert [word for word, _ in rows[0]] == ["he", "five dollars", "", "said", "</s>"] and rows[0][2][1] == 0.0
+
+
+def test_word_scores_are_of_the_words_as_they_were_written(folder: Path, tmp_path: Path) -> None:
+    """The table compares normalised texts; the LMs have scored others."""
+    shutil.copytree(folder, tmp_path / "run")
+    made = json.loads((folder / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(json.dumps({**made, "normalise": "basic"}))
+    run = gather(tmp_path / "run")
+    toy = read_kaldi_text(folder / "test" / "toy" / "1best.txt")
+    first = {nbest.utt_id: nbest.hyps[0].words for nbest in read_nbest(f"jsonl:{folder / 'test' / 'scores.jsonl.gz'}")}
+    for each in run.found:
+        texts = _written(run, each)
+        assert texts[each.which[0]] == first[each.utt_id] and texts[each.which[2]] == toy[each.utt_id]
+        assert [Normaliser("basic").words(text) for text in texts] == each.texts != texts
 
 
 def test_a_score_that_the_weights_want(folder: Path) -> None:
