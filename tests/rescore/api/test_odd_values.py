@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,36 @@ def test_a_score_that_is_no_number_where_hypotheses_become_equal(score: Any) -> 
     with pytest.raises(rs.RescoreError, match="hypothesis 1 has the score am = "):
         rs.combine(lists(score), {"am": 1.0}, normalise="basic")
     assert rs.compare(lists(), {"a": lists(score)}, normalise="basic").rows[0].counts.errors == 0
+
+
+def several() -> rs.Lists:
+    """Utterances with the right words first in every second list."""
+    made = []
+    for number in range(8):
+        hyps = [rs.Hypothesis(("a", "b"), {"am": -1.0}), rs.Hypothesis(("a",), {"am": -1.0 - number % 2})]
+        made.append(rs.NbestList(f"u{number}", hyps[:: (-1) ** number], ("a", "b")))
+    return rs.Lists(made)
+
+
+def test_numbers_of_numpy_are_scales() -> None:
+    plain = rs.combine(several(), {"am": 3.0})
+    for three in (np.int64(3), np.float32(3.0), 3):
+        assert rs.combine(several(), {"am": three}).lists == plain.lists  # type: ignore[dict-item]
+        assert rs.tune(several(), fix={"am": three}, folds=np.int64(0)).scales["am"] == 3.0  # type: ignore[dict-item, arg-type]
+
+
+def test_numbers_of_numpy_are_written(tmp_path: Path) -> None:
+    """As in loops over `np.arange`."""
+    counts: dict[str, Any] = {"seed": np.int64(1), "restarts": np.int32(2), "folds": np.int64(2)}
+    for objective in ("risk", "errors"):
+        weights = rs.tune(several(), objective=objective, **counts)
+        weights.save(tmp_path / "weights.json")
+        assert rs.read_weights(tmp_path / "weights.json").info == weights.info
+    table = rs.compare(several(), {"a": several()}, seed=np.int64(1), samples=np.int64(10))  # type: ignore[arg-type]
+    assert json.loads(json.dumps(table.how)) == table.how
+    plain = rs.combine(several(), {"am": 1.0}, mbr=2.0)
+    for two in (np.float32(2.0), np.int64(2)):
+        assert rs.combine(several(), {"am": 1.0}, mbr=two).lists == plain.lists  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("value", [np.arange(2), float("inf")])
@@ -49,6 +80,8 @@ def test_info_that_is_no_json_is_not_saved(value: Any, tmp_path: Path) -> None:
             lambda: lists(hyps=[rs.Hypothesis(("",), {"am": -1.0})]),
             "utterance u: hypothesis 1 has the word '', expected",
         ),
+        (lambda: rs.Lists(None), r"lists are a NoneType, expected a sequence of them: rs.Lists\(\[...\]\)"),  # type: ignore[arg-type]
+        (lambda: rs.Lists(lists()[0]), r"lists are a NbestList, expected a sequence of them"),  # type: ignore[arg-type]
         (lambda: lists(hyps=7), "utterance u: the hypotheses are 7, expected rs.NbestList"),
         (lambda: lists(hyps=[rs.Hypothesis(("A",), None)]), "utterance u: the scores of a hypothesis are None"),  # type: ignore[arg-type]
         (lambda: rs.score(lists(), {5: zoo.neural("lstm")}), "an LM's column is 5, expected a name"),  # type: ignore[dict-item]
