@@ -45,6 +45,8 @@ if [ -n "$hashed" ]; then
         exit 1
     done
 fi
+exec 9<tools/make_venv.sh
+if command -v flock >/dev/null 2>&1; then flock 9; fi  # two that are made side by side both write into this folder
 retry pip install --no-deps --no-build-isolation -e .
 cat "$requirements" $hashed >"$venv/.ready"
 echo "$venv is ready."
