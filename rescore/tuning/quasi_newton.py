@@ -69,7 +69,7 @@ def _descend(
     """The first of ever shorter steps that decreases the value enough; None if none does.
 
     The next length is where the parabola through the two values and the first slope is lowest (Nocedal and Wright,
-    eq. 3.58), within `_SHORTER` of the length before.
+    eq. 3.58), within `_SHORTER` of the length before, or half of that where the bounds have turned the step uphill.
     """
     length = 1.0
     while length > _SHORTEST:
@@ -80,7 +80,8 @@ def _descend(
         promised = float(slope @ (new - point))
         if new_value <= value + _DECREASE * promised:
             return new, new_value, new_slope
-        length *= float(np.clip(0.5 * promised / (promised - (new_value - value)), *_SHORTER))
+        lowest = 0.5 * promised / (promised - (new_value - value)) if promised < 0 else 0.5
+        length *= min(max(lowest, _SHORTER[0]), _SHORTER[1])
     return None
 
 
