@@ -27,6 +27,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rescore.tuning.risk_tune.INNER", 2)  # the steps are tested here, not the scales
     write_inputs(tmp_path)
     return tmp_path
 
