@@ -30,6 +30,7 @@ from rescore.lattices.paths import arc_ranges, total_scores
 from rescore.types import Lattice, NbestList, Words
 
 if TYPE_CHECKING:
+    from asr.model.config import TransducerConfig
     from asr.model.transducer import Transducer
 
 LM = "lm"  # the score of a graph
@@ -123,11 +124,7 @@ def fast_beam_search(
     if 0 in limits:
         raise DataError(f"utterance {limits.index(0) + 1} of the batch has no frame; leave it out")
     config = model.config
-    if config.decoder != "stateless":
-        raise ConfigError(
-            "fast_beam_search needs a stateless decoder, found lstm; use --decoding-method modified_beam_search, "
-            "which writes lattices too"
-        )
+    _check_stateless(config)
     fsa = (
         k2.trivial_graph(config.vocab_size - 1, device=encoded.device)
         if graph is None
@@ -158,6 +155,14 @@ def fast_beam_search(
     # k2 makes the last frame the arcs into the final state, so that its scores would not count: one more, of silence.
     found = streams.format_output([limit + 1 for limit in limits], allow_partial=True)
     return found if graph is None else _with_whole_lm(found, graph.lm_scale)
+
+
+def _check_stateless(config: TransducerConfig) -> None:
+    if config.decoder != "stateless":
+        raise ConfigError(
+            f"fast_beam_search needs a stateless decoder, found {config.decoder}; use --decoding-method "
+            "modified_beam_search, which writes lattices too"
+        )
 
 
 def _with_whole_lm(fsas: Any, lm_scale: float) -> Any:

@@ -119,19 +119,8 @@ def command(
     before = None
     if context is not None:
         before = ContextOptions(None if context == "all" else int(context), recording_of, recordings)
-    request = Request(
-        source,
-        lms,
-        out,
-        ngram=ngram,
-        mix_file=mix,
-        dtype=dtype,
-        device=device,
-        max_unknown=max_unknown,
-        exact=text_view == "exact",
-        context=before,
-        skip=on_error == "skip",
-    )
+    exact, skip = text_view == "exact", on_error == "skip"
+    request = Request(source, lms, out, ngram, mix, dtype, device, max_unknown, exact=exact, context=before, skip=skip)
     counts = rescore_nbest(request, given_weights(weights_file, scales), sharing, max_memory)
     show(asdict(counts), [], json_file)
 

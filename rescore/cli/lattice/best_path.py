@@ -14,7 +14,7 @@ from rescore.cli.results import json_option
 
 if TYPE_CHECKING:
     from rescore.skipping import OnError
-    from rescore.types import Lattice, Words
+    from rescore.types import Lattice, Weights, Words
 
 
 @click.command()
@@ -59,20 +59,14 @@ def command(
     from rescore.cli.lattice.options import idle_remark
     from rescore.cli.lattice.source import each_lattice
     from rescore.cli.results import show
-    from rescore.console import remark
-    from rescore.errors import UsageError
     from rescore.evaluation.wer import json_counts, kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
     from rescore.lattices.best_path import best_words, kaldi_scales, weighted_words
-    from rescore.weights import LM_WEIGHT, MBR, decision_of, load_weights
+    from rescore.weights import LM_WEIGHT
     from rescore.workflows.normalising import Normaliser, normaliser_of
 
-    if weights_file and (lmwt is not None or wip is not None):
-        raise UsageError("give either --weights FILE or --lmwt and --wip, not both")
+    weights = _weights(weights_file, lmwt, wip)
     refs = read_kaldi_text(ref) if ref is not None else None
-    weights = load_weights(weights_file) if weights_file else None
-    if weights is not None and decision_of(weights, weights_file)[0] == MBR:
-        remark(f"{weights_file}: tuned for minimum Bayes risk, which is `rescore lattice mbr`; here totals decide")
     normaliser = Normaliser() if weights is None else Normaliser(normaliser_of(weights, weights_file))
 
     say_idle = idle_remark()
@@ -94,3 +88,19 @@ def command(
         show({**json_counts(counts), "absent": absent}, [*kaldi_lines(counts, absent=absent), scored], json_file)
     elif json_file or out is None:
         show(hyps, (" ".join((utt_id, *hyp)) for utt_id, hyp in hyps.items()), json_file)
+
+
+def _weights(file: Path | None, lmwt: float | None, wip: float | None) -> Weights | None:
+    """Those of --weights; raises UsageError where they are given beside --lmwt and --wip."""
+    from rescore.console import remark
+    from rescore.errors import UsageError
+    from rescore.weights import MBR, decision_of, load_weights
+
+    if file is None:
+        return None
+    if lmwt is not None or wip is not None:
+        raise UsageError("give either --weights FILE or --lmwt and --wip, not both")
+    weights = load_weights(file)
+    if decision_of(weights, file)[0] == MBR:
+        remark(f"{file}: tuned for minimum Bayes risk, which is `rescore lattice mbr`; here totals decide")
+    return weights
