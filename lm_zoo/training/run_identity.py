@@ -20,10 +20,12 @@ from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
 from lm_zoo.training.transfer import find_trained
 
 VOCAB = "vocab"  # folder of the run's own vocabulary
+VOCABULARIES = (PieceVocabulary.FILE, WordVocabulary.FILE)  # that of a model folder
 BEGUN = (LOG, "checkpoint", "checkpoint.old")
 # Settings of the training that may change when a run goes on: how long it is, what is looked at on the way.
 FREE = ("steps", "passes", "epochs", "patience", "valid_every", "save_every", "log_every", "wandb")
 _DIGEST = re.compile(r" \(blake2b \w+\)$")
+TOKENS, LISTS = "a token of text", "expected errors of N-best lists"  # validation losses
 
 
 def text_identity(spec: str) -> str:
@@ -46,7 +48,7 @@ def lm_identity(name: str | None) -> str | None:
     Raises:
       ModelError: as `lm_zoo.training.transfer.find_trained`.
     """
-    return None if name is None else _of_folder(name, (WEIGHTS, PieceVocabulary.FILE, WordVocabulary.FILE))
+    return None if name is None else _of_folder(name, (WEIGHTS, *VOCABULARIES))
 
 
 def vocab_identity(name: str | None) -> str | None:
@@ -55,7 +57,7 @@ def vocab_identity(name: str | None) -> str | None:
         return None
     if is_read_once(name) or os.path.isfile(name) or name.endswith(".model"):
         return text_identity(f"text:{name}")
-    return _of_folder(name, (PieceVocabulary.FILE, WordVocabulary.FILE))
+    return _of_folder(name, VOCABULARIES)
 
 
 def _of_folder(name: str, files: tuple[str, ...]) -> str:
@@ -66,6 +68,20 @@ def _of_folder(name: str, files: tuple[str, ...]) -> str:
 def plain_name(identity: Any) -> str:
     """The name in what `text_identity`, `lm_identity` and `vocab_identity` give; of older runs that of a path."""
     return Path(_DIGEST.sub("", str(identity))).name
+
+
+def measured_on(folder: Path) -> dict[str, Any]:
+    """What the validation loss of the run in a folder depends on beside the model, as far as it is known."""
+    vocabulary = {"vocabulary": content(folder / file for file in VOCABULARIES)}
+    try:
+        run = read_json(folder / RUN)
+        if "lists" in run:
+            lists = {name: value for name, value in run["lists"].items() if name != "nbest"}
+            return {"loss": LISTS, "lists or scales": {**lists, "posterior": run["train"]["posterior"]}}
+        digest = _DIGEST.search(run["recipe"]["valid"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return vocabulary
+    return {"loss": TOKENS, **vocabulary, **({"validation text": digest[0]} if digest else {})}
 
 
 def check_run(folder: Path, parts: dict[str, Any]) -> None:

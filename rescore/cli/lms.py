@@ -12,7 +12,7 @@ from rescore.cli.results import json_option
 
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[DIR]...")
-@click.option("--best", is_flag=True, help="Print the folder with the lowest validation loss, nothing else.")
+@click.option("--best", is_flag=True, help="Print the folder with the lowest validation loss, nothing else; all have the same validation data and tokens.")
 @json_option
 def command(folders: tuple[Path, ...], best: bool, json_file: Path | None) -> None:
     """List the LMs that ship with the package and the kinds that can be trained; or the trained LMs in the folders DIR.
@@ -22,14 +22,18 @@ def command(folders: tuple[Path, ...], best: bool, json_file: Path | None) -> No
     Example: rescore lms exp/dropout-* --best
     """
     from lm_zoo.registry import describe
+    from lm_zoo.training.run_identity import measured_on
     from rescore.cli.results import show
 
     rows = describe(folders)
+    for row in rows:
+        row["valid_loss_of"] = measured_on(Path(row["name"])).get("loss") if folders else None
     listed = [_best(rows, folders)] if best else [*_table(rows, bool(folders)), *([] if folders else _kinds())]
     show(rows, listed, json_file)
 
 
 def _table(rows: list[dict[str, Any]], runs: bool) -> list[str]:
+    from lm_zoo.training.run_identity import LISTS
     from rescore.tables import table_lines, width
 
     heads = ["name", "kind", "parameters", "MB", "valid loss" if runs else "ppl/word", "trained on"]
@@ -37,6 +41,7 @@ def _table(rows: list[dict[str, Any]], runs: bool) -> list[str]:
     for row in rows:
         ppl = "" if row["word_ppl"] is None else f"{row['word_ppl']:.1f} ({row['word_ppl_text']})"
         loss = "" if row["valid_loss"] is None else f"{row['valid_loss']:.4f}"
+        loss += " errors" if row["valid_loss_of"] == LISTS else ""
         size, params = f"{row['bytes'] / 1e6:.1f}", f"{row['params']:,}" if row["params"] else ""
         cells.append([row["name"], row["kind"], params, size, loss if runs else ppl, ", ".join(row["data"])])
     lines = table_lines(heads, cells, width(), texts=(0, 1, 5))
@@ -64,4 +69,20 @@ def _best(rows: list[dict[str, Any]], folders: tuple[Path, ...]) -> str:
         raise UsageError("--best needs folders of rescore train-lm")
     if unknown := [row["name"] for row in rows if row["valid_loss"] is None]:
         raise UsageError(f"--best: {unknown[0]} has no validation loss in config.json; rescore train-lm writes it")
+    _check_comparable(list(folders))
     return min(rows, key=lambda row: row["valid_loss"])["name"]
+
+
+def _check_comparable(folders: list[Path]) -> None:
+    """Raises UsageError where the validation losses are of other data or of other kinds."""
+    from lm_zoo.training.run_identity import measured_on
+    from rescore.errors import UsageError
+
+    first = measured_on(folders[0])
+    for folder in folders[1:]:
+        other = measured_on(folder)
+        if differs := [what for what in first if what in other and first[what] != other[what]]:
+            raise UsageError(
+                f"--best: found {folders[0]} and {folder}, which have another {differs[0]}, so that their validation "
+                "losses say nothing of which is better; compare them by rescore ppl, or rescore compare"
+            )
