@@ -13,6 +13,7 @@ from lm_zoo.reading import DAMAGED, kaldi_fields, open_bytes
 
 KINDS = ("kaldi", "text")  # that stand before a path: with utterance ids, and without
 HEAD = 100  # sentences that are looked at for utterance ids
+_SYMBOL = re.compile(r"<eps>|<s>|</s>|<sos/eos>|<unk>|#\d+")  # of tables of words: what no text has
 _ID = re.compile(r"(?=.*\d)(?=.*[^\W\d]|.*-).*")  # a digit, and a letter, _ or -
 
 
@@ -41,6 +42,20 @@ def read_sentences(spec: str | Path, remark: Callable[[str], None] | None = None
             )
         sentences = chain(head, sentences)
     yield from sentences
+
+
+def read_word_list(path: str | Path, remark: Callable[[str], None]) -> list[str]:
+    """The words of a list; of a table of words and numbers (Kaldi's `words.txt`, counts), its first column.
+
+    Raises:
+      TextError: as `read_sentences`.
+    """
+    lines = list(read_sentences(path, remark))
+    if any(len(line) != 2 or not line[1].isdecimal() for line in lines):
+        return [word for line in lines for word in line]
+    words = [word for word, _ in lines if not _SYMBOL.fullmatch(word)]
+    remark(f"{path}: a table of words and numbers; {len(words)} words, {len(lines) - len(words)} symbols left out")
+    return words
 
 
 def begin_with_ids(sentences: list[list[str]]) -> bool:

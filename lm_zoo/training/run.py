@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from lm_zoo.model_folder import is_like
 from lm_zoo.registry import NGRAM_FILES, build, find, read_config, settings_of
 from lm_zoo.text.batches import TokenText, split_long, tokenize
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_case, said
-from lm_zoo.text.sentences import read_sentences
+from lm_zoo.text.sentences import read_sentences, read_word_list
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary, read_pieces, text_form
 from lm_zoo.training.card import CARD, write_card
@@ -31,7 +30,6 @@ from lm_zoo.training.train import train
 from lm_zoo.training.transfer import check_start, find_trained, inherit_settings
 from lm_zoo.training.wandb_log import find_wandb, with_wandb
 
-_SYMBOL = re.compile(r"<eps>|<s>|</s>|<sos/eos>|<unk>|#\d+")  # of tables of words: what no text has
 _MARKS = {"<s>", "</s>"}
 
 
@@ -179,7 +177,7 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
     if recipe.vocab is not None and recipe.vocab.endswith(".model"):
         vocab = read_pieces(Path(recipe.vocab))
     elif recipe.vocab is not None and os.path.isfile(recipe.vocab) and not recipe.vocab.endswith(NGRAM_FILES):
-        vocab = build_words(_listed_words(recipe.vocab, remark))
+        vocab = build_words(Counter(read_word_list(recipe.vocab, remark)))
     elif recipe.vocab is not None:
         source = find_trained(recipe.vocab)
         vocab = load_vocabulary(source, read_config(source).get("case", "mixed"))
@@ -195,16 +193,6 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
         vocab.save(made)
         write_text(made / "case", vocab.case + "\n")
     return vocab
-
-
-def _listed_words(path: str, remark: Remark) -> Counter[str]:
-    """The words of a list; of a table of words and numbers (Kaldi's `words.txt`, counts), its first column."""
-    lines = list(filter(None, read_sentences(path)))
-    if any(len(line) != 2 or not line[1].isdecimal() for line in lines):
-        return count_words(lines)
-    words = [word for word, _ in lines if not _SYMBOL.fullmatch(word)]
-    remark(f"{path}: a table of words and numbers; {len(words)} words, {len(lines) - len(words)} symbols left out")
-    return count_words([words])
 
 
 def _sentences(texts: list[str]) -> Iterator[list[str]]:

@@ -19,7 +19,9 @@ from rescore.errors import UsageError
 )
 @click.option("--prune", help="Leave out n-grams seen this often or less: one value an order, as '0 0 1 1' or 0,0,1,1.")
 @click.argument("more_prune", nargs=-1, metavar="")
-@click.option("--vocab", type=click.Path(), help="Keep only n-grams of these words (white space between them).")
+@click.option(
+    "--vocab", type=click.Path(), help="Keep only n-grams of these words, white space between them; or of words.txt."
+)
 @click.option("--discount-fallback", is_flag=True, help="Fixed discounts 0.5 1 1.5 where the text is too small.")
 @click.option("--digits", type=click.IntRange(2, 7), default=7, show_default=True, help="Fewer: a smaller file.")
 @click.option("--out", type=OutputPath(), required=True, help="ARPA file to write, .arpa or .arpa.gz.")
@@ -46,7 +48,7 @@ def command(
     from lm_zoo.files import is_in_place
     from lm_zoo.ngram.arpa import write_arpa
     from lm_zoo.ngram.kneser_ney import FALLBACK_DISCOUNTS, check_thresholds, estimate
-    from lm_zoo.text.sentences import read_sentences
+    from lm_zoo.text.sentences import read_sentences, read_word_list
     from rescore.console import remark
 
     thresholds = check_thresholds(_thresholds(prune, more_prune), order)
@@ -56,7 +58,7 @@ def command(
         chain.from_iterable(read_sentences(text, remark) for text in texts),
         order,
         thresholds,
-        vocab={word for words in read_sentences(vocab, remark) for word in words} if vocab else None,
+        vocab=set(read_word_list(vocab, remark)) if vocab else None,
         discount_fallback=FALLBACK_DISCOUNTS if discount_fallback else None,
         remark=remark,
     )

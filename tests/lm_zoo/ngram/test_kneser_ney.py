@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_zoo.errors import LMError, TextError
-from lm_zoo.ngram.arpa import write_arpa
+from lm_zoo.ngram.arpa import read_vocabulary, write_arpa
 from lm_zoo.ngram.kneser_ney import FALLBACK_DISCOUNTS, KneserNeyModel, estimate
 from tests.lm_zoo.golden.recreate import GOLDEN, VOCAB, read_arpa
 from tests.lm_zoo.pseudo import pseudo_text
@@ -197,6 +197,15 @@ def run(*arguments: object) -> str:
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.output
+
+
+def test_of_a_table_of_words_the_numbers_are_no_words(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("A 1 B\nB 2 A\nA B\n")
+    (tmp_path / "words.txt").write_text("<eps> 0\nA 1\nB 2\n#0 3\n")
+    options = ["--text", tmp_path / "text", "--order", 2, "--discount-fallback", "--out", tmp_path / "lm.arpa"]
+    said = run(*options, "--vocab", tmp_path / "words.txt")
+    assert "a table of words and numbers; 2 words, 2 symbols left out" in said
+    assert read_vocabulary(tmp_path / "lm.arpa") == ["<unk>", "<s>", "</s>", "A", "B"]
 
 
 def test_command(tmp_path: Path) -> None:
