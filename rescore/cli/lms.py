@@ -12,7 +12,9 @@ from rescore.cli.results import json_option
 
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[DIR]...")
-@click.option("--best", is_flag=True, help="Print the folder with the lowest validation loss, nothing else; all have the same validation data and tokens.")
+@click.option(
+    "--best", is_flag=True, help="Print the one of the lowest validation loss, of the same data and tokens, alone."
+)
 @json_option
 def command(folders: tuple[Path, ...], best: bool, json_file: Path | None) -> None:
     """List the LMs that ship with the package and the kinds that can be trained; or the trained LMs in the folders DIR.
