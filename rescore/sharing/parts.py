@@ -300,12 +300,11 @@ def part_files(folder: Path, number: int, suffix: str = LISTS) -> list[Path]:
 
 
 def join_parts(folder: Path, number: int, target: Path) -> None:
-    """Writes the first `number` parts into one file, and removes the folder of parts."""
+    """Writes the first `number` parts into one file."""
     with atomic_path(target) as path, open(path, "wb") as whole:
         for part in part_files(folder, number):  # files of gzip one after the other are one
             with open(part, "rb") as source:
                 shutil.copyfileobj(source, whole)
-    remove_parts(folder)
 
 
 def remove_parts(folder: Path) -> None:

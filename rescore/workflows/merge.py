@@ -18,6 +18,7 @@ from rescore.sharing.parts import (
     part_files,
     parts_inside,
     read_plan,
+    remove_parts,
 )
 from rescore.skipping import note_skipped
 from rescore.types import NbestList, Weights
@@ -63,6 +64,7 @@ def merge(out: Path, weights: Weights | None) -> CombineCounts:
     note_skipped([*found[0]["unread"], *notes(folder, number).skipped])
     join_parts(folder, number, out / SCORES_FILE)
     note_lms(out, lms)
+    remove_parts(folder)  # at last: a merge that is stopped can be called again
     remark(f"{counts.utterances} utterances scored, in {len(found)} shares")
     for column, counted in words.items():
         remark(f"{column}: {said(counted, 'hypothesis words')}, scored as <unk>")

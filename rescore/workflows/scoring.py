@@ -19,7 +19,7 @@ from rescore.console import progress
 from rescore.errors import RescoreError, ScoreError
 from rescore.formats.common import CountedErrors
 from rescore.formats.part_files import LISTS, utt_id_of
-from rescore.sharing.parts import Note, Parts, Split, join_parts, parts_inside, read_note
+from rescore.sharing.parts import Note, Parts, Split, join_parts, parts_inside, read_note, remove_parts
 from rescore.sharing.work import do_bites
 from rescore.skipping import OnError, Skip, fail, note_skipped, said_by
 from rescore.text import short
@@ -202,6 +202,7 @@ def write_scores(
     total = work.total - work.unwritten.count
     if split is None:
         join_parts(parts.folder, work.number, out / SCORES_FILE)
+        remove_parts(parts.folder)
     else:
         words = {scorer.column: [scorer.coverage.words, scorer.coverage.unknown] for scorer in scorers}
         parts.finish({"parts": work.number, "utterances": total, "words": words, "unread": said_by(unread)})

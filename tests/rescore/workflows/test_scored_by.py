@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -53,6 +54,16 @@ def test_an_lm_that_was_trained_anew_is_told(tuned: Path, version: str) -> None:
     assert merged.exit_code == 0 and (TOLD in " ".join(merged.output.split())) == other
     assert known_lms(tuned / "shared") == known_lms(tuned / "test") == known_lms(tuned / "test/scores.jsonl.gz")
     assert known_lms(tuned / "test/nbest.jsonl.gz") == known_lms(tuned / "test")  # the same scores in another order
+
+
+def test_a_merge_that_was_stopped_is_completed(tuned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    score(tuned, "1", "shared", "--split", "1/1")
+    with monkeypatch.context() as patch:
+        patch.setattr("rescore.workflows.merge.note_lms", Mock(side_effect=KeyboardInterrupt))
+        assert run("merge", tuned / "shared").exit_code != 0
+    assert (tuned / "shared/scores.jsonl.gz").exists() and not known_lms(tuned / "shared")
+    assert run("merge", tuned / "shared").exit_code == 0
+    assert known_lms(tuned / "shared") == known_lms(tuned / "dev") and not (tuned / "shared/.parts").exists()
 
 
 def test_lms_of_scores_that_were_there_are_kept(tuned: Path) -> None:
