@@ -151,7 +151,8 @@ class LMRun(TrainingRun):
         """A finished run goes on if it is asked for more; says so, or why not."""
         progress, config = self.progress, self.config
         done = f"{self.out}: the run there is finished, with {progress.step} steps"
-        same = (config.steps, config.passes) == (before["steps"], before.get("passes", 0))
+        length = config.passes or config.steps  # the steps of passes are others in another number of processes
+        same = length == (before.get("passes") or before["steps"]) and bool(config.passes) == bool(before.get("passes"))
         if self._at_end() and not same:
             raise ModelError(f"{done}, {progress.epoch} passes; asked for {_length(config)}, which it has already")
         if self._at_end():

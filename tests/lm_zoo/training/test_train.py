@@ -129,27 +129,6 @@ def test_a_stopped_run_that_is_asked_for_less_than_it_has_is_refused(tmp_path: P
     assert (tmp_path / "checkpoint" / "state.json").read_bytes() == before
 
 
-def test_a_finished_run_says_so_and_does_nothing_more(tmp_path: Path) -> None:
-    first = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
-    remarks: list[str] = []
-    again = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10), remark=remarks.append)
-    assert (again.step, again.best_loss) == (first.step, first.best_loss)
-    done = f"{tmp_path}: the run there is finished, with 10 steps"
-    assert remarks == [f"{done}; it goes on with more (--train steps=N, or passes=N)"]
-
-
-@pytest.mark.parametrize("longer", [{"steps": 30}, {"passes": 4}])
-def test_a_finished_run_goes_on_where_it_is_asked_for_more(tmp_path: Path, longer: dict[str, int]) -> None:
-    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
-    remarks: list[str] = []
-    progress = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(**longer), remark=remarks.append)
-    assert progress.finished and progress.step >= 30 and progress.epoch == longer.get("passes", progress.epoch)
-    assert "with 10 steps; it goes on to" in remarks[0]
-    assert [step for step, _ in records(tmp_path)][-1] > 10
-    with pytest.raises(ModelError, match=r"asked for 10 steps, which it has already"):
-        train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
-
-
 def test_steps_follow_from_passes(tmp_path: Path) -> None:
     """Whatever the batches: three passes see every token three times, and are validated after each."""
     words = text(0)
