@@ -136,6 +136,8 @@ def run_here(plan: TrainPlan, settings: TransducerTrainConfig) -> None:
             "max_duration": plan.max_duration,
             "bucketing_sampler": plan.bucketing_sampler,
             "speed_perturb": plan.speed_perturb,
+            "enable_spec_aug": plan.spec_aug,
+            "musan_cuts": plan.musan_cuts and plan.musan_cuts.name,
         },
     )
     if first and batches.left_out.counts():

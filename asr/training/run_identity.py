@@ -17,6 +17,7 @@ LAST = "last-checkpoint"  # the file that names the newest checkpoint
 # the name of the optimisers' states in a checkpoint.
 FREE = {"num_epochs", "max_steps", "max_minutes", "save_every_n", "keep_last_k", "valid_every", "log_every"}
 FREE |= {"loss_backend", "optimizer", "dtype"}
+AUGMENTED_BY = {"enable_spec_aug", "musan_cuts"}  # of the data of a run: what leaves batches of the same utterances
 
 
 def newest(out: Path) -> Path | None:
@@ -53,6 +54,13 @@ def check_settings(path: Path, contents: dict[str, Any], config: TransducerTrain
             f"{path}: not of a run with these settings: it has {differ}; choose another --exp-dir, where --init takes "
             "a model folder to start from, or the run's own settings"
         )
+
+
+def other_data(before: dict[str, Any], now: dict[str, Any]) -> tuple[str, bool]:
+    """What of a run's data was another one, as far as its checkpoint tells, and whether its batches were others."""
+    known = {name: value for name, value in now.items() if name in before}
+    differ = {name for name in known if before[name] != known[name]}
+    return _differences(before, known), bool(differ - AUGMENTED_BY)
 
 
 def _differences(before: dict[str, Any], now: dict[str, Any]) -> str:

@@ -8,7 +8,6 @@ continues in mid-epoch) and `model/`, the best model so far as a model folder.
 from __future__ import annotations
 
 import copy
-import json
 import math
 import shutil
 import time
@@ -24,7 +23,7 @@ from torch import nn
 from asr.errors import AsrError, CheckpointError, DataError
 from asr.model import checkpoint
 from asr.training.config import TransducerProgress, TransducerTrainConfig
-from asr.training.run_identity import LAST, check_configuration, check_free, check_settings, newest
+from asr.training.run_identity import LAST, check_configuration, check_free, check_settings, newest, other_data
 from asr.training.schedule import budget_used, make_optimizers, rate_share, warm_share
 from asr.training.step import (
     Batch,
@@ -79,8 +78,8 @@ def train(
       remark: gets lines for the user (utterances not used).
       start: checkpoint to continue from; None: the newest of the run, if there is one.
       anew:  do not continue, whatever `out` holds.
-      made_of: what the batches of an epoch follow from, `max_duration` among it; a run that goes on in an epoch with
-        others says so.
+      made_of: what the batches of an epoch follow from, `max_duration` among it, and what `other_data` names; a run
+        that goes on with others says so.
     Returns:
       where the run stands at its end.
     Raises:
@@ -205,18 +204,19 @@ class TransducerRun(TrainingRun):
             self._prolong()
 
     def _same_batches(self, before: dict[str, Any]) -> None:
-        """Where the batches of the epoch that is gone on with are others, says so; of another length, counts anew."""
+        """Says where the data, or the batches of the epoch, are others; batches of another length are counted anew."""
         progress, now = self.progress, self.made_of
-        differ = [name for name in now if name in before and before[name] != now[name]]
-        if not differ or not progress.batch:
-            return
-        if "max_duration" in differ:
-            progress.batch = round(progress.batch * before["max_duration"] / now["max_duration"])
-        said = "; ".join(f"{name} {json.dumps(before[name])}, now {json.dumps(now[name])}" for name in differ)
-        self.remark(
-            f"{self.out}: the batches are others than until here ({said}); the epoch goes on at about batch "
-            f"{progress.batch}, some of it is used twice or not at all"
-        )
+        said, of_batches = other_data(before, now)
+        if said and not (of_batches and progress.batch):
+            self.remark(f"{self.out}: goes on with other training data ({said})")
+        elif said:
+            length, then = now.get("max_duration"), before.get("max_duration")
+            if length and then and length != then:  # rounded down, as there is something left of the epoch
+                progress.batch = int(progress.batch * then / length)
+            self.remark(
+                f"{self.out}: the batches are others than until here ({said}); the epoch goes on at about batch "
+                f"{progress.batch}, some of it is used twice or not at all"
+            )
 
     def _prolong(self) -> None:
         """A finished run goes on if it is asked for more; says so, or that it is not."""

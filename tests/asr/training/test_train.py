@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -196,6 +196,36 @@ def test_other_batches_in_mid_epoch_are_said(tmp_path: Path) -> None:
     progress = run(tmp_path, config(max_steps=7), made_of=now, remark=said.append, train_batches=batches(40))
     assert progress.batch == 13  # 6 batches of 200 s are 12 of 100 s, and one more
     assert any("(max_duration 200.0, now 100.0); the epoch goes on at about batch 12" in line for line in said)
+
+
+def test_longer_batches_do_not_end_the_epoch(tmp_path: Path) -> None:
+    """Two of three batches of 100 s are no whole one of 300 s."""
+    with pytest.raises(Killed):
+        made = {"max_duration": 100.0}
+        run(tmp_path, config(save_every_n=2, log_every=1), made_of=made, report=killer(3), train_batches=batches(3))
+    used: list[int] = []
+
+    def one_batch(epoch: int, skip: int) -> Iterator[Any]:
+        used.append(skip)
+        yield from batches(1)(epoch, skip)
+
+    run(tmp_path, config(max_steps=3), made_of={"max_duration": 300.0}, train_batches=one_batch)
+    assert used == [0]
+
+
+@pytest.mark.parametrize("batch", [6, 20])
+def test_other_augmentation_is_said(batch: int, tmp_path: Path) -> None:
+    """In mid-epoch and at the end of one; the batches are the same ones."""
+    said: list[str] = []
+    made = {"max_duration": 200.0, "enable_spec_aug": True, "musan_cuts": None}
+    with pytest.raises(Killed):
+        kill = killer(batch + 2)
+        run(tmp_path, config(save_every_n=6, log_every=1), made_of=made, report=kill, train_batches=batches(batch))
+    now = {**made, "enable_spec_aug": False, "musan_cuts": "noise.jsonl.gz"}
+    progress = run(tmp_path, config(max_steps=24), made_of=now, remark=said.append, train_batches=batches(batch))
+    assert progress.step == 24
+    found = '(enable_spec_aug true, now false; musan_cuts null, now "noise.jsonl.gz")'
+    assert f"{tmp_path}: goes on with other training data {found}" in said
 
 
 def test_muon_takes_the_inner_matrices_and_continues_after_a_kill(tmp_path: Path) -> None:
