@@ -164,7 +164,7 @@ def _read(corpora: Corpora, out_dir: Path, storage: str) -> dict[tuple[str, str]
             raise click.UsageError(f"two corpora are named {'_cuts_'.join(key)}; prepare them into different OUT_DIRs")
         sets[key] = named
     for (_, part), cuts in sets.items():
-        manifests.check_ids(part, cuts)
+        manifests.check_ids(part, (cut.id for cut in cuts))
     return sets
 
 

@@ -140,16 +140,29 @@ def _resolve(cut: dict[str, Any], folder: Path) -> None:
             holder[name] = str((folder / place).absolute())
 
 
-def check_ids(where: object, cuts: Iterable[Cut]) -> None:
+def ids_of(path: str | Path, cuts: CutSet) -> Iterator[str]:
+    """The ids of cuts that `load_cuts` has read of a path; of Shar without the audio that lies beside its manifests."""
+    if not cuts.is_lazy:
+        yield from (cut.id for cut in cuts)
+        return
+    for file in sorted(Path(path).glob("cuts.*.jsonl*")):
+        for number, line in read_lines(file):
+            try:
+                yield str(parse_json(line)["id"])
+            except (ValueError, LookupError, TypeError) as error:
+                raise FormatError(file, f"not a lhotse cut ({error!r})", line=number) from None
+
+
+def check_ids(where: object, ids: Iterable[str]) -> None:
     """Raises DataError for an id with blanks, of which Kaldi's text would take the first word for the id."""
-    for cut in cuts:
-        if kaldi_fields(cut.id) != [cut.id]:
-            raise DataError(f"{where}: the id '{cut.id}' has blanks, which no file of texts can have; rename it")
+    for cut_id in ids:
+        if kaldi_fields(cut_id) != [cut_id]:
+            raise DataError(f"{where}: the id '{cut_id}' has blanks, which no file of texts can have; rename it")
 
 
-def check_distinct(where: object, cuts: Iterable[Cut]) -> None:
+def check_distinct(where: object, ids: Iterable[str]) -> None:
     """Raises DataError for an id that several cuts have."""
-    for cut_id, count in Counter(cut.id for cut in cuts).items():
+    for cut_id, count in Counter(ids).items():
         if count > 1:
             raise DataError(f"{where}: found {count} cuts with the id '{cut_id}', expected ids that differ")
 

@@ -78,8 +78,9 @@ def add_noise_to_set(path: Path, out: Path, options: NoiseOptions, allow_pipes: 
       DataError: two cuts of one id, too few speakers for babble, or no utterance can be loaded.
     """
     cuts: list[MonoCut] = list(load_cuts(path, allow_pipes=allow_pipes))
-    check_ids(path, cuts)
-    check_distinct(path, cuts)
+    ids = [cut.id for cut in cuts]
+    check_ids(path, ids)
+    check_distinct(path, ids)
     prefix, part = kind_and_part(path)
     name = f"{part}-{options.name}"
     folder = make_folder(out / "audio" / name)

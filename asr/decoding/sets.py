@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asr.dataset.manifests import check_distinct, check_ids, load_cuts, own_name
+from asr.dataset.manifests import check_distinct, check_ids, ids_of, load_cuts, own_name
 from asr.decoding.decode import Decoded
 from asr.decoding.results import Outputs, Results, empty_lattice, empty_nbest
 from asr.errors import DataError
@@ -69,11 +69,10 @@ def decode_set(
 
 
 def cuts_to_decode(path: Path, allow_pipes: bool) -> CutSet:
-    """The cuts of a manifest; those that are in memory have ids that differ and can stand in texts."""
+    """The cuts of a manifest, with ids that differ and can stand in texts."""
     cuts = load_cuts(path, allow_pipes=allow_pipes)
-    if not cuts.is_lazy:
-        check_ids(path, cuts)
-        check_distinct(path, cuts)
+    check_ids(path, ids_of(path, cuts))
+    check_distinct(path, ids_of(path, cuts))
     return cuts
 
 
