@@ -17,9 +17,10 @@ decode_sets() {  # decode_sets "SET..." METHOD...: by each method, which may hav
   done
 }
 
-best_lm_scale() {  # best_lm_scale SET LM: of the searches with this LM, by icefall's summaries
-  grep -h 'lm[_-]scale' "$decoded/wer-summary-$1-"*"$(basename "$2")-lm-scale"* | sort -k 2 -n | head -n 1 |
-    sed 's/.*lm[_-]scale[_-]\([0-9.]*\).*/\1/'
+best_lm_scale() {  # best_lm_scale SET LM N: of the last N searches with this LM, by icefall's summaries
+  local last
+  mapfile -t last < <(ls -t "$decoded/wer-summary-$1-"*"$(basename "$2")-lm-scale"* | head -n "$3")
+  grep -h 'lm[_-]scale' "${last[@]}" | sort -k 2 -n | head -n 1 | sed 's/.*lm[_-]scale[_-]\([0-9.]*\).*/\1/'
 }
 
 lattices() {  # lattices SET: those of decode.py, as FORMAT:PATH

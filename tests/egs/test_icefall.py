@@ -211,7 +211,10 @@ def test_the_best_scale_of_summaries_of_both_generations(form: str, tmp_path: Pa
         lines = f"settings\tWER\n{form.format(scale, wer)}\n"
         (tmp_path / f"wer-summary-dev-epoch-1_avg-1__my-lm-lm-scale-{scale}.txt").write_text(lines)
     (tmp_path / "wer-summary-dev-epoch-1_avg-1.txt").write_text("settings\tWER\ngreedy_search\t1.0\n")
-    script = f". {ROOT}/egs/shared/asr.sh; decoded={tmp_path}; best_lm_scale dev exp/my-lm"
+    older = tmp_path / "wer-summary-dev-clean-epoch-1_avg-1__my-lm-lm-scale-0.9-word-reward-2.0.txt"
+    older.write_text(f"settings\tWER\n{form.format(0.9, 1.0)}\n")  # another set, or other settings
+    os.utime(older, (0, 0))
+    script = f". {ROOT}/egs/shared/asr.sh; decoded={tmp_path}; best_lm_scale dev exp/my-lm 3"
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, text=True, check=True, env=env)
     assert done.stdout == "0.25\n"

@@ -52,7 +52,8 @@ decode_pair() {
   decode_sets "$dev $test" greedy_search modified_beam_search "fast_beam_search --lattices k2"
   if [ -z "$fusion_scales" ]; then return; fi
   for scale in $fusion_scales; do decode_sets "$dev" "$fused $scale"; done
-  decode_sets "$test" "$fused $(best_lm_scale "$dev" "$fusion_lm")"
+  scale=$(best_lm_scale "$dev" "$fusion_lm" "$(wc -w <<< "$fusion_scales")")
+  decode_sets "$test" "$fused $scale"
 }
 
 tables_of_pair() {
