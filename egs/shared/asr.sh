@@ -19,7 +19,8 @@ decode_sets() {  # decode_sets "SET..." METHOD...: by each method, which may hav
 
 best_lm_scale() {  # best_lm_scale SET LM N: of the last N searches with this LM, by icefall's summaries
   local last
-  mapfile -t last < <(ls -t "$decoded/wer-summary-$1-"*"$(basename "$2")-lm-scale"* | head -n "$3")
+  mapfile -t last < <(ls -t "$decoded/wer-summary-$1-"*"$(basename "${2%%\?*}")-lm-scale"* | head -n "$3")
+  [ ${#last[@]} -gt 0 ] || fail "no search of $1 with the LM $2 in $decoded"
   grep -h 'lm[_-]scale' "${last[@]}" | sort -k 2 -n | head -n 1 | sed 's/.*lm[_-]scale[_-]\([0-9.]*\).*/\1/'
 }
 
