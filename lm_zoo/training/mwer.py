@@ -39,7 +39,7 @@ from lm_zoo.text.vocabulary import Vocabulary, text_form
 from lm_zoo.training import checkpoint
 from lm_zoo.training.config import LIST_DEFAULTS, LMProgress, TrainConfig
 from lm_zoo.training.distributed import Ranks, to_start
-from lm_zoo.training.run import TextRecipe, finish_card, make_vocabulary, tokenise, train_config
+from lm_zoo.training.run import TextRecipe, finish_card, longest_of, make_vocabulary, tokenise, train_config
 from lm_zoo.training.run_identity import check_run, lm_identity, text_identity
 from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.runtime import autocast
@@ -249,7 +249,7 @@ def run_on_lists(
     check_start(recipe.init, folder)
     check_run(folder, _made_of(kind, settings, recipe, data, config))
     vocab = make_vocabulary(recipe, folder, remark)
-    text = tokenise(vocab, recipe.texts, recipe.longest, remark) if recipe.texts else None
+    text = tokenise(vocab, recipe.texts, longest_of(recipe, config), remark) if recipe.texts else None
     before = read_config(find(recipe.init))
     vocab.form = text_form(before)
     view = View(vocab)

@@ -44,7 +44,7 @@ class TextRecipe:
       vocab: name or folder of an LM whose vocabulary is taken instead; or a file of words, white space between
         them, or of words and numbers (`words.txt`); or a sentencepiece model (`bpe.model` of icefall).
       init: name or folder of a trained LM whose vocabulary, settings and weights the run starts from.
-      longest: sentences of more tokens are cut.
+      longest: sentences of more tokens are cut, but not where windows are trained on.
     """
 
     texts: list[str]
@@ -101,8 +101,9 @@ def run_here(
     vocab = make_vocabulary(recipe, folder, remark)
     if not ranks.rank:
         ranks.wait()
-    train_text = tokenise(vocab, recipe.texts, recipe.longest, remark)
-    valid_text = tokenise(vocab, [recipe.valid], recipe.longest, remark)
+    longest = longest_of(recipe, config)
+    train_text = tokenise(vocab, recipe.texts, longest, remark)
+    valid_text = tokenise(vocab, [recipe.valid], longest, remark)
     info = {"data": [os.path.basename(text) for text in recipe.texts], "training": dataclasses.asdict(config)}
     if recipe.init is not None:
         before = read_config(find(recipe.init))
@@ -199,8 +200,13 @@ def _sentences(texts: list[str]) -> Iterator[list[str]]:
     return itertools.chain.from_iterable(read_sentences(text) for text in texts)
 
 
-def tokenise(vocab: Vocabulary, texts: list[str], longest: int, remark: Remark) -> TokenText:
-    """The texts as tokens.
+def longest_of(recipe: TextRecipe, config: TrainConfig) -> int | None:
+    """Tokens beyond which sentences are cut; None for windows, where pieces would have ends that are not in the text."""
+    return recipe.longest if config.text == "sentences" else None
+
+
+def tokenise(vocab: Vocabulary, texts: list[str], longest: int | None, remark: Remark) -> TokenText:
+    """The texts as tokens, sentences of more than `longest` cut.
 
     Raises:
       VocabError: another case than the vocabulary's, or more than half of the words are unknown.
@@ -218,11 +224,11 @@ def tokenise(vocab: Vocabulary, texts: list[str], longest: int, remark: Remark) 
                 yield words
 
     whole = tokenize(vocab, checked())
-    text, cut = split_long(whole, longest)
+    text, cut = (whole, 0) if longest is None else split_long(whole, longest)
     names = ", ".join(os.path.basename(name) for name in texts)
     remark(
         f"{names}: {len(whole.offsets) - 1} sentences, {text.words} words, {len(text.tokens)} tokens, "
-        f"{text.unknown} unknown, {cut} sentences of more than {longest} tokens cut"
+        f"{text.unknown} unknown" + ("" if longest is None else f", {cut} sentences of more than {longest} tokens cut")
     )
     if text.unknown > MOST_UNKNOWN * text.words:
         raise VocabError(

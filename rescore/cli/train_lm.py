@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     default=256,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Cut sentences of more tokens into pieces.",
+    help="Cut sentences of more tokens into pieces (not with --train text=windows).",
 )
 @utterances_option
 @process_options

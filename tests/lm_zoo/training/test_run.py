@@ -72,6 +72,14 @@ def test_sentences_are_counted_as_they_stand_in_the_text(folder: Path) -> None:
     )
 
 
+def test_windows_go_over_sentences_of_any_length(folder: Path) -> None:
+    """A piece of one would have an end in the running text that the text has not."""
+    said = trained(folder, {"text": "windows", "window": 4, "passes": 1, "accumulate": 100}, longest=2)
+    assert said.count("text: 40 sentences, 120 words, 120 tokens, 0 unknown") == 2
+    records = [json.loads(line) for line in (folder / "lm" / "log.jsonl").read_text().splitlines()]
+    assert records[-1]["tokens"] == 160  # the words and ends of one pass
+
+
 @pytest.mark.parametrize("name", ["texts", "valid"])
 def test_marks_of_sentences_are_no_words_to_learn(folder: Path, name: str) -> None:
     marked = folder / "marked"
