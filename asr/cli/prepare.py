@@ -49,7 +49,11 @@ class Corpora:
 @click.option("--fbank", is_flag=True, help="Compute and store features.")
 @click.option("--perturb-speed", is_flag=True, help="Parts named *train*: at 0.9 and 1.1 times the speed as well.")
 @click.option("--storage", type=click.Choice(["lilcom", "numpy"]), default="lilcom", show_default=True)
-@click.option("--bpe-text", type=PATH, multiple=True, help="Make tokens of this text: OUT_DIR/lang_bpe_SIZE.")
+@click.option(
+    "--bpe-text",
+    multiple=True,
+    help="Make tokens of this text, a sentence a line, or kaldi:FILE, with ids: OUT_DIR/lang_bpe_SIZE.",
+)
 @click.option("--vocab-size", type=click.IntRange(4), default=500, show_default=True, help="Number of BPE tokens.")
 @click.option("--characters", is_flag=True, help="Words, and tokens, are characters (Mandarin): OUT_DIR/lang_char.")
 def command(
@@ -57,7 +61,7 @@ def command(
     fbank: bool,
     perturb_speed: bool,
     storage: str,
-    bpe_text: tuple[Path, ...],
+    bpe_text: tuple[str, ...],
     vocab_size: int,
     characters: bool,
     **read: Any,
@@ -71,7 +75,7 @@ def command(
     Example: asr prepare data --librispeech LibriSpeech --bpe-text books.txt.xz --vocab-size 500
     Example: asr prepare data --kaldi kaldi/data/train --kaldi kaldi/data/test --allow-pipes --fbank
     Example: asr prepare data --cuts synthetic/train --fbank
-    Example: asr prepare data --cuts manifests/aishell_cuts_train.jsonl.gz --characters --bpe-text text --fbank
+    Example: asr prepare data --cuts manifests/aishell_cuts_train.jsonl.gz --characters --bpe-text kaldi:text --fbank
     """
     corpora = Corpora(**read)
     _check_options(corpora, fbank, perturb_speed, bpe_text)
@@ -91,7 +95,7 @@ def command(
             _check_spelling(part, found, vocab)
 
 
-def _check_options(corpora: Corpora, fbank: bool, perturb_speed: bool, bpe_text: tuple[Path, ...]) -> None:
+def _check_options(corpora: Corpora, fbank: bool, perturb_speed: bool, bpe_text: tuple[str, ...]) -> None:
     """Raises UsageError where there is nothing to do, an option without another that it needs, or a name twice."""
     from asr.dataset.manifests import own_name
 
@@ -119,7 +123,7 @@ def _check_training_part(parts: list[str]) -> None:
         remark(f"--perturb-speed: found no part named *{TRAIN}* ({', '.join(parts)}); none is perturbed")
 
 
-def _tokens(out_dir: Path, text: tuple[Path, ...], vocab_size: int | None) -> PieceVocabulary:
+def _tokens(out_dir: Path, text: tuple[str, ...], vocab_size: int | None) -> PieceVocabulary:
     """The vocabulary of a text: characters if `vocab_size` is None; written to its folder, unless it is there."""
     from asr.dataset.lang import write_lang
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from asr.errors import DataError
 from lm_zoo.files import write_text
 from lm_zoo.reading import kaldi_fields
+from lm_zoo.text.sentences import read_sentences
 from lm_zoo.text.vocabulary import PieceVocabulary
-from rescore.files import atomic_folder, read_lines
+from rescore.files import atomic_folder
 
 if TYPE_CHECKING:
     from lhotse.cut import Cut, MonoCut
@@ -30,8 +31,8 @@ def with_characters(cuts: Iterable[MonoCut]) -> list[MonoCut]:
     return [cut.map_supervisions(lambda part: part.transform_text(spaced)) for cut in cuts]
 
 
-def write_lang(folder: Path, texts: Sequence[Path], size: int | None) -> PieceVocabulary:
-    """Makes `size` BPE pieces, or a token of each character, of text files (a sentence a line); writes the lang folder.
+def write_lang(folder: Path, texts: Sequence[str | Path], size: int | None) -> PieceVocabulary:
+    """Makes `size` BPE pieces, or a token of each character, of texts as of `read_sentences`; writes the lang folder.
 
     A folder that has these tokens and words already is left as it is, so that a run that was killed can be repeated.
 
@@ -39,17 +40,16 @@ def write_lang(folder: Path, texts: Sequence[Path], size: int | None) -> PieceVo
       size: None: a token for every character, which is a word of its own.
 
     Raises:
-      DataError: the texts have no words, or the folder has others.
+      DataError: the folder has others.
+      TextError: a text that cannot be read or has no words, or has utterance ids that are not said to be some.
       VocabError: sentencepiece cannot make so many pieces of them.
     """
     from lm_zoo.text.tokenizer import build_pieces, count_words
 
     counts: Counter[str] = Counter()
-    for path in texts:
-        lines = (line if size is not None else spaced(line) for _, line in read_lines(path))
-        counts += count_words(kaldi_fields(line) for line in lines)
-    if not counts:
-        raise DataError(f"{', '.join(map(str, texts))}: no words to make tokens of, expected a sentence a line")
+    for text in texts:
+        sentences = read_sentences(text)
+        counts += count_words(words if size is not None else spaced("".join(words)).split() for words in sentences)
     vocab = build_pieces(counts, size or len(counts), kind="bpe" if size else "word")
     symbols = [vocab.processor.id_to_piece(index) for index in range(len(vocab))]
     words = [*BEFORE, *sorted(counts.keys() - {*BEFORE, *AFTER}), *AFTER]

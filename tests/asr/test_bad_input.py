@@ -144,7 +144,7 @@ DECODE = "decode --out new --model model"
         ("train --init model --bpe-model none.model --train-cuts good.jsonl --exp-dir new", "none.model: no such file"),
         ("train --init model --bpe-model other/bpe.model --train-cuts x --exp-dir new", "not the tokens of model"),
         ("transcribe --model model folder", "folder: is a folder, expected an audio file"),
-        ("prepare new --bpe-text empty.jsonl.gz", "empty.jsonl.gz: no words to make tokens of"),
+        ("prepare new --bpe-text empty.jsonl.gz", "empty.jsonl.gz: no sentence in 0 lines"),
         ("info list.json", "list.json: found a list, expected an object"),
     ],
 )

@@ -17,6 +17,7 @@ from asr.dataset.features import fbank
 from asr.dataset.loader import LoaderOptions, load_samples, make_loader
 from asr.dataset.manifests import load_cuts
 from asr.errors import DataError
+from lm_zoo.errors import TextError
 from rescore.errors import FormatError
 
 pytest.importorskip("lhotse")
@@ -199,6 +200,17 @@ def test_lang_folder_is_icefalls(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("THE CAT SAT ON THE MAT\nTHE HEN\n" * 5)
     with pytest.raises(DataError, match=r"lang_bpe_16: has not the tokens and words of .*text; remove it first"):
         prepare(*args)
+
+
+@pytest.mark.parametrize("how", [("--vocab-size", "12"), ("--characters",)])
+def test_ids_of_a_text_make_no_tokens(how: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("".join(f"utt-{number} THE CAT\n" for number in range(5)))
+    with pytest.raises(TextError, match=r"begins with what looks like an utterance id \('utt-0'\); write kaldi:"):
+        prepare(tmp_path / "data", "--bpe-text", tmp_path / "text", *how)
+    prepare(tmp_path / "data", "--bpe-text", f"kaldi:{tmp_path / 'text'}", *how)
+    (lang,) = (tmp_path / "data").iterdir()
+    words = [line.split()[0] for line in (lang / "words.txt").read_text().splitlines()]
+    assert words[4:-3] == (["CAT", "THE"] if "--characters" not in how else list("ACEHT"))
 
 
 def test_characters_are_words_and_tokens(tmp_path: Path) -> None:
