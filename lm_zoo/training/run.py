@@ -201,7 +201,7 @@ def _sentences(texts: list[str]) -> Iterator[list[str]]:
 
 
 def longest_of(recipe: TextRecipe, config: TrainConfig) -> int | None:
-    """Tokens beyond which sentences are cut; None for windows, where pieces would have ends that are not in the text."""
+    """Tokens beyond which sentences are cut; None for windows, in which pieces would end where the text does not."""
     return recipe.longest if config.text == "sentences" else None
 
 
