@@ -45,17 +45,19 @@ def read_sentences(spec: str | Path, remark: Callable[[str], None] | None = None
 
 
 def read_word_list(path: str | Path, remark: Callable[[str], None]) -> list[str]:
-    """The words of a list; of a table of words and numbers (Kaldi's `words.txt`, counts), its first column.
+    """The words of a list; of a table of words and numbers (Kaldi's `words.txt`, `rescore count`), the words alone.
 
     Raises:
       TextError: as `read_sentences`.
     """
     lines = list(read_sentences(path, remark))
-    if any(len(line) != 2 or not line[1].isdecimal() for line in lines):
-        return [word for line in lines for word in line]
-    words = [word for word, _ in lines if not _SYMBOL.fullmatch(word)]
-    remark(f"{path}: a table of words and numbers; {len(words)} words, {len(lines) - len(words)} symbols left out")
-    return words
+    for place in (0, 1):  # of the words; numbers stand in the other column
+        if all(len(line) == 2 and line[1 - place].isdecimal() for line in lines):
+            words = [line[place] for line in lines if not _SYMBOL.fullmatch(line[place])]
+            left_out = f"{len(lines) - len(words)} symbols left out"
+            remark(f"{path}: a table of words and numbers; {len(words)} words, {left_out}")
+            return words
+    return [word for line in lines for word in line]
 
 
 def begin_with_ids(sentences: list[list[str]]) -> bool:

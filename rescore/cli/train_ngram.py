@@ -20,7 +20,9 @@ from rescore.errors import UsageError
 @click.option("--prune", help="Leave out n-grams seen this often or less: one value an order, as '0 0 1 1' or 0,0,1,1.")
 @click.argument("more_prune", nargs=-1, metavar="")
 @click.option(
-    "--vocab", type=click.Path(), help="Keep only n-grams of these words, white space between them; or of words.txt."
+    "--vocab",
+    type=click.Path(),
+    help="Keep only n-grams of these words (white space between them; or a table, as words.txt, or counts).",
 )
 @click.option("--discount-fallback", is_flag=True, help="Fixed discounts 0.5 1 1.5 where the text is too small.")
 @click.option("--digits", type=click.IntRange(2, 7), default=7, show_default=True, help="Fewer: a smaller file.")

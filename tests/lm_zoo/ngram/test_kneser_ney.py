@@ -199,12 +199,15 @@ def run(*arguments: object) -> str:
     return result.output
 
 
-def test_of_a_table_of_words_the_numbers_are_no_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("table", "symbols"), [("<eps> 0\nA 1\nB 2\n#0 3\n", 2), ("      2 B\n      1 A\n", 0), ("A 1\nB 2\n", 0)]
+)
+def test_of_a_table_of_words_the_numbers_are_no_words(table: str, symbols: int, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("A 1 B\nB 2 A\nA B\n")
-    (tmp_path / "words.txt").write_text("<eps> 0\nA 1\nB 2\n#0 3\n")
+    (tmp_path / "words.txt").write_text(table)
     options = ["--text", tmp_path / "text", "--order", 2, "--discount-fallback", "--out", tmp_path / "lm.arpa"]
     said = run(*options, "--vocab", tmp_path / "words.txt")
-    assert "a table of words and numbers; 2 words, 2 symbols left out" in said
+    assert f"a table of words and numbers; 2 words, {symbols} symbols left out" in said
     assert read_vocabulary(tmp_path / "lm.arpa") == ["<unk>", "<s>", "</s>", "A", "B"]
 
 
