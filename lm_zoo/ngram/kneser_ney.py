@@ -80,7 +80,8 @@ def estimate(
         estimate them, above 0 and at most 1, 2 and 3; None raises an error there.
       remark: takes lines about the progress.
     Raises:
-      LMError: order, thresholds or discounts out of range, or discounts cannot be estimated.
+      LMError: order, thresholds or discounts out of range, discounts that cannot be estimated, or no word of the text
+        in `vocab`.
       TextError: no sentence, or `<s>` or `</s>` within a sentence.
     """
     thresholds = check_thresholds(prune, order)
@@ -88,13 +89,14 @@ def estimate(
     say = remark or (lambda message: None)
     words, text = read_ids(sentences)
     say(f"{len(text)} tokens with sentence begins and ends, {len(words)} words in the vocabulary")
+    outside = _outside(words, vocab)
     types = count_ngram_types(text, len(words), order, say)
     adjusted = [adjusted_counts(types, n) for n in range(1, order + 1)]
     discounts = []
     for n, frequencies in enumerate(_frequencies(types, adjusted, text), start=1):
         discounts.append(_discounts(frequencies, n, discount_fallback, say))
     del text
-    pruned = _pruned(types, thresholds, _outside(words, vocab))
+    pruned = _pruned(types, thresholds, outside)
     tables = _interpolate(types, adjusted, pruned, discounts)
     for n, table in enumerate(tables, start=1):
         say(f"{n}-grams: {len(table.kept)} of {len(table.types)} kept, discounts " + _format(discounts[n - 1][1:]))
@@ -211,10 +213,18 @@ def _format(values: Iterable[float]) -> str:
 
 
 def _outside(words: list[str], vocab: Collection[str] | None) -> np.ndarray | None:
-    """bool `(vocab,)`: words to leave out; None if there are none."""
+    """bool `(vocab,)`: words to leave out; None if there are none.
+
+    Raises:
+      LMError: all are to be left out.
+    """
     if vocab is None:
         return None
     keep = set(vocab).union(SPECIAL_WORDS)
+    own = words[len(SPECIAL_WORDS) :]
+    if own and keep.isdisjoint(own):
+        found = f"{len(own)} words, such as '{own[0]}', none of which is among the {len(vocab)} of the vocabulary"
+        raise LMError(f"the text has {found}; expected words of the text, in its letter case")
     return np.array([word not in keep for word in words])
 
 

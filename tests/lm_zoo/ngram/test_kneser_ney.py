@@ -199,6 +199,11 @@ def run(*arguments: object) -> str:
     return result.output
 
 
+def test_a_vocabulary_without_a_word_of_the_text_is_refused() -> None:
+    with pytest.raises(LMError, match=r"has 2 words, such as 'A', none of which is among the 3 of the vocabulary"):
+        estimate([["A", "B"], ["B"]], 2, vocab=["a", "b", "c"], discount_fallback=FALLBACK_DISCOUNTS)
+
+
 @pytest.mark.parametrize(
     ("table", "symbols"), [("<eps> 0\nA 1\nB 2\n#0 3\n", 2), ("      2 B\n      1 A\n", 0), ("A 1\nB 2\n", 0)]
 )
