@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from asr.dataset.synthesis import SPEAKERS, NothingSpoken, Range, Speakers, draw
 from asr.errors import DataError
 from lm_zoo.files import write_text
 from lm_zoo.reading import BLANKS, kaldi_fields, parse_json, read_json
+from lm_zoo.text.sentences import HEAD, begin_with_ids
 from rescore.console import progress, remark
 from rescore.file_names import file_name
 from rescore.files import atomic_folder, atomic_text, read_kaldi_text, read_lines
@@ -76,6 +77,9 @@ def sentences_to_speak(path: Path, ids: bool, options: SetOptions) -> dict[str, 
     else:
         stem = path.name.split(".")[0]
         lines = {f"{stem}-{number:07d}": line.strip(BLANKS) for number, line in read_lines(path)}
+        head = list(filter(None, map(kaldi_fields, islice(lines.values(), HEAD))))
+        if begin_with_ids(head):
+            remark(f"{path}: lines begin with what looks like utterance ids ('{head[0][0]}'): spoken without --ids")
     least, most = options.words
     usable = [utt for utt, line in lines.items() if least <= len(kaldi_fields(line)) <= most]
     if len(usable) < len(lines):

@@ -104,6 +104,14 @@ def test_sentences_are_chosen_evenly(tmp_path: Path) -> None:
     assert sentences_to_speak(tmp_path / "k.txt", True, SetOptions()) == {"a": "ONE TWO", "b": "THREE"}
 
 
+def test_ids_that_would_be_spoken_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "text").write_text("".join(f"utt-{number} THE CAT\n" for number in range(4)))
+    sentences_to_speak(tmp_path / "text", True, SetOptions())
+    assert "utterance ids" not in capsys.readouterr().err
+    sentences_to_speak(tmp_path / "text", False, SetOptions())
+    assert "('utt-0'): spoken without --ids" in capsys.readouterr().err
+
+
 def digests(folder: Path) -> dict[str, str]:
     return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.rglob("*.flac")}
 
