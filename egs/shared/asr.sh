@@ -24,18 +24,20 @@ best_lm_scale() {  # best_lm_scale SET LM N: of the last N searches with this LM
   grep -h 'lm[_-]scale' "${last[@]}" | sort -k 2 -n | head -n 1 | sed 's/.*lm[_-]scale[_-]\([0-9.]*\).*/\1/'
 }
 
-lattices() {  # lattices SET: those of decode.py, as FORMAT:PATH
-  local k2=("$decoded/lattices-$1-"*.pt) slf=("$decoded/lattices-$1-"*/)
-  if [ -e "${k2[0]}" ]; then
-    echo "k2:${k2[0]}?words=${k2[0]%.pt}.words.txt"
-  else
-    need "${slf[0]}" "decode by fast_beam_search --lattices first"
-    echo "slf:${slf[0]%/}"
-  fi
+newest() { ls -td "$@" 2> /dev/null | head -n 1 || true; }  # newest PATH...: of those that are there; others may be of other settings
+
+lattices() {  # lattices SET: the last ones of decode.py, as FORMAT:PATH
+  local found
+  found=$(newest "$decoded/lattices-$1-"*.pt "$decoded/lattices-$1-"*/)
+  case $found in
+    *.pt) echo "k2:$found?words=${found%.pt}.words.txt" ;;
+    */) echo "slf:${found%/}" ;;
+    *) fail "$decoded has no lattices of $1: decode by fast_beam_search --lattices first" ;;
+  esac
 }
 
 rescore_lattices() {  # rescore_lattices OUT [OPTION...]: rescore.sh on the lattices of dev and test
   ../../shared/rescore.sh --dev "$(lattices "$dev")" --test "$(lattices "$test")" --out "$1" --lms "$lms" --ngram "$ngram" \
     --dev-ref "data/${corpus}_text_$dev" --test-ref "data/${corpus}_text_$test" \
-    --device "${device:-cpu}" --max-unknown "$max_unknown" --first "$(ls "$decoded/nbest-$test-"*fast_beam_search*.jsonl.gz)" "${@:2}"
+    --device "${device:-cpu}" --max-unknown "$max_unknown" --first "$(newest "$decoded/nbest-$test-"*fast_beam_search*.jsonl.gz)" "${@:2}"
 }

@@ -214,7 +214,22 @@ def test_the_best_scale_of_summaries_of_both_generations(form: str, tmp_path: Pa
     older = tmp_path / "wer-summary-dev-clean-epoch-1_avg-1__my-lm-lm-scale-0.9-word-reward-2.0.txt"
     older.write_text(f"settings\tWER\n{form.format(0.9, 1.0)}\n")  # another set, or other settings
     os.utime(older, (0, 0))
-    script = f". {ROOT}/egs/shared/asr.sh; decoded={tmp_path}; best_lm_scale dev exp/my-lm 3"
+    assert in_asr_sh(tmp_path, "best_lm_scale dev exp/my-lm 3") == "0.25\n"
+
+
+def test_the_last_lattices_are_taken(tmp_path: Path) -> None:
+    for name, time in (("beam-15.0", 2), ("beam-20.0", 1)):
+        (tmp_path / f"lattices-dev-small-{name}").mkdir()
+        os.utime(tmp_path / f"lattices-dev-small-{name}", (time, time))
+    assert in_asr_sh(tmp_path, "lattices dev") == f"slf:{tmp_path}/lattices-dev-small-beam-15.0\n"
+    (file := tmp_path / "lattices-dev-small-beam-8.0.pt").touch()
+    assert in_asr_sh(tmp_path, "lattices dev") == f"k2:{file}?words={file.with_suffix('')}.words.txt\n"
+    with pytest.raises(subprocess.CalledProcessError):
+        in_asr_sh(tmp_path, "lattices test")
+
+
+def in_asr_sh(decoded: Path, command: str) -> str:
+    """What a command of the recipes' shared functions prints."""
+    script = f"set -eou pipefail; . {ROOT}/egs/shared/asr.sh; decoded={decoded}; {command}"
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, text=True, check=True, env=env)
-    assert done.stdout == "0.25\n"
+    return subprocess.run(["bash", "-c", script], stdout=subprocess.PIPE, text=True, check=True, env=env).stdout
