@@ -12,13 +12,12 @@ from asr.decoding.load import batches_of, check_case, check_tokens, read_lms, re
 from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.prefixes import Pieces
 from asr.decoding.results import Outputs
-from asr.decoding.sets import decode_set, set_names
+from asr.decoding.sets import decode_set, folder_of_results, set_names
 from asr.decoding.transcribe import PRETRAINED
 from lm_zoo.files import locked
 from lm_zoo.inference.devices import find_device
 from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts
-from rescore.files import make_folder
 
 
 def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> dict[str, ErrorCounts | None]:
@@ -50,7 +49,7 @@ def opened(plan: DecodeRun, options: DecodeOptions) -> tuple[Decoder, list[Outpu
     graph = load_graph(plan.lang_dir, options.ngram_lm_scale) if plan.lang_dir else None
     searched = f"-ngram-lm-scale-{options.ngram_lm_scale:g}" if graph else ""
     decoder = Decoder(model, pieces, options, fusion, graph, device)
-    results = make_folder(plan.out or folder / options.method)
+    results = folder_of_results(plan.out or folder / options.method)
     setting = (options.setting + searched + fused).replace("-", "_")
     suffix = f"{model_name}-{options.suffix}{searched}{fused}"
     return decoder, [Outputs(results, name, suffix, setting, plan.lattices, normaliser) for name in names]

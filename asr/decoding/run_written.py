@@ -18,7 +18,7 @@ from asr.decoding.decode import Decoded
 from asr.decoding.journal import Journal
 from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.results import Outputs
-from asr.decoding.sets import cuts_to_decode, decode_set, set_names
+from asr.decoding.sets import cuts_to_decode, decode_set, folder_of_results, set_names
 from asr.decoding.written import NORMALISER, WrittenDecoder
 from asr.errors import DataError
 from asr.seq2seq.models import load, model_files
@@ -30,7 +30,7 @@ from rescore import __version__
 from rescore.console import remark, some_names
 from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts
-from rescore.files import file_identity, make_folder, write_kaldi_text
+from rescore.files import file_identity, write_kaldi_text
 from rescore.types import Hypothesis, NbestList, Words
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def opened_written(
         "version": __version__,
     }
     assert plan.out is not None
-    results, suffix = make_folder(plan.out), f"{recogniser.name}-{options.suffix}"
+    results, suffix = folder_of_results(plan.out), f"{recogniser.name}-{options.suffix}"
     made = [Outputs(results, name, suffix, options.setting, normaliser=normaliser) for name in names]
     return decoder, made, made_by
 

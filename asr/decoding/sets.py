@@ -68,6 +68,17 @@ def decode_set(
     return counts
 
 
+def folder_of_results(path: Path) -> Path:
+    """The folder, which is made when something is written into it.
+
+    Raises:
+      UsageError: it is no folder.
+    """
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path}: is a file, expected a folder for the results")
+    return path
+
+
 def cuts_to_decode(path: Path, allow_pipes: bool) -> CutSet:
     """The cuts of a manifest, with ids that differ and can stand in texts."""
     cuts = load_cuts(path, allow_pipes=allow_pipes)

@@ -123,7 +123,7 @@ DECODE = "decode --out new --model model"
         (f"{DECODE} good.jsonl --device gpu", "device 'gpu'; expected cpu, cuda or cuda:N"),
         (f"{DECODE} good.jsonl --max-duration 0", "Invalid value for '--max-duration'"),
         (f"{DECODE}/config.json good.jsonl", "model/config.json: not a model folder"),
-        ("decode --model model good.jsonl --out file", "file: cannot be made a folder"),
+        ("decode --model model good.jsonl --out file", "file: is a file, expected a folder for the results"),
         ("decode --exp-dir none --epoch 3 good.jsonl", "epoch-3.pt: no such checkpoint; there is no folder none"),
         ("decode --exp-dir folder --epoch 3 good.jsonl", "epoch-3.pt: no such checkpoint; in folder there are: none"),
         ("average --exp-dir folder --iter 3", "found 0 files checkpoint-BATCH.pt up to batch 3"),
@@ -151,6 +151,7 @@ DECODE = "decode --out new --model model"
 def test_one_line_says_what_is_wrong(here: Path, line: str, message: str) -> None:
     assert message in problem(line)
     assert not [path for path in (here / "new").rglob("*") if path.is_file()]
+    assert not (line.startswith("decode") and (here / "new").exists())
     shutil.rmtree(here / "new", ignore_errors=True)
 
 
