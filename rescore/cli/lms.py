@@ -13,7 +13,9 @@ from rescore.cli.results import json_option
 @click.command()
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path), metavar="[DIR]...")
 @click.option(
-    "--best", is_flag=True, help="Print the one of the lowest validation loss, of the same data and tokens, alone."
+    "--best",
+    is_flag=True,
+    help="Print the folder with the lowest validation loss, nothing else; losses of other data or tokens are refused.",
 )
 @json_option
 def command(folders: tuple[Path, ...], best: bool, json_file: Path | None) -> None:
