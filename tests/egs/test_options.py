@@ -80,6 +80,15 @@ def test_aishell_without_neural_lms(run: Run, tmp_path: Path) -> None:
     assert any(line.startswith("nbest") for line in called) and not any("--lm" in line.split() for line in called)
 
 
+def test_aishell_says_first_that_the_lm_of_the_fusion_is_not_trained(run: Run, tmp_path: Path) -> None:
+    train = tmp_path / "egs/aishell/ASR/train.py"
+    train.write_text(f'#!/bin/sh\necho "train $@" >> {tmp_path / "called"}\n')
+    options = ("--device", "cpu", "--musan", "false", "--stage", "1", "--stop-stage", "1")
+    assert run("aishell/ASR/run.sh", "--kinds", "transformer", *options, code=2) == []
+    assert len(run("aishell/ASR/run.sh", "--kinds", "transformer", "--fusion", "", *options)) == 1
+    assert len(run("aishell/ASR/run.sh", *options)) == 2
+
+
 def test_no_mixtures_of_rows_that_are_not_there(run: Run, tmp_path: Path) -> None:
     (tmp_path / "egs/swbd/LM/exp").mkdir()
     (called,) = run("swbd/LM/run.sh", "--rows", "bayes_ff_1 bayes_ff_1-2", "--stage", "3")

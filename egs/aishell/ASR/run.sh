@@ -18,6 +18,10 @@ fusion="--lm exp/lm/lookup --lm-scale 0.4 --ilme-scale 0.2"  # the scales of the
 corpus=aishell dev=dev test=test decoded=exp/decoded decoding=(--device "$device")
 lms=${kinds:+$(printf 'exp/lm/%s ' $kinds)} ngram=exp/lm/ngram.arpa
 
+if [[ $fusion == *exp/lm/lookup* && " $kinds " != *" lookup "* && ! -e exp/lm/lookup ]]; then  # told before days of training
+  fail "--fusion takes exp/lm/lookup, which --kinds '$kinds' does not train; give --fusion other options of decode.py, or '' for none"
+fi
+
 prepare() { ./prepare.sh --dl-dir "$dl_dir" --musan "$musan"; }
 
 train() {
