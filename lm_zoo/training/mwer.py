@@ -249,6 +249,9 @@ def run_on_lists(
     check_start(recipe.init, folder)
     check_run(folder, _made_of(kind, settings, recipe, data, config))
     vocab = make_vocabulary(recipe, folder, remark)
+    torch.manual_seed(config.seed)
+    lm = build(kind, vocab, settings)
+    start_from(lm, recipe.init)
     text = tokenise(vocab, recipe.texts, longest_of(recipe, config), remark) if recipe.texts else None
     before = read_config(find(recipe.init))
     vocab.form = text_form(before)
@@ -261,9 +264,6 @@ def run_on_lists(
     config = replace(config, steps=config.passes * count or config.steps)
     ranks = Ranks.start(device)
     check_settings(config, ranks)
-    torch.manual_seed(config.seed)
-    lm = build(kind, vocab, settings)
-    start_from(lm, recipe.init)
     info = {
         "data": [*data.names, *map(os.path.basename, recipe.texts)],
         "training": {**dataclasses.asdict(config), **_text_seen(config, before)},

@@ -27,7 +27,7 @@ from lm_zoo.training.distributed import PORT, Ranks, start, to_start
 from lm_zoo.training.run_identity import VOCAB, check_run, lm_identity, text_identity, vocab_identity
 from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.train import train
-from lm_zoo.training.transfer import check_start, find_trained, inherit_settings
+from lm_zoo.training.transfer import check_start, find_trained, inherit_settings, start_from
 from lm_zoo.training.wandb_log import find_wandb, with_wandb
 
 _MARKS = {"<s>", "</s>"}
@@ -101,6 +101,8 @@ def run_here(
     vocab = make_vocabulary(recipe, folder, remark)
     if not ranks.rank:
         ranks.wait()
+    if recipe.init is not None:
+        start_from(build(kind, vocab, settings), recipe.init)  # what it cannot start from is told before text is read
     longest = longest_of(recipe, config)
     train_text = tokenise(vocab, recipe.texts, longest, remark)
     valid_text = tokenise(vocab, [recipe.valid], longest, remark)

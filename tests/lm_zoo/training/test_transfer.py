@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.registry import load, load_folder, read_config, save_folder
+from lm_zoo.training.run import TextRecipe, run
 from lm_zoo.training.train import train
 from lm_zoo.training.transfer import convert_lm, inherit_settings
 from rescore.cli.main import cli
@@ -40,6 +41,27 @@ def test_fine_tuning_by_the_command_takes_vocabulary_and_settings(tmp_path: Path
     assert made["settings"] == read_config(source)["settings"]
     better, before = load(str(tmp_path / "tuned")), load(str(source))
     assert better.score_words([("E", "F")])[0][1] > before.score_words([("E", "F")])[0][1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("lstm", {}, r"has no 'rnn.weight_ih_l0', so this kind of LM cannot start from it"),
+        (
+            "transformer",
+            {"dim": 24},
+            r"'input.embedding.weight' has the shape \(10, 16\), the new LM calls for \(10, 24\)",
+        ),
+    ],
+)
+def test_what_cannot_be_started_from_is_told_before_the_text_is_read(
+    kind: str, options: dict[str, int], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text.txt").write_text("A B C D\nE F\n" * 20)
+    monkeypatch.setattr("lm_zoo.training.run.tokenise", lambda *_: pytest.fail("the text was read"))
+    recipe = TextRecipe([str(tmp_path / "text.txt")], str(tmp_path / "text.txt"), init=str(plain_folder(tmp_path)))
+    with pytest.raises(ModelError, match=message):
+        run(kind, options, recipe, {"steps": 1}, str(tmp_path / "new"), "cpu", lambda line: None)
 
 
 def test_the_command_makes_a_bayesian_lm(tmp_path: Path) -> None:
