@@ -34,7 +34,7 @@ normalise=               # options for the words, such as "--case upper"
 tail=                    # counts of a training text (rescore count): error rates on rare words too
 mbr=0.15                 # posterior scale of minimum Bayes risk; empty: none
 max_unknown=0.5          # share of the words that an LM may not know
-cer=false                # true: the words are characters; tables are of character error rates
+cer=false                # true: scales and tables are of character error rates
 shared=$(dirname "$(readlink -f "$0")")
 . "$shared/recipe.sh"
 . "$shared/lists.sh"
@@ -48,7 +48,7 @@ tuned=(ngram "${names[@]}")
 declare -A lattices=([dev]=$dev [test]=$test)
 reported=()
 if [ -n "$tail" ]; then reported+=(--tail "$tail"); fi
-if "$cer"; then reported+=(--cer); fi
+if "$cer"; then reported+=(--cer) normalising+=(--cer); fi
 for score in $held; do fixed+=(--fix "$score=0"); done
 
 lists() {
@@ -88,7 +88,8 @@ lattice_pass() {  # lattice_pass NAME LM: of the n-gram alone where LM is empty
     timed "$out/$set/lattices.$name.log" \
       rescore lattice rescore "${lattices[$set]}" "slf:$out/$set/lattices/$name" "${options[@]}" "${normalise[@]}"
   done
-  rescore tune --objective errors --lattices "slf:$out/dev/lattices/$name" --ref "$dev_ref" --out "$out/lattices.$name.json" "${fixed[@]}"
+  rescore tune --objective errors --lattices "slf:$out/dev/lattices/$name" --ref "$dev_ref" --out "$out/lattices.$name.json" \
+    "${normalising[@]}" "${fixed[@]}"
   rescore lattice best-path "slf:$out/test/lattices/$name" --weights "$out/lattices.$name.json" \
     --out "$out/test/lattices.$name.txt"
   if [ -n "$mbr" ]; then

@@ -29,15 +29,17 @@ def tune(
     folds: int = 5,
     objective: str = "risk",
     decision: str | None = None,
+    cer: bool = False,
     normalise: str = "none",
 ) -> TunedWeights:
-    """Finds the scales of all columns, and of the number of words, that minimise the WER of a development set.
+    """Finds the scales of all columns, and of the number of words, that minimise the error rate of a development set.
 
     Args:
       dev: lists, or lattices, over all of whose paths is searched.
       ref: references; None: those of the lists.
       fix: scales that stay as they are.
       seed, restarts, folds, objective, decision: as of `rescore tune`; `combine` repeats the decision.
+      cer: count errors of characters, and as `words` the characters of lists that do not have it; `combine` repeats it.
       normalise: name of a normaliser of references and hypotheses, "basic", "whisper-en" or "librispeech"; of lists,
         hypotheses that become equal are one, their probabilities summed, and `combine` repeats it; of lattices, each
         word is normalised by itself.
@@ -46,7 +48,7 @@ def tune(
     """
     from rescore.tuning.settings import DECIDED, OBJECTIVES, Settings, usual_decision
     from rescore.tuning.settings import tune as tuned_table
-    from rescore.workflows.normalising import KEY, Normaliser
+    from rescore.workflows.normalising import KEY, RATE, Normaliser
 
     if not isinstance(dev, (Lists, Lattices)):
         raise UsageError(
@@ -62,7 +64,7 @@ def tune(
     lowest = (("seed", seed, 0), ("restarts", restarts, 1), ("folds", folds, 0))
     numbers = [number_from(name, value, low, kind=Integral) for name, value, low in lowest]
     settings = Settings(_fixed(fix), objective, decision, *numbers)
-    normaliser = Normaliser(normalise)
+    normaliser = Normaliser(normalise, cer)
     refs = normaliser.texts(references(ref if ref is not None else _lists(dev)))
     table: Table
     if isinstance(dev, Lists):
@@ -73,9 +75,9 @@ def tune(
     else:
         from rescore.tuning.lattice_line_search import lattice_table
 
-        table = lattice_table(normaliser.lattices(dev), refs)
+        table = lattice_table(normaliser.lattices(dev), refs, cer)
     weights, _ = tuned_table(table, settings)
-    return TunedWeights(weights.scales, {KEY: normalise, **weights.info})
+    return TunedWeights(weights.scales, {KEY: normalise, RATE: normaliser.rate, **weights.info})
 
 
 def _fixed(fix: Mapping[str, float] | None) -> dict[str, float]:
@@ -105,12 +107,12 @@ def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None, normali
     """
     from rescore.weights import for_mbr
     from rescore.workflows.combine import decide, each_once
-    from rescore.workflows.normalising import Normaliser, normaliser_of, under_weights
+    from rescore.workflows.normalising import Normaliser, under_weights
 
     if mbr is not None and (isinstance(mbr, bool) or not isinstance(mbr, Real)):
         raise UsageError(f"mbr is {short(mbr)}, expected a number above 0")
     used = for_mbr(under_weights(weights_of(weights), normalise, "weights"), mbr)
-    normaliser = Normaliser(normaliser_of(used, "weights"))
+    normaliser = Normaliser.of(used)
     combined = Lists([decide(each, used, normaliser)[0] for each in each_once(lists_of(nbest))])
     normaliser.say()
     return combined

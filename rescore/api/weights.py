@@ -11,6 +11,7 @@ from rescore.shown import Shown, Table
 from rescore.text import short
 from rescore.types import Weights
 from rescore.weights import checked_scales, load_weights, save_weights
+from rescore.workflows.normalising import RATE, WER
 
 AnyWeights = Weights | Mapping[str, float] | str | Path  # of `tune`, scales by column, or a file of `rescore tune`
 
@@ -33,7 +34,7 @@ class TunedWeights(Shown, Weights):
         return [
             "column",
             "scale",
-            "without one fold from" if "fold_scales" in self.info else "same WER from",
+            "without one fold from" if "fold_scales" in self.info else f"same {self.info.get(RATE, WER)} from",
             "to",
         ], rows
 
@@ -43,7 +44,9 @@ class TunedWeights(Shown, Weights):
         if "wer" not in self.info:
             return ""
         checked = "" if self.info.get("cv_wer") is None else f", cross-validated {self.info['cv_wer']:.2f} %"
-        rates = f"dev WER {self.info['wer']:.2f} %{checked}, oracle {self.info['oracle_wer']:.2f} %"
+        rates = (
+            f"dev {self.info.get(RATE, WER)} {self.info['wer']:.2f} %{checked}, oracle {self.info['oracle_wer']:.2f} %"
+        )
         return "\n".join([rates, *held_out_lines(self.info)])
 
 

@@ -44,8 +44,9 @@ def command(
 ) -> None:
     """Apply weights to saved scores: new 1-best and N-best.  Loads no LM.
 
-    Weights that were tuned with --normalise are applied with it: hypotheses that become equal are one, the
-    probabilities (am) summed.  What is written keeps the form it came in.
+    Weights that were tuned with --normalise or --cer are applied with it: hypotheses that become equal are one, the
+    probabilities (am) summed; with --cer, --mbr and `words` are of characters.  What is written keeps the form it came
+    in.
 
     The weights name the decision that they were tuned for; --mbr goes before it.  OUT/weights.json has what was used,
     --normalise and --mbr too: combined with it, the same scores give the same again.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rescore.cli.normalise import normalise_option
+from rescore.cli.normalise import cer_option, normalise_option
 from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--markdown", "form", flag_value="markdown", help="Print the table as Markdown.")
 @click.option("--latex", "form", flag_value="latex", help="Print it as LaTeX (booktabs).")
 @click.option("--csv", "form", flag_value="csv", help="Print it as CSV.")
-@click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")
+@cer_option
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the bootstrap.")
 @click.option(

@@ -1,4 +1,4 @@
-"""The option `--normalise`."""
+"""The options `--normalise` and `--cer`."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ def normalise_option(command: F) -> F:
         help="Normalise references and hypotheses: basic (lower case, no punctuation), whisper-en, or librispeech "
         "(upper case, numbers and titles in words).",
     )(command)
+
+
+def cer_option(command: F) -> F:
+    """Adds `--cer`."""
+    return click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")(command)

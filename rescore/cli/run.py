@@ -10,7 +10,7 @@ import click
 
 from rescore.cli.completion import formats
 from rescore.cli.device import device_option, dtype_option, lms_option, max_unknown_option
-from rescore.cli.normalise import normalise_option
+from rescore.cli.normalise import cer_option, normalise_option
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
@@ -41,6 +41,7 @@ from rescore.cli.utterances import utterances_option
 @dtype_option
 @device_option
 @max_unknown_option
+@cer_option
 @normalise_option
 @utterances_option
 @json_option
@@ -58,6 +59,7 @@ def command(
     dtype: str,
     device: str,
     max_unknown: float,
+    cer: bool,
     normalise: str | None,
     common: bool,
     seed: int,
@@ -68,9 +70,9 @@ def command(
 
     Systems: `first-pass` (the lists as they come), `tuned` (the recogniser's own scores with tuned scales), `ngram`,
     each LM (with the n-gram, if there is one), and `all` LMs together.  Scales are tuned on dev alone; the system with
-    the lowest cross-validated WER on dev is the one that is decided for.  References, utterance ids, letter cases,
-    words tables and LMs are checked before anything is computed.  Each step is a command, which is printed; when the
-    same run is started again, steps whose input is the same are not done again.
+    the lowest cross-validated error rate on dev is the one that is decided for.  References, utterance ids, letter
+    cases, words tables and LMs are checked before anything is computed.  Each step is a command, which is printed; when
+    the same run is started again, steps whose input is the same are not done again.
 
     \b
     Example: rescore run --dev dev.jsonl.gz --test test.jsonl.gz --ref text --lm transfornn --out exp/run
@@ -90,7 +92,7 @@ def command(
         click.echo(f"$ rescore {shlex.join(arguments)}")
         cli.main(["--quiet", *arguments] if is_quiet() else arguments, prog_name="rescore", standalone_mode=False)
 
-    run = Run(dev, test, refs, ngram, lms, n, dtype, device, max_unknown, normalise, seed, out, common)
+    run = Run(dev, test, refs, ngram, lms, n, dtype, device, max_unknown, normalise, seed, out, common, cer)
     with redirect_stdout(sys.stderr) if is_alone(json_file) else nullcontext():  # the steps print, too
         chosen = execute(run, step)
     made, table = (read_json(out / name) for name in (RUN_FILE, TABLE_FILE))

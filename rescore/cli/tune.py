@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rescore.cli.completion import formats
-from rescore.cli.normalise import normalise_option
+from rescore.cli.normalise import cer_option, normalise_option
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
@@ -16,6 +16,7 @@ from rescore.cli.utterances import utterances_option
 if TYPE_CHECKING:
     from rescore.tuning.settings import Settings
     from rescore.types import Weights
+    from rescore.workflows.normalising import Normaliser
 
 
 @click.command()
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Write each utterance decoded with scales tuned on the other folds.",
 )
+@cer_option
 @normalise_option
 @utterances_option
 @json_option
@@ -78,11 +80,12 @@ def command(
     decision: str | None,
     select: bool,
     cross_fit: Path | None,
+    cer: bool,
     normalise: str | None,
     common: bool,
     json_file: Path | None,
 ) -> None:
-    """Find the scales of all scores, and of the number of words, that minimise WER on a development set.
+    """Find the scales of all scores, and of the number of words, that minimise the error rate of a development set.
 
     --objective risk: the fewest expected errors under the softmax of the totals, held near the acoustic score alone.
     How near is chosen by cross-validation (folds of whole speakers or recordings where the ids tell them).  Where the
@@ -107,21 +110,28 @@ def command(
     With --normalise, hypotheses that become equal are one: their probabilities (am) are summed, other scores are those
     of the most probable one.  The weights say so, and rescore combine and compare repeat it.
 
+    With --cer, lists count as if every character were a word, as Chinese without blanks needs: errors, expected errors,
+    `words` where lists do not have it, and what becomes equal.  The weights say so, and rescore combine repeats it.
+    Over lattices errors are of characters; `words` is the number of the lattices' words.
+
     \b
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json --cross-fit exp/dev/cross
     Example: rescore tune --scores exp/dev --ref data/dev/text --normalise librispeech --out exp/weights.json
+    Example: rescore tune --scores exp/dev --ref data/dev/text --cer --out exp/weights.json
     Example: rescore tune --lattices kaldi:exp/dev?words=words.txt --ref data/dev/text --out exp/weights.json
     """
     from rescore.cli.results import show
     from rescore.tuning.settings import Settings, usual_decision
     from rescore.weights import parse_scales, save_weights
+    from rescore.workflows.normalising import Normaliser
     from rescore.workflows.tune import summary
 
     _check_sources(scores, lattices, cross_fit, folds)
     decision = decision or usual_decision(objective, bool(lattices))
     settings = Settings(parse_scales(fixed), objective, decision, seed, restarts, folds, select)
-    how = ref, settings, _repeated(ref, out, fixed, settings, normalise, common), normalise or "none", common, cross_fit
+    normaliser = Normaliser(normalise or "none", cer)
+    how = ref, settings, _repeated(ref, out, fixed, settings, normaliser, common), normaliser, common, cross_fit
     weights = _of_lattices(lattices, *how) if lattices else _of_lists(str(scores), *how)
     save_weights(out, weights)
     show({"scales": weights.scales, "info": weights.info}, summary(weights), json_file)
@@ -137,14 +147,14 @@ def _check_sources(scores: str | None, lattices: str | None, cross_fit: Path | N
 
 
 def _of_lists(
-    scores: str, ref: Path, settings: Settings, said: str, normalise: str, common: bool, cross_fit: Path | None
+    scores: str, ref: Path, settings: Settings, said: str, normaliser: Normaliser, common: bool, cross_fit: Path | None
 ) -> Weights:
     from rescore.workflows.combine import read_scores
     from rescore.workflows.cross_fit import cross_fit_lists, fold_weights
     from rescore.workflows.tune import tune_folder
 
     command = f"rescore tune --scores {Path(scores).name} {said}"
-    weights, fits, utt_ids = tune_folder(scores, ref, settings, command, normalise, common)
+    weights, fits, utt_ids = tune_folder(scores, ref, settings, command, normaliser, common)
     if cross_fit:
         tuned_on = set(utt_ids)
         lists = (nbest for nbest in read_scores(scores) if nbest.utt_id in tuned_on)
@@ -153,7 +163,13 @@ def _of_lists(
 
 
 def _of_lattices(
-    lattices: str, ref: Path, settings: Settings, said: str, normalise: str, common: bool, cross_fit: Path | None
+    lattices: str,
+    ref: Path,
+    settings: Settings,
+    said: str,
+    normaliser: Normaliser,
+    common: bool,
+    cross_fit: Path | None,
 ) -> Weights:
     from rescore.formats import is_pipe, parse_spec, source_identity
     from rescore.formats.counting import lattices_with_progress
@@ -165,7 +181,7 @@ def _of_lattices(
     name, path = parse_spec(lattices)
     read = lattices_with_progress(lattices, "reading lattices")
     command = f"rescore tune --lattices {name}:{path.name} {said}"
-    weights, fits, table = tune_lattices(read, ref, settings, command, common, normalise)
+    weights, fits, table = tune_lattices(read, ref, settings, command, common, normaliser)
     if not is_pipe(lattices):
         weights.info["data"]["content"] = source_identity(lattices)
     if cross_fit:
@@ -174,13 +190,14 @@ def _of_lattices(
 
 
 def _repeated(
-    ref: Path, out: Path, fixed: tuple[str, ...], settings: Settings, normalise: str | None, common: bool
+    ref: Path, out: Path, fixed: tuple[str, ...], settings: Settings, normaliser: Normaliser, common: bool
 ) -> str:
     """The options that give the same scales again."""
     options = [f"--ref {ref.name} --out {out.name}", *(f"--fix {scale}" for scale in fixed)]
     options.append(f"--seed {settings.seed} --restarts {settings.restarts} --folds {settings.folds}")
     options.append(f"--objective {settings.objective} --decision {settings.decision}")
     options += ["--select"] if settings.select else []
-    options += [f"--normalise {normalise}"] if normalise else []
+    options += ["--cer"] if normaliser.cer else []
+    options += [f"--normalise {normaliser.name}"] if normaliser.name != "none" else []
     options += ["--utterances common"] if common else []
     return " ".join(options)

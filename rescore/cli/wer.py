@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rescore.cli.completion import formats
-from rescore.cli.normalise import normalise_option
+from rescore.cli.normalise import cer_option, normalise_option
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     shell_complete=formats,
     help="Hypotheses: Kaldi text, recogs, NeMo manifests (pred_text); or N-best lists, of which the first count.",
 )
-@click.option("--cer", is_flag=True, help="Count characters (blanks left out) instead of words.")
+@cer_option
 @click.option("--details", type=OutputPath(), help="Write alignments and confusions as icefall does.")
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
 @normalise_option

@@ -126,6 +126,11 @@ def split_characters(words: Words) -> Words:
     return tuple(character for word in words for character in ([word] if word == "<unk>" else word))
 
 
+def units(words: Words, cer: bool) -> Words:
+    """What errors are counted of: the words, or their characters."""
+    return split_characters(words) if cer else words
+
+
 def check_same_utterances(refs: Iterable[str], hyps: Iterable[str], hyps_name: str = "hypotheses") -> None:
     """Raises ReferencesError that counts and names the utterances which only one side has."""
     ref_ids, hyp_ids = dict.fromkeys(refs), dict.fromkeys(hyps)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rescore.evaluation.wer import edit_distance
 from rescore.tuning.risk import SoftLists
 from rescore.tuning.score_table import ScoreTable
 from rescore.types import Weights
@@ -46,8 +45,7 @@ class Decider:
             return np.asarray(table.errors[self.rows(table)])
         if self.decision != MBR:
             return table.chosen_errors(table.totals(self.scales))
-        refs = [utterance.ref for utterance in table.utterances]
-        return np.array([edit_distance(ref, words) for ref, words in zip(refs, self.words(table), strict=True)])
+        return np.array([u.errors_of(words) for u, words in zip(table.utterances, self.words(table), strict=True)])
 
     def rows(self, table: ScoreTable) -> np.ndarray:
         """The chosen hypotheses of lists, `(utterances,)`, as `rescore combine` chooses them."""

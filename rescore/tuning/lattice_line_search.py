@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from rescore.errors import ScoreError
-from rescore.evaluation.wer import check_same_form, check_same_utterances, edit_distance
+from rescore.evaluation.wer import check_same_form, check_same_utterances, edit_distance, units
 from rescore.lattices.batched_paths import BATCH, Forest
-from rescore.lattices.build import EPSILON
+from rescore.lattices.build import EPSILON, normalize_words
 from rescore.lattices.oracle import oracle
 from rescore.tuning.line_search import PaddedLists, Steps, merge_steps
 from rescore.tuning.spread import LARGEST, deviation, spread
@@ -40,11 +40,15 @@ class Met:
 
 @dataclass
 class LatticeUtterance:
-    """A lattice, its reference, and the word sequences that were the best ones somewhere so far."""
+    """A lattice, its reference, and the word sequences that were the best ones somewhere so far.
+
+    With `cer`, `ref` is characters, and so is what errors are counted of; the lattice keeps its words.
+    """
 
     lattice: Lattice
     columns: np.ndarray  # float64 (columns, arcs)
     ref: Words
+    cer: bool = False
     met: dict[tuple[int, ...], Met] = field(default_factory=dict)
 
     def errors(self, arcs: np.ndarray) -> int:
@@ -52,9 +56,17 @@ class LatticeUtterance:
         labels = self.lattice.labels[arcs]
         key = tuple(labels[labels != EPSILON].tolist())
         if key not in self.met:
-            errors = edit_distance(self.ref, [self.lattice.symbols[label] for label in key])
-            self.met[key] = Met(self.columns[:, arcs].sum(axis=1), errors)
+            words = tuple(self.lattice.symbols[label] for label in key)
+            self.met[key] = Met(self.columns[:, arcs].sum(axis=1), self.errors_of(words))
         return self.met[key].errors
+
+    def errors_of(self, words: Words) -> int:
+        return edit_distance(self.ref, units(words, self.cer))
+
+    def oracle_errors(self) -> int:
+        """Errors of the best path."""
+        lattice = normalize_words(self.lattice, lambda word: units((word,), True)) if self.cer else self.lattice
+        return oracle(lattice, self.ref).counts.errors
 
 
 @dataclass
@@ -107,7 +119,7 @@ class LatticeTable:
 
     def oracle_errors(self) -> int:
         """Errors if the best path of every lattice were chosen."""
-        return sum(oracle(utterance.lattice, utterance.ref).counts.errors for utterance in self.utterances)
+        return sum(utterance.oracle_errors() for utterance in self.utterances)
 
     def select(self, utterances: np.ndarray) -> LatticeTable:
         """The table of some utterances, given by their indices."""
@@ -164,9 +176,12 @@ class LatticeTable:
         return merge_steps(start, np.concatenate(places), np.concatenate(changes), low, high)
 
 
-def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words]) -> LatticeTable:
+def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words], cer: bool = False) -> LatticeTable:
     """Collects lattices, all of them held in memory, with the columns that their scores and `words` are.
 
+    Args:
+      refs: references; with `cer` of characters.
+      cer: count errors of characters.
     Raises:
       ReferencesError: lattices and references do not cover the same utterances.
       ScoreError: no lattice, an utterance that comes twice, scores that only some have, not finite or too large.
@@ -178,9 +193,9 @@ def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words]) -> Lat
         if lattice.utt_id in utterances:
             raise ScoreError(f"utterance {lattice.utt_id} occurs a second time among the lattices")
         columns = _columns(lattice, names, next(iter(utterances), lattice.utt_id))
-        utterances[lattice.utt_id] = LatticeUtterance(lattice, columns, refs.get(lattice.utt_id, ()))
+        utterances[lattice.utt_id] = LatticeUtterance(lattice, columns, refs.get(lattice.utt_id, ()), cer)
     check_same_utterances(refs, list(utterances), "lattices")
-    check_same_form(refs.values(), [_words_of(utterance.lattice) for utterance in utterances.values()])
+    check_same_form(refs.values(), [units(_words_of(utterance.lattice), cer) for utterance in utterances.values()])
     if not utterances:
         raise ScoreError("there is no lattice to tune on; the source is empty")
     table = LatticeTable(names, list(utterances.values()))

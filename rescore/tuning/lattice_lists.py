@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
+from rescore.evaluation.wer import units
 from rescore.lattices.nbest import exact_nbest
 from rescore.tuning.decisions import CrossFit
 from rescore.tuning.lattice_line_search import LatticeTable, random_scales
@@ -40,7 +42,10 @@ class LatticeLists:
         """What was met so far; `distances` as of `build_table`."""
         utterances = self.lattices.utterances
         refs = {utterance.lattice.utt_id: utterance.ref for utterance in utterances}
-        lists = [NbestList(utt_id, list(met.values())) for utt_id, met in zip(refs, self.met, strict=True)]
+        lists = [
+            NbestList(u.lattice.utt_id, [replace(hyp, words=units(hyp.words, u.cer)) for hyp in met.values()])
+            for u, met in zip(utterances, self.met, strict=True)
+        ]
         return build_table(lists, refs, distances)
 
 

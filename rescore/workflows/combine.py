@@ -27,7 +27,7 @@ from rescore.weights import (
     weights_json,
     with_words,
 )
-from rescore.workflows.normalising import Normaliser, normaliser_of
+from rescore.workflows.normalising import Normaliser
 
 SCORES_FILE = "scores.jsonl.gz"
 NBEST_FILE = "nbest.jsonl.gz"
@@ -143,8 +143,9 @@ def write_combined(
     """Combines a stream of lists and writes the results, all of them or, on an error, none.
 
     Writes `out/1best.txt` (Kaldi text in the order of the input), `out/nbest.jsonl.gz` (reordered, all scores kept)
-    and `out/weights.json` (the weights used).  Where the info of the weights names a normaliser, the hypotheses that it
-    makes equal are one, their probabilities summed (see `rescore.workflows.normalising`); what stays keeps its writing.
+    and `out/weights.json` (the weights used).  Where the info of the weights names a normaliser, or characters, the
+    hypotheses that become equal are one, their probabilities summed (see `rescore.workflows.normalising`); what stays
+    keeps its writing.
 
     Args:
       own: utterance -> other weights for it.
@@ -154,7 +155,7 @@ def write_combined(
     out = Path(out)
     counts = CombineCounts()
     checked_scales(weights.scales, "weights")
-    normaliser = Normaliser(normaliser_of(weights, "weights"))
+    normaliser = Normaliser.of(weights)
     decision_of(weights)
     unused: dict[str, None] = {}
 

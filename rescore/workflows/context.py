@@ -11,7 +11,7 @@ from lm_zoo.base import Context
 from rescore.types import NbestList, Weights, Words
 from rescore.weights import decision_of
 from rescore.workflows.combine import decide
-from rescore.workflows.normalising import Normaliser, normaliser_of
+from rescore.workflows.normalising import RATE, WER, Normaliser
 from rescore.workflows.recordings import Recordings
 
 INFO = ("words", "of", "recordings")
@@ -34,10 +34,12 @@ class TextBefore:
     @property
     def plan(self) -> dict[str, Any]:
         """All that contexts depend on beside lists and LMs, for runs that are taken up again."""
+        normaliser = Normaliser.of(self.weights or Weights({}))
         weights = self.weights and {
             "scales": self.weights.scales,
             "decision": list(decision_of(self.weights)),
-            "normaliser": normaliser_of(self.weights, "weights"),
+            "normaliser": normaliser.name,
+            **({} if normaliser.rate == WER else {RATE: normaliser.rate}),
         }
         return {**self.info, "identity": self.recordings.identity, "weights": weights}
 
@@ -86,7 +88,7 @@ class TextBefore:
             contexts = [context for group in ordered for context in self._contexts(group)]
             scored = {nbest.utt_id: nbest for nbest in score(lists, contexts)}
         else:
-            normaliser = Normaliser(normaliser_of(self.weights, "weights"))
+            normaliser = Normaliser.of(self.weights)
             texts: dict[str, list[Words]] = {}
             for turn in zip_longest(*ordered):
                 lists = [nbest for nbest in turn if nbest is not None]

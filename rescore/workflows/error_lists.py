@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lm_zoo.text.lists import ErrorList
 from rescore.console import remark, some_names
 from rescore.errors import ReferencesError, WeightsError
@@ -11,7 +13,7 @@ from rescore.formats.counting import nbest_with_progress
 from rescore.types import NbestList, Weights, Words
 from rescore.weights import decision_of, equal_weights
 from rescore.workflows.combine import totals_of
-from rescore.workflows.normalising import Normaliser, normaliser_of
+from rescore.workflows.normalising import Normaliser
 
 
 def weights_for(source: str, column: str, weights: Weights | None) -> tuple[Weights, float]:
@@ -50,7 +52,7 @@ def error_lists(source: str, references: dict[str, Words], weights: Weights, com
       ReferencesError: an utterance without a reference.
       ScoreError, WeightsError: a score that is missing, or not finite.
     """
-    normaliser = Normaliser(normaliser_of(weights, "weights"))
+    normaliser = Normaliser.of(weights)
     made, missing = list[ErrorList](), list[str]()
     for nbest in nbest_with_progress(source, "reading lists"):
         if nbest.utt_id in references:
@@ -65,5 +67,6 @@ def error_lists(source: str, references: dict[str, Words], weights: Weights, com
 
 
 def _error_list(nbest: NbestList, ref: Words, weights: Weights, normaliser: Normaliser) -> ErrorList:
-    errors = [float(edit_distance(ref, normaliser.words(hyp.words))) for hyp in nbest.hyps]
-    return ErrorList(nbest.utt_id, [hyp.words for hyp in nbest.hyps], totals_of(nbest, weights), errors)
+    counted = replace(nbest, hyps=[replace(hyp, words=normaliser.words(hyp.words)) for hyp in nbest.hyps])
+    errors = [float(edit_distance(ref, hyp.words)) for hyp in counted.hyps]
+    return ErrorList(nbest.utt_id, [hyp.words for hyp in nbest.hyps], totals_of(counted, weights), errors)

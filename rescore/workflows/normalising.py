@@ -1,4 +1,4 @@
-"""References and hypotheses brought into one form before they are compared, by a normaliser of `lm_zoo.text`."""
+"""References and hypotheses in one form before they are compared: normalised, or taken apart to characters."""
 
 from __future__ import annotations
 
@@ -11,25 +11,44 @@ from lm_zoo.reading import kaldi_fields
 from lm_zoo.text.normalise import NORMALISERS, normalise
 from rescore.console import remark
 from rescore.errors import UsageError, WeightsError
+from rescore.evaluation.wer import split_characters
 from rescore.lattices.build import normalize_words
 from rescore.types import Hypothesis, Lattice, NbestList, Weights, Words
 from rescore.weights import is_finite, load_weights
 
 ACOUSTICS = "am"  # the score that is a log-probability of a writing, so that those of several writings can be summed
 KEY = "normalise"  # of the info in weights, and of what a comparison says on how it was made
+RATE = "rate"  # of the same: by which errors are counted
+WER, CER = RATES = ("WER", "CER")
 WEIGHTS_FILE = "weights.json"  # what `rescore combine` leaves beside its lists
 
 
 class Normaliser:
-    """A normaliser by its name, and counts of the hypotheses that it made equal to others of their list."""
+    """A normaliser by its name, and counts of the hypotheses that it made equal to others of their list.
 
-    def __init__(self, name: str = "none") -> None:
-        self.name = name
+    With `cer`, texts and hypotheses are characters in place of words, whose number is the score `words` of hypotheses
+    that do not have it.
+    """
+
+    def __init__(self, name: str = "none", cer: bool = False) -> None:
+        self.name, self.cer = name, cer
         self._normalise = normalise(name)
         self._lists = self._hyps = self._equal = self._unsummed = 0
 
+    @classmethod
+    def of(cls, weights: Weights, where: object = "weights") -> Normaliser:
+        """That under which weights were tuned; raises WeightsError as `normaliser_of` and `rate_of`."""
+        return cls(normaliser_of(weights, where), rate_of(weights, where) == CER)
+
+    @property
+    def rate(self) -> str:
+        return CER if self.cer else WER
+
     def words(self, words: Words) -> Words:
-        """The words of a text after normalising."""
+        """The words of a text after normalising, or their characters."""
+        return split_characters(self._plain(words)) if self.cer else self._plain(words)
+
+    def _plain(self, words: Words) -> Words:
         return words if self.name == "none" else tuple(kaldi_fields(self._normalise(" ".join(words))))
 
     def texts(self, texts: Mapping[str, Words]) -> dict[str, Words]:
@@ -40,10 +59,10 @@ class Normaliser:
         """The list in normalised words with equal hypotheses as one, and how each that is left was written.
 
         Of hypotheses that become equal, the most probable one stays (by `am`; the first without it), at the place of
-        the first; its `am` becomes the log of their probabilities' sum, its other scores stay as they are.  `none`
-        changes nothing.
+        the first; its `am` becomes the log of their probabilities' sum, its other scores stay as they are.  `none` of
+        words changes nothing.
         """
-        if self.name == "none":
+        if self.name == "none" and not self.cer:
             return nbest, [hyp.words for hyp in nbest.hyps]
         groups: dict[Words, list[Hypothesis]] = {}
         for hyp in nbest.hyps:
@@ -60,10 +79,10 @@ class Normaliser:
         return (self.merge(nbest)[0] for nbest in lists)
 
     def lattices(self, lattices: Iterable[Lattice]) -> Iterable[Lattice]:
-        """The lattices with each word normalised by itself; paths that become equal stay apart."""
+        """The lattices with each word normalised by itself, not taken apart; paths that become equal stay apart."""
         if self.name == "none":
             return lattices
-        return (normalize_words(lattice, lambda word: self.words((word,))) for lattice in lattices)
+        return (normalize_words(lattice, lambda word: self._plain((word,))) for lattice in lattices)
 
     def say(self) -> None:
         """A remark on the hypotheses that became equal, for the end."""
@@ -72,7 +91,8 @@ class Normaliser:
         how = "am is the log of their summed probabilities, other scores are those of the most probable one"
         if self._unsummed:
             how = "the scores are those of the first one, as there is no am to be summed"
-        remark(f"{self.name}: {self._equal} of {self._hyps} hypotheses became equal to another of their list; {how}")
+        form = ", ".join([self.name] * (self.name != "none") + ["characters"] * self.cer)
+        remark(f"{form}: {self._equal} of {self._hyps} hypotheses became equal to another of their list; {how}")
 
     def _one(self, group: Sequence[Hypothesis]) -> Hypothesis:
         if len(group) == 1:
@@ -105,6 +125,14 @@ def normaliser_of(weights: Weights, where: object) -> str:
     if name not in NORMALISERS:
         raise WeightsError(f"{where}: '{KEY}' in \"info\" is {name!r}; expected one of {', '.join(NORMALISERS)}")
     return str(name)
+
+
+def rate_of(weights: Weights, where: object) -> str:
+    """By which error rate weights were tuned, `WER` or `CER`.  Raises WeightsError: they name another one."""
+    rate = weights.info.get(RATE, WER)
+    if rate not in RATES:
+        raise WeightsError(f"{where}: '{RATE}' in \"info\" is {rate!r}; expected one of {', '.join(RATES)}")
+    return str(rate)
 
 
 def under_weights(weights: Weights, wanted: str | None, where: object) -> Weights:

@@ -55,6 +55,7 @@ class Run:
     seed: int
     out: Path
     common: bool = False
+    cer: bool = False
 
     def source(self, part: str) -> str:
         return self.dev if part == "dev" else self.test
@@ -113,7 +114,7 @@ def execute(run: Run, do: Callable[[list[str]], None]) -> str:
       RescoreError, LMError: what is missing or does not fit, before anything is computed; or the error of a step.
     """
     _check_names(run)
-    refs, normaliser = read_references(run.refs), Normaliser(run.normalise or "none")
+    refs, normaliser = read_references(run.refs), Normaliser(run.normalise or "none", run.cer)
     checked = {part: check_part(run.source(part), part, refs, normaliser, run.common) for part in PARTS}
     say_unused(refs, checked)
     new = check_lms(run.lms, run.ngram, checked, run.max_unknown)
@@ -240,8 +241,8 @@ def _tune_step(run: Run, name: str, held: list[str]) -> Step:
 
 def _as_asked(run: Run) -> list[str]:
     """The options of the run that go to every command with references."""
-    normalise = ["--normalise", run.normalise] if run.normalise else []
-    return [*normalise, *(["--utterances", "common"] if run.common else [])]
+    form = [*(["--cer"] if run.cer else []), *(["--normalise", run.normalise] if run.normalise else [])]
+    return [*form, *(["--utterances", "common"] if run.common else [])]
 
 
 def _combine_step(run: Run, name: str) -> Step:
@@ -274,9 +275,12 @@ def _report_step(run: Run, names: list[str], manifest: Manifest) -> Step:
 
 
 def decide(run: Run, names: Sequence[str]) -> tuple[str, str]:
-    """The system with the lowest WER on dev, cross-validated where it can be, the first of equals; and a line on it."""
+    """The system with the lowest rate on dev, cross-validated where it can be, the first of equals; a line on it."""
     infos = {name: load_weights(run.out / "weights" / f"{name}.json").info for name in names}
     rates = {name: info["wer"] if info["cv_wer"] is None else info["cv_wer"] for name, info in infos.items()}
     chosen = min(names, key=rates.__getitem__)
     rate, without = f"{rates[chosen]:.2f} %", f"{run.baseline} {rates[run.baseline]:.2f} %"
-    return chosen, f"decided on dev: {chosen} (WER {rate}, {without}); {run.out / REPORT_FILE}"
+    return (
+        chosen,
+        f"decided on dev: {chosen} ({'CER' if run.cer else 'WER'} {rate}, {without}); {run.out / REPORT_FILE}",
+    )

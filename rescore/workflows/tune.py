@@ -17,7 +17,7 @@ from rescore.tuning.settings import RISK, Settings, tune
 from rescore.types import Lattice, Weights
 from rescore.weights import FIRST, MBR, WORDS_COLUMN
 from rescore.workflows.combine import read_scores, scores_spec
-from rescore.workflows.normalising import KEY, Normaliser
+from rescore.workflows.normalising import KEY, RATE, WER, Normaliser
 from rescore.workflows.scored_by import known_lms
 
 if TYPE_CHECKING:
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 
 def tune_folder(
-    scores: str | Path, ref: Path, settings: Settings, command: str, normalise: str = "none", common: bool = False
+    scores: str | Path,
+    ref: Path,
+    settings: Settings,
+    command: str,
+    normaliser: Normaliser | None = None,
+    common: bool = False,
 ) -> tuple[Weights, CrossFit, list[str]]:
     """Finds scales for a scores folder, or lists with scores, and says in `info` everything needed to find them again.
 
@@ -39,7 +44,7 @@ def tune_folder(
     """
     if is_pipe(spec := scores_spec(scores)):
         raise UsageError(f"{scores} is a pipe, which is read but once; give a file")
-    normaliser = Normaliser(normalise)
+    normaliser = normaliser or Normaliser()
     texts = read_kaldi_text(ref)
     refs = normaliser.texts(texts)
     if common:
@@ -55,7 +60,8 @@ def tune_folder(
         "words": table.total_words,
     }
     lms = known_lms(scores)
-    weights.info = {"data": data, **({"lms": lms} if lms else {}), KEY: normalise, **weights.info, "command": command}
+    form = {KEY: normaliser.name, RATE: normaliser.rate}
+    weights.info = {"data": data, **({"lms": lms} if lms else {}), **form, **weights.info, "command": command}
     return weights, fits, table.utt_ids
 
 
@@ -71,7 +77,7 @@ def tune_lattices(
     settings: Settings,
     command: str,
     common: bool = False,
-    normalise: str = "none",
+    normaliser: Normaliser | None = None,
 ) -> tuple[Weights, CrossFit, LatticeTable]:
     """As `tune_folder`, for lattices, which are all held in memory, and returned.
 
@@ -81,29 +87,31 @@ def tune_lattices(
     """
     from rescore.tuning.lattice_line_search import lattice_table
 
-    normaliser, texts = Normaliser(normalise), read_kaldi_text(ref)
+    normaliser, texts = normaliser or Normaliser(), read_kaldi_text(ref)
     refs, lattices = normaliser.texts(texts), normaliser.lattices(lattices)
     if common:
         lattices = list(lattices)
         refs = shared_references(refs, {"lattices": [lattice.utt_id for lattice in lattices]}, common)
         lattices = [lattice for lattice in lattices if lattice.utt_id in refs]
-    table = lattice_table(lattices, refs)
+    table = lattice_table(lattices, refs, normaliser.cer)
     remark(f"looking for scales of {', '.join(table.names)} over {len(table)} lattices with {table.size} arcs")
     weights, fits = tune(table, settings)
     data = {"lattices": len(table), "arcs": table.size, "ref": texts_identity(ref, texts), "words": table.total_words}
-    weights.info = {"data": data, KEY: normalise, **weights.info, "command": command}
+    form = {KEY: normaliser.name, RATE: normaliser.rate}
+    weights.info = {"data": data, **form, **weights.info, "command": command}
     return weights, fits, table
 
 
 def summary(weights: Weights) -> list[str]:
     """What the command prints: the rates, then a line for each scale."""
     info = weights.info
-    lines = [f"dev WER {info['wer']:.2f} % ({info['errors']} errors), oracle {info['oracle_wer']:.2f} %"]
+    rate = info.get(RATE, WER)
+    lines = [f"dev {rate} {info['wer']:.2f} % ({info['errors']} errors), oracle {info['oracle_wer']:.2f} %"]
     if info.get(KEY, "none") != "none":
         lines.append(f"text normalised by {info[KEY]}")
     if info["cv_wer"] is not None:
         against = f", against the first hypotheses p = {info['cv_p_first']:g}" if "cv_p_first" in info else ""
-        lines.append(f"cross-validated WER {info['cv_wer']:.2f} %{against}")
+        lines.append(f"cross-validated {rate} {info['cv_wer']:.2f} %{against}")
     if info.get("decision") == MBR:
         lines.append(f"decision: minimum Bayes risk, inverse temperature {info['inverse_temperature']:g}")
     if info.get("objective") == RISK:
@@ -149,4 +157,4 @@ def _note(name: str, scale: float, info: dict[str, Any]) -> str:
     if not region:
         return "the same in every list"
     same, near = region["same"], region["within_0.1"]
-    return f"same WER from {same[0]:g} to {same[1]:g}; within 0.1 % from {near[0]:g} to {near[1]:g}"
+    return f"same {info.get(RATE, WER)} from {same[0]:g} to {same[1]:g}; within 0.1 % from {near[0]:g} to {near[1]:g}"

@@ -45,8 +45,8 @@ def command(
     The best path has the least graph + acoustic / LMWT + WIP * words, all costs; the graph's part is what the
     recogniser has beside acoustics (graph, or lm and pron).  With --weights it is the path with the highest total of
     all weighted scores, such as those of LMs put over the lattices, and texts are compared in the form that the weights
-    were tuned for (rescore tune --normalise).  As in Kaldi, only utterances with a lattice and a reference are scored;
-    the others are counted.
+    were tuned for (rescore tune --normalise, --cer).  As in Kaldi, only utterances with a lattice and a reference are
+    scored; the others are counted.
 
     Words count as they are.  Where a recipe scores without its <UNK>, [noise] or !SIL (local/wer_ref_filter and the
     like), pass --out and the references through that filter, and take rescore wer.
@@ -63,11 +63,11 @@ def command(
     from rescore.files import read_kaldi_text, write_kaldi_text
     from rescore.lattices.best_path import best_words, kaldi_scales, weighted_words
     from rescore.weights import LM_WEIGHT
-    from rescore.workflows.normalising import Normaliser, normaliser_of
+    from rescore.workflows.normalising import Normaliser
 
     weights = _weights(weights_file, lmwt, wip)
     refs = read_kaldi_text(ref) if ref is not None else None
-    normaliser = Normaliser() if weights is None else Normaliser(normaliser_of(weights, weights_file))
+    normaliser = Normaliser() if weights is None else Normaliser.of(weights, weights_file)
 
     say_idle = idle_remark()
 
@@ -85,7 +85,11 @@ def command(
     if refs is not None:
         counts, absent = present_errors(normaliser.texts(refs), normaliser.texts(hyps))
         scored = f"Scored {counts.sentences} sentences, {absent} not present in hyp."
-        show({**json_counts(counts), "absent": absent}, [*kaldi_lines(counts, absent=absent), scored], json_file)
+        show(
+            {"name": normaliser.rate, **json_counts(counts), "absent": absent},
+            [*kaldi_lines(counts, normaliser.rate, absent), scored],
+            json_file,
+        )
     elif json_file or out is None:
         show(hyps, (" ".join((utt_id, *hyp)) for utt_id, hyp in hyps.items()), json_file)
 

@@ -32,7 +32,7 @@ def command(
     """Minimum Bayes risk: the words with the fewest expected errors, their confidences, and confusion networks.
 
     After Xu, Povey, Mangu and Zhu (2011).  Pruned lattices (rescore lattice prune) take less time.  With --weights and
-    --ref, texts are compared in the form that the weights were tuned for (rescore tune --normalise).
+    --ref, texts are compared in the form that the weights were tuned for (rescore tune --normalise, --cer).
 
     \b
     Example: rescore lattice mbr lattices/ --scale am=1 --scale lm=12 --posterior-scale 0.08 --ctm mbr.ctm
@@ -43,7 +43,7 @@ def command(
     from rescore.files import read_kaldi_text, write_kaldi_text
     from rescore.lattices.mbr import mbr_lines, write_mbr
     from rescore.weights import load_weights
-    from rescore.workflows.normalising import Normaliser, normaliser_of
+    from rescore.workflows.normalising import Normaliser
 
     refs = read_kaldi_text(ref) if ref else None
     decode = mbr_lines(ctm is not None, network is not None)
@@ -52,8 +52,12 @@ def command(
         write_kaldi_text(out, hyps)
     if refs is not None:
         file = given["weights_file"]
-        normaliser = Normaliser(normaliser_of(load_weights(file), file) if file else "none")
+        normaliser = Normaliser.of(load_weights(file), file) if file else Normaliser()
         counts, absent = present_errors(normaliser.texts(refs), normaliser.texts(hyps))
-        show({**json_counts(counts), "absent": absent}, kaldi_lines(counts, absent=absent), json_file)
+        show(
+            {"name": normaliser.rate, **json_counts(counts), "absent": absent},
+            kaldi_lines(counts, normaliser.rate, absent),
+            json_file,
+        )
     elif json_file or not (out or ctm or network):
         show(hyps, (" ".join((utt_id, *hyp)) for utt_id, hyp in hyps.items()), json_file)

@@ -16,6 +16,7 @@ from rescore.tuning.score_table import ScoreTable
 from rescore.types import Weights, Words
 from rescore.weights import no_score
 from rescore.workflows.compare import p_text
+from rescore.workflows.normalising import CER
 
 SIGNIFICANT = 0.05
 LENGTHS = ((0, 5), (6, 10), (11, 20), (21, 40), (41, None))  # reference words
@@ -90,7 +91,8 @@ def cautions(table: Mapping[str, Any], baseline: str, weights: Mapping[str, Mapp
     Args:
       weights: system -> `{"scales", "info"}` of its weights.
     """
-    rows = table["rows"]
+    rows, rate = table["rows"], table["how"]["rate"]
+    unit = "characters" if rate == CER else "words"
     said = []
     tried = [row["name"] for row in rows if row["name"] in weights and row["name"] not in ("tuned", baseline)]
     if len(tried) > 1:
@@ -100,14 +102,14 @@ def cautions(table: Mapping[str, Any], baseline: str, weights: Mapping[str, Mapp
         )
     if rows[0]["words"] < FEW_WORDS:
         said.append(
-            f"The test set is small ({rows[0]['words']} words): only large differences can be told from chance."
+            f"The test set is small ({rows[0]['words']} {unit}): only large differences can be told from chance."
         )
     infos = {name: content["info"] for name, content in weights.items()}
     loose = [name for name, info in infos.items() if (info.get("cv_wer") or 0) > LOOSE * info["wer"]]
     if loose:
         rates = "; ".join(f"{name} {infos[name]['wer']:.2f} %, {infos[name]['cv_wer']:.2f} %" for name in loose)
         said.append(
-            f"Scales fit dev better than utterances they were not tuned on (WER on dev, cross-validated: {rates}).  "
+            f"Scales fit dev better than utterances they were not tuned on ({rate} on dev, cross-validated: {rates}).  "
             "More dev utterances would help."
         )
     unused = [name for name, content in weights.items() if content["scales"].get(name) == 0]

@@ -15,7 +15,7 @@ from rescore.tuning.score_table import ScoreTable, build_table
 from rescore.types import NbestList, Weights, Words
 from rescore.weights import MBR, decision_of, load_weights, total, with_words
 from rescore.workflows.combine import SCORES_FILE, ranking, read_scores
-from rescore.workflows.normalising import Normaliser
+from rescore.workflows.normalising import CER, Normaliser
 from rescore.workflows.report.analyses import Outcome, outcomes
 from rescore.workflows.run import FIRST, RUN_FILE, TABLE_FILE
 
@@ -36,7 +36,7 @@ class Gathered:
       systems: names, the first pass first.
       weights: of all systems but the first pass.
       refs: of test and dev.
-      test: the lists of test, normalised as they were for tuning.
+      test: the lists of test, normalised as they were for tuning, or in characters.
       found: every utterance under all systems.
       written: for each system its hypotheses of test as they were written, which is what LMs have scored.
       dev_table, test_table: scores and errors of all hypotheses, with distances if a system decides by `mbr`.
@@ -64,6 +64,16 @@ class Gathered:
     def baseline(self) -> str:
         return str(self.made["baseline"])
 
+    @property
+    def rate(self) -> str:
+        """`WER` or `CER`."""
+        return str(self.table["how"]["rate"])
+
+    @property
+    def unit(self) -> str:
+        """What errors are counted of; what the figures call words."""
+        return "character" if self.rate == CER else "word"
+
     def word_counts(self) -> Counter[str]:
         """How often each word occurs in the references of both sets."""
         return Counter(word for part in self.refs.values() for words in part.values() for word in words)
@@ -80,7 +90,7 @@ def gather(folder: Path) -> Gathered:
         raise FormatError(folder / RUN_FILE, f"the run has not ended; {AGAIN}")
     _check_keys(folder / RUN_FILE, made, MADE)
     _check_table(folder / TABLE_FILE, table, [FIRST, *made["systems"]])
-    normaliser = Normaliser(made["normalise"])
+    normaliser = Normaliser(made["normalise"], table["how"]["rate"] == CER)
     refs = {part: normaliser.texts(read_kaldi_text(folder / "ref" / f"{part}.txt")) for part in ("test", "dev")}
     weights = {name: load_weights(folder / "weights" / f"{name}.json") for name in made["systems"]}
     distances = any(decision_of(each, name)[0] == MBR for name, each in weights.items())

@@ -74,8 +74,8 @@ def page(run: Gathered, lists: Iterable[dict[str, Any]], audio: Mapping[str, str
 
 def _headline(run: Gathered) -> str:
     rows = {row["name"]: row for row in run.table["rows"]}
-    base, rate = rows[run.baseline], run.table["how"]["rate"]
-    heads = ["system", f"{rate} %", "95 % interval", f"p against {run.baseline}", "oracle %", "what it means"]
+    base = rows[run.baseline]
+    heads = ["system", f"{run.rate} %", "95 % interval", f"p against {run.baseline}", "oracle %", "what it means"]
     lines = []
     for name, row in rows.items():
         said = verdict(row, base) if name != run.systems[0] else "the lists as they came"
@@ -98,8 +98,8 @@ def _headline(run: Gathered) -> str:
     notes = "".join(f"<li>{escape(note)}</li>" for note in cautions(run.table, run.baseline, _contents(run)))
     heads_html = "".join(f"<th{_class(place, '')}>{escape(head)}</th>" for place, head in enumerate(heads))
     return (
-        f'<p class="lead">{escape(lead)}</p><p class="soft">{how["utterances"]} utterances, {how["words"]} words of '
-        f"test. In bold: decided for on dev, where alone scales were tuned. Intervals: {escape(how['interval'])}. "
+        f'<p class="lead">{escape(lead)}</p><p class="soft">{how["utterances"]} utterances, {how["words"]} {run.unit}s '
+        f"of test. In bold: decided for on dev, where alone scales were tuned. Intervals: {escape(how['interval'])}. "
         f"p: {escape(how['p_value'].partition(';')[0])}. <code>{escape(how['signature'])}</code></p>"
         f'<div class="scroll"><table id="systems"><thead><tr>{heads_html}</tr></thead><tbody>'
         f"{''.join(lines)}</tbody></table></div><ul>{notes}</ul>"
@@ -125,11 +125,11 @@ def _scales(run: Gathered) -> str:
             Series("dev (tuned on)", over_scale(run.dev_table, weights, name), 1),
             Series("test (not looked at)", over_scale(run.test_table, weights, name), 2),
         ]
-        chart = line_chart(series, f"scale of {name}", "WER %", mark=at)
+        chart = line_chart(series, f"scale of {name}", f"{run.rate} %", mark=at)
         figures.append(_figure(f"{name} = {at:g}", chart, ["scale", "dev %", "test %"], _joined(series)))
     return (
-        f"<h2>WER against each scale</h2><p>Of {escape(run.chosen)}, the other scales held; the dotted line is the "
-        "tuned value. Where the two lines have their valleys at one place, what was tuned on dev suits test.</p>"
+        f"<h2>{run.rate} against each scale</h2><p>Of {escape(run.chosen)}, the other scales held; the dotted line is "
+        "the tuned value. Where the two lines have their valleys at one place, what was tuned on dev suits test.</p>"
         f'<div class="charts">{"".join(figures)}</div>'
     )
 
@@ -143,25 +143,27 @@ def _joined(series: Sequence[Series]) -> list[list[str]]:
 
 def _groups(run: Gathered) -> str:
     shown = list(dict.fromkeys([run.systems[0], run.baseline, run.chosen]))
-    places = [run.systems.index(name) for name in shown]
+    places, counted = [run.systems.index(name) for name in shown], f"{run.unit}s"
     figures = []
     for title, unit, rows in (
         ("by length of the reference", "utterances", by_length(run.found, len(run.systems))),
-        ("by frequency of the word", "words", by_frequency(run.found, len(run.systems), run.word_counts())),
+        (f"by frequency of the {run.unit}", counted, by_frequency(run.found, len(run.systems), run.word_counts())),
     ):
         groups = [(name, [rates[place] for place in places]) for name, _, rates in rows]
-        what = "WER %" if unit == "utterances" else "reference words wrong, %"
-        x_name = "reference words" if unit == "utterances" else "occurrences in all references"
+        what = f"{run.rate} %" if unit == "utterances" else f"reference {counted} wrong, %"
+        x_name = f"reference {counted}" if unit == "utterances" else "occurrences in all references"
         cells = [[name, str(count), *(f"{rates[place]:.2f}" for place in places)] for name, count, rates in rows]
-        figures.append(_figure(f"WER {title}", bar_chart(groups, shown, x_name, what), [x_name, unit, *shown], cells))
+        figures.append(
+            _figure(f"{run.rate} {title}", bar_chart(groups, shown, x_name, what), [x_name, unit, *shown], cells)
+        )
     points = by_n(run.test_table, run.weights[run.chosen])
     series = [
         Series(run.chosen, [(n, rate) for n, rate, _ in points], 2),
         Series("oracle", [(n, rate) for n, _, rate in points], 3),
     ]
     cells = [[str(n), f"{rate:.2f}", f"{oracle:.2f}"] for n, rate, oracle in points]
-    chart = line_chart(series, "N, the first of each list as it came", "WER %", log=True)
-    figures.append(_figure("WER by N", chart, ["N", run.chosen, "oracle"], cells))
+    chart = line_chart(series, "N, the first of each list as it came", f"{run.rate} %", log=True)
+    figures.append(_figure(f"{run.rate} by N", chart, ["N", run.chosen, "oracle"], cells))
     return f'<h2>Where the errors are</h2><div class="charts">{"".join(figures)}</div>'
 
 
@@ -188,8 +190,9 @@ def _words(run: Gathered) -> str:
         cells = [[one or NO_WORD, other or NO_WORD, str(b), str(a)] for one, other, b, a in part]
         tables.append(f"<div><h3>{title}</h3>{_table(heads, cells)}</div>")
     return (
-        f"<h2>Words fixed and broken</h2><p>How often each error occurs with {escape(run.baseline)} and with "
-        f"{escape(run.chosen)}; {NO_WORD} on the left is an inserted word, on the right a deleted one.</p>"
+        f"<h2>{run.unit.capitalize()}s fixed and broken</h2><p>How often each error occurs with "
+        f"{escape(run.baseline)} and with {escape(run.chosen)}; {NO_WORD} on the left is an inserted "
+        f"{run.unit}, on the right a deleted one.</p>"
         f'<div class="charts">{"".join(tables)}</div>'
     )
 
