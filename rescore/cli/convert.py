@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -11,9 +12,11 @@ from rescore.cli.device import max_unknown_option, text_view_option
 from rescore.cli.numbers import POSITIVE
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import sharing_options
+from rescore.cli.words import words_options
 
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
+    from rescore.text import TextNormalizer
 
 
 @click.command()
@@ -27,10 +30,7 @@ if TYPE_CHECKING:
     type=POSITIVE,
     help="Search so far below the best path after the n-gram pass; the lists are the same.",
 )
-@click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
-@click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words.")
-@click.option("--drop", multiple=True, metavar="WORD", help="Leave out this word, such as '[noise]'; repeat it.")
-@click.option("--split-words", "split_at", default="", metavar="CHARS", help="Split words at these characters.")
+@words_options()
 @click.option(
     "--pieces", is_flag=True, help="Words of SRC, N-best lists, are sentencepiece pieces: join them to words."
 )
@@ -45,10 +45,7 @@ def command(
     ngram: str | None,
     scales: tuple[str, ...],
     beam: float | None,
-    case: str | None,
-    delete: str,
-    drop: tuple[str, ...],
-    split_at: str,
+    normalizer: TextNormalizer,
     pieces: bool,
     jobs: int | None,
     max_unknown: float,
@@ -69,11 +66,9 @@ def command(
     Example: rescore convert lattices/ lists.jsonl.gz -n 100 --ngram 4gram.bin --scale ngram=8 --scale words=-10
     Example: rescore convert kaldi:exp/decode?words=words.txt slf:exp/htk
     """
-    from rescore.text import TextNormalizer, check_characters
     from rescore.weights import parse_scales
     from rescore.workflows.convert import ConvertRequest, convert
 
-    check_characters(delete, split_at)
-    normalizer, exact = TextNormalizer(case, delete, split_at, pieces, drop), text_view == "exact"
+    normalizer, exact = replace(normalizer, pieces=pieces), text_view == "exact"
     given = parse_scales(scales)
     convert(ConvertRequest(source, target, normalizer, n, ngram, given, beam, max_unknown, exact), jobs, sharing)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -95,7 +97,33 @@ def test_words_are_left_out_as_they_come() -> None:
 
 
 @pytest.mark.parametrize("option", ["--delete", "--split-words"])
-@pytest.mark.parametrize("command", [("convert",), ("lattice", "convert")])
-def test_letters_are_not_taken_from_words(command: tuple[str, ...], option: str) -> None:
-    result = CliRunner().invoke(cli, [*command, "a.slf", "slf:b", option, "[noise]"])
-    assert "has letters, which would be taken from all words" in str(result.exception)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "convert a.slf slf:b",
+        "lattice convert a.slf slf:b",
+        "lattice rescore a.slf slf:b --ngram ngram",
+        "lattice prune a.slf slf:b --beam 1",
+        "lattice oracle a.slf --ref text",
+        "lattice mbr a.slf",
+        "lattice posteriors a.slf",
+        "lattice draw a.slf",
+        "kaldi score archives.1 --lm ngram",
+    ],
+)
+def test_letters_are_not_taken_from_words(command: str, option: str) -> None:
+    result = CliRunner().invoke(cli, [*command.split(), option, "[noise]"])
+    assert "'[noise]' has letters, which would be taken from all words; to leave out whole words: --drop WORD" in str(
+        result.exception
+    )
+
+
+@pytest.mark.parametrize("command", ["oracle", "mbr"])
+def test_words_of_lattices_are_left_out(tmp_path: Path, command: str) -> None:
+    links = ["J=0 S=0 E=1 W=ON a=-1", "J=1 S=1 E=2 W=[noise] a=-1", "J=2 S=2 E=3 W=ICE a=-1"]
+    (tmp_path / "u.slf").write_text("\n".join(["VERSION=1.0", "N=4 L=3", *(f"I={n}" for n in range(4)), *links]) + "\n")
+    (tmp_path / "text").write_text("u ON ICE\n")
+    args = ["lattice", command, f"slf:{tmp_path}", "--ref", str(tmp_path / "text")]
+    assert "1 ins" in CliRunner().invoke(cli, args).stdout
+    left_out = CliRunner().invoke(cli, [*args, "--drop", "[noise]", "--delete", "[]"])
+    assert left_out.stdout.startswith("%WER 0.00 [ 0 / 2, 0 ins, 0 del, 0 sub ]")

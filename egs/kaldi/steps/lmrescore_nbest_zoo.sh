@@ -13,6 +13,7 @@
 #   --skip-scoring (true|false), --cmd <run.pl|queue.pl [opts]>
 #   --old-lm <FILE>                 ARPA or KenLM binary file of the old LM, in place of <old-lang-dir>/G.fst
 #   --case, --delete, --split       what is done to words for the LM alone, as in: rescore kaldi score
+#   --drop <"WORD...">              words that are left out for the LM alone, such as "[noise] [laughter]"
 # --model-type, --embedding-dim, --hidden-dim, --nlayers, --nhead and --oov-symbol are taken, but the LM knows them.
 set -eou pipefail
 
@@ -29,6 +30,7 @@ old_lm=
 case=
 delete=
 split=
+drop=
 model_type= embedding_dim= hidden_dim= nlayers= nhead= oov_symbol=
 . "$(dirname "$(readlink -f "$0")")/decode_dir.sh"
 options=()
@@ -38,6 +40,8 @@ text=()
 for name in case delete split; do
   if [ -n "${!name}" ]; then text+=("--$name" "${!name}"); fi
 done
+read -ra words <<< "$drop"
+for word in "${words[@]}"; do text+=(--drop "$word"); done
 
 if [ "$stage" -le 5 ]; then
   say "N-best lists, and archives with the old LM's costs"

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from rescore.cli.device import max_unknown_option, text_view_option
 from rescore.cli.outputs import OutputPath
+from rescore.cli.words import words_options
+
+if TYPE_CHECKING:
+    from rescore.text import TextNormalizer
 
 
 @click.command()
 @click.argument("folder", type=OutputPath(folder=True))
 @click.option("--lm", "name", metavar="NAME|DIR", help="The LM: writes lmwt.nn and lmwt.nn.sum.")
 @click.option("--weight", metavar="W", help="Its interpolation weight: writes lmwt.interp.W.")
-@click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words, for the LM alone.")
-@click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words, for the LM alone.")
-@click.option(
-    "--split-words",
-    "--split",
-    "split",
-    default="",
-    metavar="CHARS",
-    help="Split words at these characters, for the LM alone.",
-)
+@words_options("--split", what=", for the LM alone")
 @max_unknown_option
 @text_view_option
 def command(
     folder: Path,
     name: str | None,
     weight: str | None,
-    case: str | None,
-    delete: str,
-    split: str,
+    normalizer: TextNormalizer,
     max_unknown: float,
     text_view: str,
 ) -> None:
@@ -42,7 +36,6 @@ def command(
     Example: rescore kaldi score exp/decode_nn/archives.1 --lm exp/lstm --weight 0.8
     """
     from rescore.errors import UsageError
-    from rescore.text import TextNormalizer
     from rescore.workflows.kaldi_nbest import write_interpolated, write_lm_costs
 
     if name is None and weight is None:
@@ -51,6 +44,6 @@ def command(
         from rescore.workflows.columns import open_scorers
 
         (scorer,) = open_scorers([f"nn={name}"], None, exact=text_view == "exact")
-        write_lm_costs(folder, scorer.lm, TextNormalizer(case, delete, split), max_unknown, scorer.view)
+        write_lm_costs(folder, scorer.lm, normalizer, max_unknown, scorer.view)
     if weight is not None:
         write_interpolated(folder, weight)

@@ -8,29 +8,23 @@ import click
 
 from rescore.cli.lattice.source import source_options, words_for
 from rescore.cli.outputs import OutputSpec
+from rescore.cli.words import words_options
 
 if TYPE_CHECKING:
     from rescore.skipping import OnError
+    from rescore.text import TextNormalizer
 
 
 @click.command()
 @source_options
 @click.argument("target", metavar="DST", type=OutputSpec())
-@click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words.")
-@click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words.")
-@click.option("--drop", multiple=True, metavar="WORD", help="Leave out this word, such as '[noise]'; repeat it.")
-@click.option(
-    "--split-words", "--split", "split_at", default="", metavar="CHARS", help="Split words at these characters."
-)
+@words_options("--split")
 def command(
     source: str,
     words: str | None,
     on_error: OnError,
     target: str,
-    case: str | None,
-    delete: str,
-    drop: tuple[str, ...],
-    split_at: str,
+    normalizer: TextNormalizer,
 ) -> None:
     """Write lattices in another format, or Kaldi archives as text, binary, one file, packed or not.
 
@@ -41,10 +35,7 @@ def command(
     Example: rescore lattice convert kaldi:lat.1.gz kaldi:lat.txt?text=yes
     """
     from rescore.sharing.shares import Sharing
-    from rescore.text import TextNormalizer, check_characters
     from rescore.workflows.convert import lattices_to_lattices
 
     source, target = words_for(words, source, target)
-    check_characters(delete, split_at)
-    normalizer = TextNormalizer(case, delete, split_at, drop=drop)
     lattices_to_lattices(source, target, normalizer, on_error, Sharing())

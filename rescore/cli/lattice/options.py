@@ -10,9 +10,11 @@ import click
 
 from rescore.cli.lattice.source import source_options
 from rescore.cli.numbers import POSITIVE
+from rescore.cli.words import words_options
 
 if TYPE_CHECKING:
     from rescore.skipping import OnError
+    from rescore.text import TextNormalizer
     from rescore.types import Lattice
 
 R = TypeVar("R")
@@ -20,15 +22,7 @@ R = TypeVar("R")
 
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments of `each_normalized`, but for `do`."""
-    for option in (
-        click.option(
-            "--split-words", "--split", "split", default="", metavar="CHARS", help="Split words at these characters."
-        ),
-        click.option("--delete", default="", metavar="CHARS", help="Delete these characters from words."),
-        click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of words."),
-    ):
-        command = option(command)
-    return source_options(command)
+    return source_options(words_options("--split")(command))
 
 
 def scaled_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,16 +55,11 @@ def each_normalized(
     source: str,
     words: str | None,
     on_error: OnError,
-    case: str | None,
-    delete: str,
-    split: str,
+    normalizer: TextNormalizer,
 ) -> Iterator[R]:
     """As `each_lattice`, of lattices with normalised words."""
     from rescore.cli.lattice.source import each_lattice
     from rescore.lattices.build import normalize_words
-    from rescore.text import TextNormalizer
-
-    normalizer = TextNormalizer(case, delete, split)
 
     def do_normalized(lattice: Lattice) -> R:
         return do(lattice if normalizer.is_identity else normalize_words(lattice, normalizer))

@@ -13,10 +13,12 @@ from rescore.cli.lattice.source import source_options, words_for
 from rescore.cli.numbers import Number
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import max_memory_option, max_seconds_option, sharing_options
+from rescore.cli.words import words_options
 
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
     from rescore.skipping import OnError
+    from rescore.text import TextNormalizer
 
 
 @click.command()
@@ -60,9 +62,7 @@ if TYPE_CHECKING:
 @device_option
 @max_unknown_option
 @text_view_option
-@click.option("--case", type=click.Choice(["upper", "lower"]), help="Change the case of the words.")
-@click.option("--delete", default="", help="Characters deleted from words, such as '.'.")
-@click.option("--split-words", "split_at", default="", metavar="CHARS", help="Split words at these characters.")
+@words_options()
 @click.option("-n", type=click.IntRange(min=1), help="Write the exact N best of each lattice, not lattices.")
 @max_memory_option
 @max_seconds_option
@@ -89,9 +89,7 @@ def command(
     device: str,
     max_unknown: float,
     text_view: str,
-    case: str | None,
-    delete: str,
-    split_at: str,
+    normalizer: TextNormalizer,
     n: int | None,
     max_memory: int | None,
     sharing: Sharing,
@@ -115,7 +113,6 @@ def command(
     Example: rescore lattice rescore slf:lat exp/lat --ngram 4gram.arpa --lm transfornn --scale ngram=3 \\
                --scale transfornn=7 --scale words=-7 --ngram-beam 80 --beam 60
     """
-    from rescore.text import TextNormalizer
     from rescore.weights import OLD_NGRAM, decision_of, parse_scales
     from rescore.workflows.first_pass import ScaleSearch, given_scales, with_new_lms
     from rescore.workflows.lattice_rescore import LatticeRequest, new_scores, rescore_lattices, with_beams
@@ -124,7 +121,6 @@ def command(
         (source,) = words_for(words, source)
     else:
         source, target = words_for(words, source, target)
-    normalizer = TextNormalizer(case, delete, split_at)
     settings = {
         "context": None if exact else context,
         "beam": beam,
