@@ -206,6 +206,9 @@ STRING = r"""(?:'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")"""
 LISTED = re.compile(rf"\s*\[\s*(?:{STRING}\s*(?:,\s*{STRING}\s*)*,?\s*)?\]\s*")  # strings, as Python writes a list
 _RECOG = re.compile(r"(\S+):\t((?:timestamp_)?(?:ref|hyp))=(\[.*\])", re.ASCII)  # of icefall's recogs-SET-SUFFIX.txt
 
+# Of STM files (file, channel, speaker, begin, end, words) and CTM (file, channel, begin, duration, word), or a comment.
+_TIMED = re.compile(r";;.*|\S+\s+[12AB]\s+(\S+\s+)?\d+\.\d+\s+\d+\.\d+(\s.*)?", re.ASCII)
+
 _AUDIO = '"audio_filepath"'  # in each line of NeMo's manifests
 
 
@@ -218,10 +221,16 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
     hypotheses those of manifests (`pred_text`).
 
     Raises:
-      FormatError: no line at all, an empty line, or an utterance id that occurs twice or begins with a byte order mark.
+      FormatError: no line at all, an empty line, or an utterance id that occurs twice or begins with a byte order mark;
+        an STM or CTM file, by its first line.
     """
     texts: dict[str, Words] = {}
     for number, line in read_lines(path):
+        if number == 1 and _TIMED.fullmatch(line.strip()):
+            problem = (
+                "a line of an STM or CTM file, expected Kaldi text: 'utt-id words ...' a line, such as data/test/text"
+            )
+            raise FormatError(path, problem, line=number)
         recog = _RECOG.fullmatch(line)
         if recog and recog[2] != side:
             continue

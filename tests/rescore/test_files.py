@@ -225,3 +225,24 @@ def test_recogs_hold_all_words_that_python_writes(
     file.write_text(f"u:\tref={ref!r}\nu:\thyp={hyp!r}\n", encoding="utf-8")
     assert read_kaldi_text(file) == {"u": tuple(ref)}
     assert read_kaldi_text(file, "hyp") == {"u": tuple(hyp)}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "utt1 1 spk1 0.00 5.20 <o,f0,male> he said so",
+        "utt1\tA\tspk1\t0.00\t5.20\the said so",
+        "utt1 1 0.10 0.30 he 0.98",
+        ';; CATEGORY "0" "" ""',
+    ],
+)
+def test_files_of_stm_and_ctm_are_refused(tmp_path: Path, line: str) -> None:
+    """With one line an utterance, channel, speaker and times were words."""
+    (tmp_path / "ref").write_text(f"{line}\n")
+    with pytest.raises(FormatError, match=r"ref:1: a line of an STM or CTM file, expected Kaldi text: 'utt-id words "):
+        read_kaldi_text(tmp_path / "ref")
+
+
+def test_numbers_may_be_words(tmp_path: Path) -> None:
+    (tmp_path / "ref").write_text("utt1 1 2 3 4 five\nutt2 A 2.5 is 3\n")
+    assert read_kaldi_text(tmp_path / "ref") == {"utt1": ("1", "2", "3", "4", "five"), "utt2": ("A", "2.5", "is", "3")}
