@@ -124,6 +124,7 @@ _TABLE = (
         suffixes=(".slf", ".lat"),
         contents=("*.slf", "*.slf.gz", "*.lat", "*.lat.gz"),
         options=("utterance",),
+        of_reading=("utterance",),
         leaves_out=True,
     ),
     Format(
@@ -138,7 +139,8 @@ _TABLE = (
         suffixes=(".ark", ".scp"),
         contents=("lat.[0-9]*",),
         options=("words", "frame_shift", "text", "graph", "weights"),
-        of_writing=("graph", "weights"),
+        of_reading=("frame_shift",),
+        of_writing=("text", "graph", "weights"),
         alias="kaldi",
         leaves_out=True,
     ),

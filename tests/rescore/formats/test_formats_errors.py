@@ -414,19 +414,29 @@ def test_a_decoding_folder_of_kaldi_is_told_from_lists(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    ["kaldi-lat:x.ark?weights=w.json", "kaldi-lat:x.ark?graph=lm", "openfst:x.fst.txt?score=lm", "k2:x.pt?tokens=yes"],
+    [
+        "kaldi-lat:x.ark?weights=w.json",
+        "kaldi-lat:x.ark?graph=lm",
+        "openfst:x.fst.txt?score=lm",
+        "k2:x.pt?tokens=yes",
+        "kaldi:x.ark?text=yes",
+    ],
 )
 def test_options_of_writing_are_refused_in_reading(spec: str) -> None:
     """They did nothing: no scores were weighted, or renamed."""
-    problem = r"(weights|graph|score|tokens)= is for writing .* alone, and does nothing here; leave it out"
+    problem = r"(weights|graph|score|tokens|text)= is for writing .* alone, and does nothing here; leave it out"
     for use in (read_lattices, lattice_pieces, lambda spec: copy_lattices(spec, "kaldi-lat:y.ark")):
         with pytest.raises(UsageError, match=problem):
             use(spec)
 
 
-@pytest.mark.parametrize("spec", ["k2:x.pt?ids=i", "nemo:x.tsv?manifest=m"])
+@pytest.mark.parametrize(
+    "spec", ["k2:x.pt?ids=i", "kaldi:x.ark?frame_shift=0.03", "slf:x?utterance=yes", "nemo:x.tsv?manifest=m"]
+)
 def test_options_of_reading_are_refused_in_writing(tmp_path: Path, spec: str) -> None:
-    write = write_lattices if spec.startswith("k2") else write_nbest
-    with pytest.raises(UsageError, match=r"(ids|manifest)= is for reading .* alone, and does nothing here"):
+    write = write_nbest if spec.startswith("nemo") else write_lattices
+    with pytest.raises(
+        UsageError, match=r"(ids|frame_shift|utterance|manifest)= is for reading .* alone, and does nothing here"
+    ):
         write(spec.replace(":", f":{tmp_path}/"), [])
     assert not any(tmp_path.iterdir())
