@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lm_zoo.reading import is_read_once
 from rescore.errors import FormatError, RescoreError
 
 VALUES, SPLITS = "_values", "_row_splits"  # the two tensors of a ragged attribute
@@ -30,14 +31,16 @@ def load(path: Path) -> dict[str, Any]:
     """The dict in a file.  A ragged attribute NAME is two entries, its values and its row splits.
 
     Raises:
-      FormatError: it is no file of torch, it is damaged, it has something else in it than tensors, numbers, text and
-        ragged tensors, or its arcs are not those of an Fsa or FsaVec.
+      FormatError: a pipe; it is no file of torch, it is damaged, it has something else in it than tensors, numbers,
+        text and ragged tensors, or its arcs are not those of an Fsa or FsaVec.
     """
     import torch
 
     from lm_zoo.errors import ModelError
     from lm_zoo.safe_unpickle import read_torch_file
 
+    if is_read_once(path):
+        raise FormatError(path, "a pipe, and files of torch are not read from one; write it to a file first")
     if not path.is_file():
         raise FormatError(path, "no such file, expected an Fsa or FsaVec: torch.save(fsa.as_dict(), PATH)")
     try:

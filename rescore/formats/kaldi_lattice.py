@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lm_zoo.reading import is_read_once
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError, WeightsError
 from rescore.formats.common import Piece, Place, formed, named_if_too_large
@@ -70,7 +71,9 @@ def _frame_shift(options: Mapping[str, str]) -> float | None:
 
 
 def _usual_frame_shift(path: Path) -> float:
-    """As in Kaldi's `get_ctm.sh`: what the folder above, the model's, says; else `FRAME_SHIFT`."""
+    """As in Kaldi's `get_ctm.sh`: what the folder above, the model's, says; else, and of a pipe, `FRAME_SHIFT`."""
+    if is_read_once(path):
+        return FRAME_SHIFT
     shift, file = _stated_frame_shift((path if path.is_dir() else path.parent) / "..")
     if file is not None:
         remark(f"{path}: a frame is {shift:g} s, by {file} (else: PATH?frame_shift=SECONDS)")
@@ -89,7 +92,9 @@ def _stated_frame_shift(model: Path) -> tuple[float, Path | None]:
 
 def _say_lost_frame_shift(path: Path, shift: float | None) -> None:
     """Remarks if the archives `path`, which have no place for it, would be read with another one (None: unknown)."""
-    usual, _ = _stated_frame_shift(path.parent if is_folder(path) else path.parent / "..")
+    usual = FRAME_SHIFT
+    if not is_read_once(path):
+        usual, _ = _stated_frame_shift(path.parent if is_folder(path) else path.parent / "..")
     if shift is not None and abs(shift - usual) > 1e-6:
         remark(
             f"{path}: a frame is {shift:g} s, but {usual:g} s where it is written, and archives do not say it: read it "

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rescore.cli.main import cli
-from rescore.formats import write_nbest
+from rescore.errors import FormatError
+from rescore.formats import read_lattices, write_lattices, write_nbest
 from rescore.types import Hypothesis, NbestList
 from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
 
@@ -80,3 +81,26 @@ def test_a_pipe_is_not_read_twice(folder: Path, feed: Feed) -> None:
     feed(TEXT)
     arguments = ["lattice", "nbest", "kaldi:-", "jsonl:-", "--words", "words.txt", "--ref", "ref"]
     assert "is a pipe, which is read but once" in str(CliRunner().invoke(cli, arguments).exception)
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_a_pipe_of_lattices_is_in_no_folder(
+    folder: Path, feed: Feed, name: str, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """The folder above the one that a command is started in is not the model's: a frame is 0.01 s."""
+    (folder / "frame_subsampling_factor").write_text("3\n")
+    (folder / "here").mkdir()
+    monkeypatch.chdir(folder / "here")
+    feed(TEXT)
+    lattices = list(read_lattices(f"kaldi-lat:{name}?words=../words.txt"))
+    assert lattices[0].times is not None and lattices[0].times[-1] == pytest.approx(0.06)
+    write_lattices("kaldi-lat:-?words=../words.txt", lattices)
+    written = capfdbinary.readouterr()
+    assert written.out.startswith(b"utt-a ") and b"a frame is" not in written.err
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_files_of_torch_are_not_read_from_a_pipe(feed: Feed, name: str) -> None:
+    feed("PK")
+    with pytest.raises(FormatError, match="a pipe, and files of torch are not read from one; write it to a file first"):
+        list(read_lattices(f"k2:{name}"))
