@@ -13,7 +13,7 @@ from traceback import clear_frames
 from typing import IO, Protocol, TypeVar
 
 from lm_zoo.inference.limits import give_back
-from lm_zoo.reading import kaldi_fields, key_and_rest
+from lm_zoo.reading import is_read_once, kaldi_fields, key_and_rest
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError
 from rescore.files import MARK, MARKED, read_lines
 from rescore.skipping import OnError
@@ -158,9 +158,11 @@ def utterance_files(
       file_id: gives the utterance id that a file is named after.
       missing: what is said of a folder without such a file.
     Raises:
-      FormatError: there is none, or two are of one utterance.
+      FormatError: there is none, or two are of one utterance; nothing is there.
     """
     if not path.is_dir():
+        if not path.exists() and not is_read_once(path):
+            raise FormatError(path, "no such file")
         return [path]
     files = sorted(filter(wanted, path.iterdir()), key=file_id)
     if not files:

@@ -141,6 +141,7 @@ def test_a_share_goes_on_where_it_was_killed(inputs: Path, tmp_path: Path, monke
     [
         ("lattice rescore", "--scale nn=1", "--scale am=1"),
         ("convert lists", "lists.jsonl", "list.jsonl"),
+        ("lattice nbest", "slf:many", "slf:none"),
         ("ppl", "abc.txt", "ab.txt"),
     ],
 )
