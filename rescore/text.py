@@ -70,7 +70,7 @@ class TextNormalizer:
 
 
 def check_characters(delete: str, split: str) -> None:
-    """Raises a UsageError if a word is given where single characters are wanted; for commands that have `--drop`."""
+    """Raises a UsageError if a word is given where single characters are wanted."""
     for text in (delete, split):
         if any(map(str.isalpha, text)):
             raise UsageError(

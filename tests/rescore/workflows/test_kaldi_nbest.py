@@ -135,7 +135,7 @@ def test_words_are_normalised_for_the_lm_alone(decode: Path) -> None:
     save_folder(decode / "lower", lower.eval(), "lstm", {})
     with pytest.raises(LMError, match=r"archives.1/words_text, utt-a-1: found 'B', but the LM was trained on lower"):
         run("kaldi", "score", found, "--lm", decode / "lower", "--text-view", "exact")
-    run("kaldi", "score", found, "--lm", decode / "lower", "--case", "lower", "--delete", "D")
+    run("kaldi", "score", found, "--lm", decode / "lower", "--case", "lower", "--drop", "D")
     each = {key: list(map(float, row)) for key, row in table(found / "lmwt.nn").items()}
     assert each["utt-b-1"] == [0.0, pytest.approx(-lower.score_words([()])[0][0], abs=1e-5)]
     assert each["utt-a-1"] == pytest.approx([-score for score in lower.score_words([("b",)])[0]], abs=1e-5)
