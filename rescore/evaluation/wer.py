@@ -8,6 +8,7 @@ errors, the two may divide it differently among the three kinds.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from rescore.errors import ReferencesError
 from rescore.types import NbestList, Words
 
 FEW, MOST = 0.5, 0.8  # shares of the words of references that show a difference in form
+_CHARACTER = re.compile(r"<unk>|<UNK>|.", re.DOTALL)
 GAP = "\0"  # stands for "no word" in alignments; no word of a text file can contain it
 
 
@@ -122,8 +124,11 @@ def characters(texts: Mapping[str, Words]) -> dict[str, Words]:
 
 
 def split_characters(words: Words) -> Words:
-    """The characters of the words; `<unk>`, which stands for one character or word that is not known, is one."""
-    return tuple(character for word in words for character in ([word] if word == "<unk>" else word))
+    """The characters of the words; `<unk>` (in Kaldi `<UNK>`), for one character or word that is not known, is one.
+
+    It may stand between others, as in what ESPnet joins without blanks.
+    """
+    return tuple(chain.from_iterable(_CHARACTER.findall(word) if "<" in word else word for word in words))
 
 
 def units(words: Words, cer: bool) -> Words:

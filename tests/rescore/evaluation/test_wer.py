@@ -23,6 +23,7 @@ from rescore.evaluation.wer import (
     edit_distance,
     kaldi_lines,
     oracle_errors,
+    split_characters,
     utterance_errors,
 )
 from rescore.types import Hypothesis, NbestList, Words
@@ -163,6 +164,12 @@ def test_characters_leave_blanks_out() -> None:
     assert characters({"a": ("AB", "C")}) == {"a": ("A", "B", "C")}
     counts = corpus_errors(characters({"a": ("AB", "C")}), characters({"a": ("A", "BC")}))
     assert counts.errors == 0 and counts.ref_words == 3
+
+
+def test_an_unknown_character_is_one() -> None:
+    """ESPnet joins the tokens of Chinese without blanks; Kaldi and icefall's lang folders have `<UNK>`."""
+    words = ("今天<unk>气", "<UNK>", "<unk>", "a<b>")
+    assert split_characters(words) == ("今", "天", "<unk>", "气", "<UNK>", "<unk>", "a", "<", "b", ">")
 
 
 def test_oracle_takes_the_nearest_hypothesis() -> None:
