@@ -98,6 +98,8 @@ def test_aishell(recipes: Recipes, tmp_path: Path) -> None:
     recipes.run("aishell/ASR/run.sh", *options, "--stage", 4, "--kinds", "lookup")
     check_tables(here / "exp" / "rescored", sum(map(len, MANDARIN)), ("lookup",))
     assert (here / "exp" / "rescored" / "lattices.md").read_text().startswith("| system | CER % |")
+    for name in ("all.json", "lattices.lookup.json"):
+        assert json.loads((here / "exp" / "rescored" / name).read_text())["info"]["rate"] == "CER"
     assert "tail1" in rows(here / "exp" / "rescored" / "lists.json")["+ all"]
     fused = list((here / "exp" / "decoded").glob("recogs-test-*-lookup-lm-scale-0.4-ilme-scale-0.2.txt"))
     assert len(fused) == 1 and "ref=['对', '楼', '市']" in fused[0].read_text(encoding="utf-8")
