@@ -9,12 +9,13 @@ import torch
 from lm_zoo.errors import ModelError
 
 
-def find_device(name: str) -> torch.device:
+def find_device(device: str | torch.device) -> torch.device:
     """The device called `cpu`, `cuda` or `cuda:N`.
 
     Raises:
       ModelError: another name, or a GPU that is not there.
     """
+    name = str(device)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
         raise ModelError(f"device '{name}'; expected cpu, cuda or cuda:N")
     if name == "cpu":

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.nn import Module
 
 from lm_zoo.base import LanguageModel
@@ -24,7 +25,7 @@ def load_lm(
     name: str = "",
     *,
     dtype: str = "float32",
-    device: str = "cpu",
+    device: str | torch.device = "cpu",
 ) -> LanguageModel:
     """Loads an LM, in evaluation mode.
 
@@ -37,7 +38,7 @@ def load_lm(
         text that is all upper case is refused.
       name: the column of its scores; by default it follows from `source`.
       dtype: "float32" or "bfloat16", in which weights of Hugging Face are loaded.
-      device: where it is put, "cpu", "cuda" or "cuda:N"; a model object stays where it is.
+      device: where it is put, "cpu", "cuda" or "cuda:N", or a device of torch; a model object stays where it is.
     Raises:
       LMError: no such LM or device, a damaged one, or a model object without a tokenizer.
     """
@@ -55,7 +56,7 @@ def load_lm(
             raise UsageError("tokenizer and case are for model objects; a name takes options: hf:NAME?case=lower")
         found, path = column_of(str(source))
         place = find_device(device)
-        lm = load(path, dtype, device)
+        lm = load(path, dtype, str(place))
         if place.type != "cpu":  # one that has chosen its own stays there
             lm.move_to(place)
     else:
@@ -96,7 +97,7 @@ def _tokenizer_of(model: Any) -> Any:
     return load_tokenizer(found.folder)
 
 
-def by_column(lms: LMs, dtype: str = "float32", device: str | None = None) -> dict[str, LanguageModel]:
+def by_column(lms: LMs, dtype: str = "float32", device: str | torch.device | None = None) -> dict[str, LanguageModel]:
     """The LMs by the names of their columns; those that are no LanguageModel are loaded, as `load_lm` says.
 
     Raises:

@@ -25,6 +25,8 @@ from rescore.types import Hypothesis, NbestList, Words
 from rescore.weights import default_scales
 
 if TYPE_CHECKING:
+    import torch
+
     from rescore.lattices.mbr import MbrResult
     from rescore.lattices.oracle import Oracle
 
@@ -194,7 +196,7 @@ class Lattices(Shown):
         ngram_beam: float | None = None,
         beam: float | None = None,
         dtype: str = "float32",
-        device: str | None = None,
+        device: str | torch.device | None = None,
         max_unknown: float = MOST_UNKNOWN,
     ) -> Lattices:
         """LMs over whole lattices, every score by name; see `rescore lattice rescore`, whose options these are.

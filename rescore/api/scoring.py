@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lm_zoo.text.coverage import MOST_UNKNOWN, said
 from rescore.api.language_models import LMs, by_column
 from rescore.api.lists import Lists, lists_of
@@ -9,13 +11,16 @@ from rescore.api.numbers import number_from
 from rescore.console import progress, remark
 from rescore.errors import UsageError
 
+if TYPE_CHECKING:
+    import torch
+
 
 def score(
     nbest: Lists,
     lms: LMs,
     *,
     dtype: str = "float32",
-    device: str | None = None,
+    device: str | torch.device | None = None,
     max_unknown: float = MOST_UNKNOWN,
     text_view: str = "lm",
 ) -> Lists:
@@ -24,7 +29,7 @@ def score(
     Args:
       lms: an LM, several, or by the names of their columns; LMs may be given as `load_lm` takes them.
       dtype: of their products, "float32", "bfloat16" or "int8".
-      device: "cpu", "cuda" or "cuda:N"; None: where each LM is.
+      device: as of `load_lm`; None: where each LM is.
       max_unknown: the largest share of words that an LM may not know.
       text_view: "lm": each LM sees words in the form of its own text; "exact": as they are, and text of another case
         is refused.

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -190,10 +191,18 @@ def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str], on
     count = 0
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
     with atomic_binary(path) as stream:
-        for line in formed(lists, lambda nbest: encoded(encode(_entry(nbest, path)) + "\n"), path, on_error):
+        for line in formed(lists, partial(_line, encode, path), path, on_error):
             put(stream, line)
             count += 1
     return count
+
+
+def _line(encode: Callable[[object], str], path: Path, nbest: NbestList) -> bytes:
+    try:
+        return encoded(encode(_entry(nbest, path)) + "\n")
+    except (TypeError, ValueError) as error:
+        problem = f"something that JSON cannot hold ({error})"
+    raise Place(path, utt_id=nbest.utt_id).format_error(problem)
 
 
 def _entry(nbest: NbestList, path: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from lm_zoo.base import Context, LanguageModel, one_a_word
 from lm_zoo.deadline import in_time
@@ -22,6 +23,9 @@ from rescore.file_names import base_name, split_name
 from rescore.types import NbestList, Words
 from rescore.weights import NGRAM, WORDS_COLUMN
 from rescore.workers import kept
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass
@@ -190,7 +194,12 @@ def check_columns(columns: Sequence[str]) -> None:
 
 
 def prepared_scorer(
-    column: str, lm: LanguageModel, dtype: str, device: str | None, max_unknown: float, exact: bool = False
+    column: str,
+    lm: LanguageModel,
+    dtype: str,
+    device: str | torch.device | None,
+    max_unknown: float,
+    exact: bool = False,
 ) -> LMColumn:
     """An LM ready to score; arguments as of `open_scorers`, `device` None: where the LM is."""
     from lm_zoo.inference.devices import find_device

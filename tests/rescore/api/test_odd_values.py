@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import rescore as rs
 from tests.lm_zoo import zoo
@@ -94,3 +95,20 @@ def test_info_that_is_no_json_is_not_saved(value: Any, tmp_path: Path) -> None:
 def test_what_is_not_as_expected_is_one_error(work: Callable[[], object], message: str) -> None:
     with pytest.raises(rs.RescoreError, match=message):
         work()
+
+
+@pytest.mark.parametrize("value", [np.int64(3), float("nan"), {1, 2}])
+def test_what_else_lists_hold_that_is_no_json_is_not_written(value: Any, tmp_path: Path) -> None:
+    hyps = [rs.Hypothesis(("A",), {"am": -1.0}, {"tokens": value})]
+    with pytest.raises(rs.RescoreError, match="utterance 'u': something that JSON cannot hold"):
+        lists(hyps=hyps).write(tmp_path / "lists.jsonl")
+    assert not any(tmp_path.iterdir())
+
+
+def test_devices_of_torch() -> None:
+    lm = rs.load_lm("lstm", device=torch.device("cpu"))
+    scored = rs.score(lists(hyps=[rs.Hypothesis(("A",))]), lm, device=torch.device("cpu"))
+    assert scored.columns == ["lstm"]
+    for work in (lambda: rs.load_lm("lstm", device=0), lambda: rs.score(lists(), lm, device=0)):  # type: ignore[arg-type]
+        with pytest.raises(rs.LMError, match="device '0'; expected cpu, cuda or cuda:N"):
+            work()
