@@ -9,6 +9,7 @@ from functools import cached_property
 
 from lm_zoo.reading import joined_pieces, kaldi_fields
 from rescore.errors import UsageError
+from rescore.shown import Shown
 from rescore.types import Words
 
 
@@ -79,8 +80,8 @@ def check_characters(delete: str, split: str) -> None:
 
 
 def short(value: object) -> str:
-    """`repr(value)`, with the middle left out where it is long."""
-    return _REPR.repr(value)
+    """`repr(value)`, with the middle left out where it is long; of what is shown as a table, its type."""
+    return f"a {type(value).__name__}" if isinstance(value, Shown) else _REPR.repr(value)
 
 
 _REPR = reprlib.Repr()

@@ -28,11 +28,11 @@ class Hypothesis:
     extra: dict[str, Any] | None = None
 
 
-@dataclass
+@dataclass(repr=False)
 class NbestList(Shown):
     """The hypotheses of one utterance, in the order of their source (best first by convention).
 
-    In a notebook and as a data frame, a hypothesis a row; `words` are the words themselves there, not their number.
+    Shown and as a data frame, a hypothesis a row; `words` are the words themselves there, not their number.
 
     Attributes:
       recording: what the utterance is a part of, where the source says so.

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from rescore.lattices.mbr import MbrResult
     from rescore.lattices.oracle import Oracle
 
+_HEADS = ["utt_id", "states", "arcs", "scores"]
+
 
 def _sharpness(value: Any, weights: AnyWeights | None) -> float:
     """What totals are multiplied by before they are posteriors; None: as the commands do, see `posterior_scale_of`."""
@@ -43,8 +45,8 @@ def _sharpness(value: Any, weights: AnyWeights | None) -> float:
     return factor
 
 
-class Lattice(types.Lattice):
-    """A lattice, see `rescore.types.Lattice`.
+class Lattice(Shown, types.Lattice):
+    """A lattice, see `rescore.types.Lattice`; shown and as a data frame, one row.
 
     Scales (`weights`) are those of `tune`, a mapping by score name, or a file of `rescore tune`; without any, acoustics
     count 1 and the recogniser's LM 10 (`rescore.weights.default_scales`).
@@ -128,6 +130,12 @@ class Lattice(types.Lattice):
         from rescore.lattices.draw import lattice_dot
 
         return lattice_dot(self, self._scales(weights), max_arcs)
+
+    def _table(self) -> Table:
+        return _HEADS, [self._row()]
+
+    def _row(self) -> list[object]:
+        return [self.utt_id, self.num_states, self.num_arcs, ", ".join(self.scores)]
 
     def _scales(self, weights: AnyWeights | None) -> dict[str, float]:
         return default_scales(self.scores) if weights is None else scales_of(weights)
@@ -243,8 +251,7 @@ class Lattices(Shown):
         return Lattices([change(lattice) for lattice in self])
 
     def _table(self) -> Table:
-        rows = [[each.utt_id, each.num_states, each.num_arcs, ", ".join(each.scores)] for each in self]
-        return ["utt_id", "states", "arcs", "scores"], rows
+        return _HEADS, [each._row() for each in self]
 
     def _caption(self) -> str:
         return f"{len(self)} lattices, {sum(lattice.num_arcs for lattice in self)} arcs"

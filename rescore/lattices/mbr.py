@@ -49,9 +49,9 @@ class Slot:
     end: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MbrResult(Shown):
-    """The answer for one lattice; in a notebook and as a data frame, a word a row.
+    """The answer for one lattice; shown and as a data frame, a word a row.
 
     Attributes:
       words: the words with the fewest expected errors (a local minimum, from the best path).

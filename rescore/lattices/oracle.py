@@ -16,9 +16,9 @@ _NO_WORD = -1  # stands for epsilon and, among the reference, for the place behi
 _NOT_IN_LATTICE = -2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Oracle(Shown):
-    """A path with the fewest errors; in a notebook and as a data frame, one row.
+    """A path with the fewest errors; shown and as a data frame, one row.
 
     Attributes:
       arcs: the path.

@@ -391,7 +391,7 @@ def test_written_text_is_normalised_as_by_the_commands() -> None:
         (lambda: rs.tune(lists(), folds=2.5), "folds is 2.5, expected a whole number from 0"),  # type: ignore[arg-type]
         (lambda: rs.tune(lists(), seed=-1), "seed is -1, expected a whole number from 0"),
         (lambda: rs.tune(rs.Lattices([]), {}), "there is no lattice to tune on"),
-        (lambda: rs.Lattices(lists()), "found NbestList.* among the lattices, expected rs.Lattice"),  # type: ignore[arg-type]
+        (lambda: rs.Lattices(lists()), "found a NbestList among the lattices, expected rs.Lattice"),  # type: ignore[arg-type]
         (
             lambda: rs.Lists([rs.NbestList("u1", [("A", "B")])]),
             r"utterance u1: found \('A', 'B'\) among the hypotheses",
