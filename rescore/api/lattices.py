@@ -162,6 +162,10 @@ class Lattices(Shown):
     def __iter__(self) -> Iterator[Lattice]:
         return iter(self.lattices)
 
+    def __contains__(self, which: object) -> bool:
+        """Whether there is a lattice of this utterance id, or this lattice."""
+        return any(which is each or (isinstance(which, str) and which == each.utt_id) for each in self.lattices)
+
     @overload
     def __getitem__(self, which: SupportsIndex | str) -> Lattice: ...
     @overload

@@ -39,6 +39,10 @@ class Lists(Shown):
     def __iter__(self) -> Iterator[NbestList]:
         return iter(self.lists)
 
+    def __contains__(self, which: object) -> bool:
+        """Whether there is a list of this utterance id, or this list."""
+        return which in [nbest.utt_id for nbest in self.lists] if isinstance(which, str) else which in self.lists
+
     @overload
     def __getitem__(self, which: SupportsIndex | str) -> NbestList: ...
     @overload

@@ -38,12 +38,14 @@ def test_what_can_be_asked(lattices: rs.Lattices) -> None:
         assert "digraph" in lattice.dot() and lattice.mbr().words
     assert lattices.nbest(2).columns == ["graph", "am", "words"]
     assert lattices["utt-b"] is lattices[1] and len(lattices[:1]) == 1
+    assert "utt-b" in lattices and lattices[1] in lattices
+    assert "utt-c" not in lattices and lattices[1] not in lattices[:1] and None not in lattices
     assert lattices.oracle(REFS).ref_words == 4
     assert list(lattices.to_pandas().columns) == ["utt_id", "states", "arcs", "scores"]
     assert "2 lattices" in repr(lattices)
-
-
     assert repr(lattices[0]).splitlines() == ["utt_id  states  arcs  scores", "utt-a   4       4     graph, am"]
+
+
 def test_scales_and_pruning(lattices: rs.Lattices) -> None:
     assert lattices.best_path({"am": 1.0, "graph": 1.0}) == {"utt-a": ("B", "C"), "utt-b": ("B",)}
     small = lattices.prune(beam=0.0)
@@ -158,11 +160,11 @@ def test_results_of_one_lattice_show_themselves(lattices: rs.Lattices) -> None:
     assert list(nbest.to_pandas().columns) == ["rank", "words", "graph", "am"]
     assert list(lattices.nbest(2).to_pandas().columns) == ["utt_id", "rank", "words", "graph", "am"]
     assert "<p>utterance utt-a, 2 hypotheses</p>" in nbest._repr_html_()
-    row = best.to_pandas().iloc[0]
-    assert (row["words"], row["errors"], row["ref_words"]) == (" ".join(best.hyp.words), best.counts.errors, 2)
     for result in (nbest, best, mbr, lattices.nbest(2)["utt-a"]):
         heads = repr(result).splitlines()[0].split()
         assert heads == list(result.to_pandas().columns), "printed as it is shown"
+    row = best.to_pandas().iloc[0]
+    assert (row["words"], row["errors"], row["ref_words"]) == (" ".join(best.hyp.words), best.counts.errors, 2)
     assert list(mbr.to_pandas()["word"]) == list(mbr.words)
     assert f"{mbr.risk:.4g} errors expected" in mbr._repr_html_() and "<td>A</td>" in mbr._repr_html_()
 
