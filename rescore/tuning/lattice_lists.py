@@ -14,6 +14,7 @@ from rescore.tuning.lattice_line_search import LatticeTable, random_scales
 from rescore.tuning.risk_tune import RiskTuned, checked_by_folds, cross_validated, tune_risk
 from rescore.tuning.score_table import ScoreTable, build_table
 from rescore.types import Hypothesis, NbestList, Words
+from rescore.weights import FIRST, MAP
 
 N = 100  # best word sequences at the scales found
 FEW = 10  # and at random ones
@@ -54,7 +55,8 @@ def tune_lattice_risk(
 ) -> tuple[RiskTuned, CrossFit]:
     """As `tune_risk` and `cross_validated` over N-best lists, which grow by the best of the scales found.
 
-    The first hypothesis of each list, for which the first pass stands, is the best one under the fixed scales alone.
+    The first hypothesis of each list is the best one under the fixed scales alone, which are what is kept where nothing
+    helps.
     """
     lists = LatticeLists(lattices)
     lists.add_best(np.array([fixed.get(name, 0.0) for name in lattices.names]), 1)
@@ -67,4 +69,5 @@ def tune_lattice_risk(
         if len(lists) - before <= NEW * before:
             break
     fits = cross_validated(table, fixed, decision, folds, seed, select)
-    return checked_by_folds(tuned, table, fixed, fits) if select else tuned, fits
+    tuned = checked_by_folds(tuned, table, fixed, fits) if select else tuned
+    return replace(tuned, decision=MAP) if tuned.decision == FIRST else tuned, fits

@@ -121,16 +121,17 @@ def _info(
     if tuned.held_out:
         held_out = tuned.held_out
         info["held_out"] = {
-            "first_wer": percent(held_out.first, held_out.words),
             "alone_wer": percent(held_out.alone, held_out.words),
             "rescored_wer": percent(held_out.rescored, held_out.words),
-            "p_first": float(f"{held_out.p_first:.3g}"),
             "p_alone": float(f"{held_out.p_alone:.3g}"),
             "kept": held_out.helps,
         }
+        if isinstance(table, ScoreTable):  # lattices have no first hypotheses
+            first = {"first_wer": percent(held_out.first, held_out.words), "p_first": float(f"{held_out.p_first:.3g}")}
+            info["held_out"].update(first)
     if isinstance(table, ScoreTable) and fits.parts:
-        first = Decider(np.zeros(len(names)), FIRST).errors(table)
-        info["cv_p_first"] = float(f"{by_chance(fits.utterance_errors(table), first):.3g}")
+        firsts = Decider(np.zeros(len(names)), FIRST).errors(table)
+        info["cv_p_first"] = float(f"{by_chance(fits.utterance_errors(table), firsts):.3g}")
     return info
 
 

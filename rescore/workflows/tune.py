@@ -127,10 +127,12 @@ def held_out_lines(info: dict[str, Any]) -> list[str]:
         return []
     held_out = info["held_out"]
     fixed = ", ".join(f"{name}={scale:g}" for name, scale in info["fixed"].items())
+    first, chances = "", f"{held_out['p_alone']:g}"
+    if "first_wer" in held_out:  # of lists
+        first, chances = f"first hypotheses {held_out['first_wer']:.2f} %, ", f"{held_out['p_first']:g} and {chances}"
     found = (
-        f"on utterances not tuned on: first hypotheses {held_out['first_wer']:.2f} %, {fixed} alone "
-        f"{held_out['alone_wer']:.2f} %, rescored {held_out['rescored_wer']:.2f} % "
-        f"(by chance: p = {held_out['p_first']:g} and {held_out['p_alone']:g})"
+        f"on utterances not tuned on: {first}{fixed} alone {held_out['alone_wer']:.2f} %, rescored "
+        f"{held_out['rescored_wer']:.2f} % (by chance: p = {chances})"
     )
     if info["decision"] == FIRST:
         kept = "do not rescore: utterances not tuned on speak against it; the weights keep the first hypotheses"

@@ -79,14 +79,18 @@ def test_help_has_an_example() -> None:
     assert "Example: rescore tune" in run("tune", "-h").stdout
 
 
-def test_lattices(dev: Path) -> None:
-    """Acoustics prefer `A X` by 3, the LM `A B` by 1: an LM scale above 3 makes no error."""
-    arcs = "0 1 A a=-1 l=0\n1 2 B a=-4 l=-8\n1 2 X a=-1 l=-9\n2 3 !NULL a=0 l=0".splitlines()
+def _write_lattices(folder: Path, second_words: str) -> None:
+    arcs = f"0 1 A a=-1 l=0\n{second_words}\n2 3 !NULL a=0 l=0".splitlines()
     links = [f"J={n} S={s} E={e} W={w} {a} {m}" for n, (s, e, w, a, m) in enumerate(map(str.split, arcs))]
     text = "\n".join(["VERSION=1.0", "N=4 L=4", *(f"I={n}" for n in range(4)), *links]) + "\n"
-    (dev / "lat").mkdir()
+    folder.mkdir()
     for i in range(6):
-        (dev / "lat" / f"u{i}.slf").write_text(text)
+        (folder / f"u{i}.slf").write_text(text)
+
+
+def test_lattices(dev: Path) -> None:
+    """Acoustics prefer `A X` by 3, the LM `A B` by 1: an LM scale above 3 makes no error."""
+    _write_lattices(dev / "lat", "1 2 B a=-4 l=-8\n1 2 X a=-1 l=-9")
     out = dev / "w.json"
     args = ("--lattices", dev / "lat", "--ref", dev / "ref", "--out", out, "--folds", 3)
     result = run("tune", *args, "--objective", "errors")
@@ -106,14 +110,11 @@ def test_lattices(dev: Path) -> None:
 @pytest.mark.parametrize("decision", ["map", "mbr"])
 def test_objectives_and_decisions_over_lattices(dev: Path, objective: str, decision: str) -> None:
     """As `test_lattices`; best paths and minimum Bayes risk decoding under the weights make no error."""
-    arcs = "0 1 A a=-1 l=0\n1 2 B a=-4 l=-8\n1 2 X a=-1 l=-9\n2 3 !NULL a=0 l=0".splitlines()
-    links = [f"J={n} S={s} E={e} W={w} {a} {m}" for n, (s, e, w, a, m) in enumerate(map(str.split, arcs))]
-    text = "\n".join(["VERSION=1.0", "N=4 L=4", *(f"I={n}" for n in range(4)), *links]) + "\n"
-    (dev / "lat").mkdir()
-    for i in range(6):
-        (dev / "lat" / f"u{i}.slf").write_text(text)
+    _write_lattices(dev / "lat", "1 2 B a=-4 l=-8\n1 2 X a=-1 l=-9")
     args = ("tune", "--lattices", dev / "lat", "--ref", dev / "ref", "--out", dev / "w.json", "--folds", 3)
-    run(*args, "--objective", objective, "--decision", decision, "--cross-fit", dev / "cross")
+    said = run(*args, "--objective", objective, "--decision", decision, "--cross-fit", dev / "cross").stdout
+    gain = re.search(r"not tuned on: am=1 alone 50\.00 %, rescored 0\.00 % \(by chance: p = [\d.]+\)", said)
+    assert bool(gain) == (objective == "risk")
     weights = load_weights(dev / "w.json")
     assert weights.scales["lm"] > 3.0 and (weights.info["errors"], weights.info["cv_wer"]) == (0, 0.0)
     best = ("lattice", "mbr") if decision == "mbr" else ("lattice", "best-path")
@@ -220,6 +221,17 @@ def test_nothing_to_rescore(dev: Path) -> None:
     assert weights.scales == {"am": 1.0, "lm": 0.0, "words": 0.0} and weights.info["decision"] == "first"
     run("combine", "--scores", dev / "dev", "--weights", out, "--out", dev / "best")
     assert run("wer", "--ref", dev / "ref", "--hyp", dev / "best" / "1best.txt").stdout.startswith("%WER 0.00")
+
+
+def test_nothing_to_rescore_over_lattices(dev: Path) -> None:
+    """They have no first hypotheses, which weights could keep."""
+    _write_lattices(dev / "lat", "1 2 B a=-1 l=-9\n1 2 X a=-4 l=-1")
+    args = ("--lattices", dev / "lat", "--ref", dev / "ref", "--out", dev / "w.json", "--folds", 3)
+    said = run("tune", *args, "--json", dev / "json").stdout
+    assert "not tuned on: am=1 alone 0.00 %, rescored" in said and "first" not in said
+    assert "utterances not tuned on speak against other scales than am=1 alone; the weights keep these" in said
+    weights = load_weights(dev / "w.json")
+    assert weights.scales == {"am": 1.0, "lm": 0.0, "words": 0.0} and weights.info["decision"] == "map"
 
 
 def test_cross_fit_needs_folds(dev: Path) -> None:
