@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from rescore.console import remark, some_names
-from rescore.errors import ReferencesError
-from rescore.evaluation.wer import check_same_utterances
+from rescore.evaluation.wer import check_same_utterances, none_in_common
 from rescore.types import Words
 
 
@@ -27,9 +26,9 @@ def shared_references(
         return dict(refs)
     has = [set(utt_ids) for utt_ids in inputs.values()]
     found = {utt_id: words for utt_id, words in refs.items() if all(utt_id in ids for ids in has)}
-    if not found:
-        raise ReferencesError(f"the references and {', '.join(inputs)} have no utterance in common; check the ids")
     left = {"references": list(refs), **{name: list(dict.fromkeys(utt_ids)) for name, utt_ids in inputs.items()}}
+    if not found:
+        raise none_in_common(left)
     for name, utt_ids in left.items():
         out = [utt_id for utt_id in utt_ids if utt_id not in found]
         if out:

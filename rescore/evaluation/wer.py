@@ -268,6 +268,16 @@ def json_counts(counts: ErrorCounts) -> dict[str, Any]:
     }
 
 
+def none_in_common(inputs: Mapping[str, Iterable[str]]) -> ReferencesError:
+    """The error where no utterance is in all inputs, with some ids of each.
+
+    Args:
+      inputs: what each is called -> the ids of its utterances.
+    """
+    has = "; ".join(f"{name}: {some_names(list(utt_ids)) or 'none'}" for name, utt_ids in inputs.items())
+    return ReferencesError(f"{' and '.join(inputs)} have no utterance in common ({has}); check the ids")
+
+
 def present_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> tuple[ErrorCounts, int]:
     """Errors over the utterances in both, as Kaldi's `compute-wer --mode=present`, and how many references are not.
 
@@ -278,7 +288,7 @@ def present_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> tupl
     """
     both = [utt_id for utt_id in refs if utt_id in hyps]
     if not both:
-        raise ReferencesError("references and lattices have no utterance in common")
+        raise none_in_common({"references": refs, "lattices": hyps})
     absent = [utt_id for utt_id in refs if utt_id not in hyps]
     unknown = [utt_id for utt_id in hyps if utt_id not in refs]
     if absent:

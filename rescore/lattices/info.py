@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from rescore.console import some_names
-from rescore.errors import ReferencesError
-from rescore.evaluation.wer import ErrorCounts, check_same_form, json_counts
+from rescore.evaluation.wer import ErrorCounts, check_same_form, json_counts, none_in_common
 from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import oracle
 from rescore.types import Lattice, Words
@@ -74,7 +73,7 @@ class LatticeInfo:
     def check(self) -> None:
         """Raises ReferencesError if there are references, but none of any lattice, or all in another letter case."""
         if self.refs is not None and self.oracle is None:
-            raise ReferencesError("references and lattices have no utterance in common")
+            raise none_in_common({"references": self.refs, "lattices": self.no_ref})
         if self.refs is not None:
             check_same_form(self.refs.values(), self.nearest)
 

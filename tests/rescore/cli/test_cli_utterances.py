@@ -49,7 +49,7 @@ def test_wer(folder: Path) -> None:
     assert "1 of 3 references left out (a)" in result.stderr and "1 of 3 hypotheses left out (d)" in result.stderr
     assert "2 utterances that all have are counted" in result.stderr
     Path("none").write_text("x A\n")
-    with pytest.raises(ReferencesError, match="have no utterance in common"):
+    with pytest.raises(ReferencesError, match=r"have no utterance in common \(references: a, b, c; hypotheses: x\)"):
         run("wer", "--ref", "ref", "--hyp", "none", "--utterances", "common")
 
 
