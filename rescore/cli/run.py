@@ -37,7 +37,13 @@ from rescore.cli.utterances import utterances_option
 )
 @click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM for all systems, column `ngram`.")
 @lms_option("An LM to try; may be repeated.", required=True)
-@click.option("-n", type=click.IntRange(min=1), default=100, show_default=True, help="Hypotheses of a lattice.")
+@click.option(
+    "-n",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Hypotheses of a lattice, the best with an LM scale of 10 (others: lists of rescore lattice nbest --ref).",
+)
 @dtype_option
 @device_option
 @max_unknown_option

@@ -306,7 +306,7 @@ def mbr_lines(ctm: bool, network: bool) -> Callable[[Lattice, Mapping[str, float
 
     def decode(lattice: Lattice, scales: Mapping[str, float]) -> MbrLines:
         if ctm and lattice.times is None:
-            raise ScoreError(f"lattice '{lattice.utt_id}' has no times, which a CTM file needs; leave it out")
+            raise ScoreError(f"lattice '{lattice.utt_id}' has no times, which a CTM file needs; leave --ctm out")
         result = mbr_decode(lattice, scales)
         lines, line = ctm_lines(result) if ctm else [], network_json(result) if network else ""
         return MbrLines(result.utt_id, result.words, lines, line)
