@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
 
-from rescore.api.lists import lists_of
+from rescore.api.lists import lists_of, path_of
 from rescore.api.numbers import number_from
 from rescore.api.texts import OTHERS, Texts, hypotheses, references
 from rescore.errors import UsageError
@@ -124,7 +124,7 @@ def compare(
     refs = normaliser.texts(texts)
     if cer:
         refs = characters(refs)
-    counts = load_tail(tail) if tail else None
+    counts = load_tail(path_of(tail)) if tail else None
     if cer and counts:
         counts.check_characters()
     loaded = [_system(name, source, refs, cer, normaliser) for name, source in systems.items()]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 from lm_zoo.text.coverage import MOST_UNKNOWN
 from rescore import formats, types
 from rescore.api.language_models import LMs, by_column
-from rescore.api.lists import Lists, words_of
+from rescore.api.lists import Lists, path_of, words_of
 from rescore.api.numbers import limit, number_from
 from rescore.api.texts import Texts, references
 from rescore.api.weights import AnyWeights, scales_of, weights_of
@@ -283,6 +283,6 @@ def _stream(spec: str | Path, words: str | Path | None, on_error: str) -> Iterat
     if on_error not in ("stop", "skip"):
         raise UsageError(f"on_error is '{on_error}', expected stop or skip")
     policy = Skip() if on_error == "skip" else fail
-    for lattice in formats.read_lattices(formats.with_option(str(spec), "words", words), policy):
+    for lattice in formats.read_lattices(formats.with_option(str(path_of(spec)), "words", words), policy):
         yield Lattice.of(lattice)
     report_skipped(policy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import index
+from os import PathLike
 from pathlib import Path
 from typing import Any, SupportsIndex, overload
 
@@ -86,7 +87,7 @@ def read_nbest(spec: str | Path) -> Lists:
     Raises:
       RescoreError: the source is not what its format says; lattices.
     """
-    return Lists(list(formats.read_nbest(str(spec))))
+    return Lists(list(formats.read_nbest(str(path_of(spec)))))
 
 
 def _list_of(given: object) -> NbestList:
@@ -139,6 +140,13 @@ def checked_id(utt_id: object) -> str:
     if isinstance(utt_id, str):
         return utt_id
     raise UsageError(f"the utterance id {short(utt_id)} is a {type(utt_id).__name__}, expected a string: str(...)")
+
+
+def path_of(given: str | Path) -> str | Path:
+    """`given`, if it is a path or a string; a UsageError for anything else, such as several paths."""
+    if isinstance(given, (str, PathLike)):
+        return given
+    raise UsageError(f"found {short(given)}, expected a path")
 
 
 def words_of(words: Iterable[str], what: str) -> Words:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from rescore.api.lists import Lists, checked_id, lists_of, words_of
+from rescore.api.lists import Lists, checked_id, lists_of, path_of, words_of
 from rescore.errors import ReferencesError, ScoreError, UsageError
 from rescore.files import read_kaldi_text
 from rescore.types import Words
@@ -24,7 +24,7 @@ def read_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
     """
     if side not in ("ref", "hyp"):
         raise UsageError(f"side is {side!r}, expected 'ref' or 'hyp'")
-    return read_kaldi_text(path, side)
+    return read_kaldi_text(path_of(path), side)
 
 
 def references(source: Texts) -> dict[str, Words]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rescore.api.lists import path_of
 from rescore.errors import UsageError
 from rescore.shown import Shown, Table
 from rescore.text import short
@@ -52,7 +53,7 @@ class TunedWeights(Shown, Weights):
 
 def read_weights(path: str | Path) -> TunedWeights:
     """Reads a file of `rescore tune`; raises a RescoreError if it is none."""
-    weights = load_weights(path)
+    weights = load_weights(path_of(path))
     return TunedWeights(weights.scales, weights.info)
 
 

@@ -84,6 +84,11 @@ def test_info_that_is_no_json_is_not_saved(value: Any, tmp_path: Path) -> None:
         (lambda: rs.Lists(None), r"lists are a NoneType, expected a sequence of them: rs.Lists\(\[...\]\)"),  # type: ignore[arg-type]
         (lambda: rs.Lists(lists()[0]), r"lists are a NbestList, expected a sequence of them"),  # type: ignore[arg-type]
         (lambda: rs.combine(lists(), lists()), "weights is a Lists, expected scales by column"),  # type: ignore[arg-type]
+        (lambda: rs.read_nbest(["dev-1", "dev-2"]), r"found \['dev-1', 'dev-2'\], expected a path"),  # type: ignore[arg-type]
+        (lambda: rs.read_lattices(None), "found None, expected a path"),  # type: ignore[arg-type]
+        (lambda: rs.read_text({"u": ("a",)}), r"found {'u': \('a',\)}, expected a path"),  # type: ignore[dict-item]
+        (lambda: rs.read_weights({"am": 1.0}), r"found {'am': 1.0}, expected a path"),  # type: ignore[arg-type]
+        (lambda: rs.compare(lists(), {"a": lists()}, tail=20), "found 20, expected a path"),  # type: ignore[arg-type]
         (lambda: lists(hyps=7), "utterance u: the hypotheses are 7, expected rs.NbestList"),
         (lambda: lists(hyps=[rs.Hypothesis(("A",), None)]), "utterance u: the scores of a hypothesis are None"),  # type: ignore[arg-type]
         (lambda: rs.score(lists(), {5: zoo.neural("lstm")}), "an LM's column is 5, expected a name"),  # type: ignore[dict-item]
