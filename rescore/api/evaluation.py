@@ -93,7 +93,7 @@ def compare(
     ref: Texts,
     systems: Mapping[str, Texts],
     *,
-    against: str | Sequence[str] = (),
+    against: str | Sequence[str] | None = (),
     seed: int = 0,
     samples: int = 10_000,
     tail: str | Path | None = None,
@@ -128,7 +128,7 @@ def compare(
     if cer and counts:
         counts.check_characters()
     loaded = [_system(name, source, refs, cer, normaliser) for name, source in systems.items()]
-    against = [against] if isinstance(against, str) else against
+    against = [against] if isinstance(against, str) else against or ()
     found = comparing.compare_systems(refs, loaded, against, seed, samples, counts, cer)
     how = {**found.how, KEY: normaliser.name}
     if isinstance(ref, (str, Path)):

@@ -118,3 +118,8 @@ def test_devices_of_torch() -> None:
     for work in (lambda: rs.load_lm("lstm", device=0), lambda: rs.score(lists(), lm, device=0)):  # type: ignore[arg-type]
         with pytest.raises(rs.LMError, match="device '0'; expected cpu, cuda or cuda:N"):
             work()
+
+
+def test_against_no_other_system() -> None:
+    systems = {"a": several(), "b": several()}
+    assert rs.compare(several(), systems, against=None, samples=10) == rs.compare(several(), systems, samples=10)
