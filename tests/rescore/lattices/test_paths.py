@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from rescore.errors import RescoreError, ScoreError
 from rescore.lattices.build import EPSILON, build_lattice, normalize_words
 from rescore.lattices.epsilons import remove_epsilons
-from rescore.lattices.paths import backward_scores, best_path, total_scores
+from rescore.lattices.paths import arc_ranges, backward_scores, best_path, independent_blocks, total_scores
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, Words
 from tests.counting import count_paths
@@ -112,6 +113,40 @@ def test_build_does_not_depend_on_the_numbering(lattice: Lattice, random) -> Non
     )
     assert_well_formed(shuffled)
     assert score_sums(shuffled) == score_sums(lattice)
+
+
+def longest(lattice: Lattice) -> int:
+    """Arcs on the longest path."""
+    return max(map(len, all_paths(lattice)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(lattices(), st.randoms(use_true_random=False))
+def test_states_are_numbered_by_levels(lattice: Lattice, random) -> None:
+    """Whatever the topological numbering: passes over all states have no more steps than the longest path has arcs."""
+    number, ready = np.zeros(lattice.num_states, dtype=np.int64), [0]
+    waiting = np.bincount(lattice.dst, minlength=lattice.num_states)
+    for place in range(lattice.num_states):
+        state = ready.pop(random.randrange(len(ready)))
+        number[state] = place
+        for target in lattice.dst[lattice.src == state]:
+            waiting[target] -= 1
+            ready += [target] if waiting[target] == 0 else []
+    columns = number[lattice.src], number[lattice.dst], lattice.labels, lattice.scores, lattice.symbols
+    again = build_lattice("utt", lattice.num_states, *columns, 0, lattice.num_states - 1)
+    assert_well_formed(again)
+    assert score_sums(again) == score_sums(lattice)
+    assert len(independent_blocks(again, arc_ranges(again))) == longest(again) + 1
+
+
+def test_paths_that_were_numbered_one_after_the_other() -> None:
+    paths, words = 20, 10
+    inner = 1 + np.arange(paths * (words - 1)).reshape(paths, -1)
+    arcs = [pair for path in inner.tolist() for pair in pairwise([0, *path, inner.max() + 1])]
+    lattice = make([(src, dst, "a", -1.0, 0.0) for src, dst in arcs], inner.max() + 2)
+    assert independent_blocks(lattice, arc_ranges(lattice)) == [0, *range(1, inner.max() + 2, paths)]
+    assert best_path(lattice, {"am": 1.0}).words == ("a",) * words
+    assert lattice.times is not None and lattice.times[1 : paths + 1].tolist() == inner[:, 0].tolist()
 
 
 def test_states_off_every_path_are_removed_and_counted() -> None:
