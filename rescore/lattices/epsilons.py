@@ -69,13 +69,15 @@ class _Closures(NamedTuple):
     """States that epsilons reach from each state (itself too) with the best way to each, a row a way.
 
     Attributes:
+      silent: the epsilons that the ways are made of.
       begin, size: int64 `(states,)`, the ways from state s are rows `begin[s]` to `begin[s] + size[s] - 1`.
       target: int64 `(rows,)`, the state that the way reaches.
-      first:  int64 `(rows,)`, the way's first arc, -1 for the state itself.
-      rest:   int64 `(rows,)`, the row that goes on after that arc, -1 for the state itself.
+      first:  int64 `(rows,)`, the way's first one of `silent`, -1 for the state itself.
+      rest:   int64 `(rows,)`, the row that goes on after that, -1 for the state itself.
       gained: float64 `(rows, 1 + scores)`, total and scores by name of the way.
     """
 
+    silent: _Silent
     begin: np.ndarray
     size: np.ndarray
     target: np.ndarray
@@ -84,23 +86,61 @@ class _Closures(NamedTuple):
     gained: np.ndarray
 
 
+class _Silent(NamedTuple):
+    """Epsilons, those out of states with no other way in than one epsilon drawn back to where that begins.
+
+    Of such a state nothing but what leads to it needs the ways out; so a chain of them has an epsilon to each, and not
+    from each a way to all behind it.
+
+    Attributes:
+      arc:    int64 `(epsilons,)`, the lattice's arc, ascending.
+      before: int64 `(epsilons,)`, which of these goes before that arc, -1 if none.
+      src:    int64 `(epsilons,)`, where the first of them all begins.
+      gained: float64 `(epsilons, 1 + scores)`, of them all.
+    """
+
+    arc: np.ndarray
+    before: np.ndarray
+    src: np.ndarray
+    gained: np.ndarray
+
+
+def _drawn_back(lattice: Lattice, columns: np.ndarray) -> _Silent:
+    """The lattice's epsilons; `columns`: float64 `(arcs, 1 + scores)`, total first."""
+    arc = np.flatnonzero(lattice.labels == EPSILON)
+    sole = np.bincount(lattice.dst, minlength=lattice.num_states)[lattice.dst[arc]] == 1
+    entered_by = np.full(lattice.num_states, -1)
+    entered_by[lattice.dst[arc[sole]]] = np.flatnonzero(sole)
+    before = entered_by[lattice.src[arc]]
+    src, gained, up = lattice.src[arc].astype(np.int64), columns[arc], before
+    while len(later := np.flatnonzero(up >= 0)):  # each time the ways in front are twice as long
+        src[later], gained[later] = src[up[later]], gained[up[later]] + gained[later]
+        up = np.where(up >= 0, up[up], -1)
+    return _Silent(arc, before, src, gained)
+
+
 def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray) -> _Closures:
-    """The closure of each state, of states marked in `stays`; `columns`: float64 `(arcs, 1 + scores)`, total first."""
+    """The closure of each state, of states marked in `stays`; `columns`: float64 `(arcs, 1 + scores)`, total first.
+
+    That of a state with no other way in than one epsilon has the state itself alone.
+    """
+    silent = _drawn_back(lattice, columns)
+    dst = lattice.dst[silent.arc]
     begin, size = np.zeros((2, lattice.num_states), dtype=np.int64)
     row = [("target", np.int64), ("first", np.int64), ("rest", np.int64), ("gained", np.float64, columns.shape[1:])]
     ways, count = np.empty(lattice.num_states, dtype=row), 0
     # From the end backwards: the ways out of a state are its silent arcs, each before all ways out of the arc's target.
-    for states, arcs in in_time(_silent_levels(lattice)):
+    for states, arcs in in_time(_silent_levels(lattice.num_states, silent.src, dst)):
         own = states[stays[states]]
-        onto = lattice.dst[arcs]
+        onto = dst[arcs]
         ends = np.cumsum(size[onto])
         rest = np.repeat(begin[onto] - ends + size[onto], size[onto]) + np.arange(ends[-1] if len(arcs) else 0)
         first = np.repeat(arcs, size[onto])
-        state = np.append(own, lattice.src[first])
+        state = np.append(own, silent.src[first])
         found = np.zeros(len(state), dtype=row)
         found["target"] = np.append(own, ways["target"][rest])
         found["first"], found["rest"] = (np.append(np.full(len(own), -1), column) for column in (first, rest))
-        found["gained"][len(own) :] = columns[first] + ways["gained"][rest]
+        found["gained"][len(own) :] = silent.gained[first] + ways["gained"][rest]
         best = best_of_parallel(state, found["target"], found["gained"][:, 0])
         begin[states] = count + np.searchsorted(state[best], states)
         size[states] = count + np.searchsorted(state[best], states, side="right") - begin[states]
@@ -108,24 +148,24 @@ def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray) 
             ways = np.append(ways, np.empty(max(len(ways), len(best)), dtype=row))
         ways[count : count + len(best)] = found[best]
         count += len(best)
-    return _Closures(begin, size, *(ways[name][:count] for name in ("target", "first", "rest", "gained")))
+    return _Closures(silent, begin, size, *(ways[name][:count] for name in ("target", "first", "rest", "gained")))
 
 
-def _silent_levels(lattice: Lattice) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _silent_levels(num_states: int, src: np.ndarray, dst: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """States from which no epsilon leads on, then those with one more on their longest way, ...; with their epsilons.
 
-    States and arcs ascend.
+    States and epsilons ascend.
     """
-    silent = np.flatnonzero(lattice.labels == EPSILON)
-    level = [0] * lattice.num_states
-    for source, target in zip(lattice.src[silent][::-1].tolist(), lattice.dst[silent][::-1].tolist(), strict=True):
+    backwards = np.argsort(-src, kind="stable")
+    level = [0] * num_states
+    for source, target in zip(src[backwards].tolist(), dst[backwards].tolist(), strict=True):
         level[source] = max(level[source], level[target] + 1)
     of_state = np.array(level)
-    of_arc = of_state[lattice.src[silent]]
+    of_arc = of_state[src]
     states, arcs = np.argsort(of_state, kind="stable"), np.argsort(of_arc, kind="stable")
     numbers = np.arange(1, of_state.max() + 1)
     cuts = np.searchsorted(of_state[states], numbers), np.searchsorted(of_arc[arcs], numbers)
-    return zip(np.split(states, cuts[0]), np.split(silent[arcs], cuts[1]), strict=True)
+    return zip(np.split(states, cuts[0]), np.split(arcs, cuts[1]), strict=True)
 
 
 def _joined_strings(lattice: Lattice, closures: _Closures, arcs: np.ndarray, rows: np.ndarray) -> Alignments | None:
@@ -137,8 +177,16 @@ def _joined_strings(lattice: Lattice, closures: _Closures, arcs: np.ndarray, row
     which = np.arange(len(rows))
     while len(which := which[closures.first[rows] >= 0]):
         rows = rows[closures.first[rows] >= 0]
-        steps.append((which, closures.first[rows]))
+        steps += reversed(list(_steps_back(closures.silent, which, closures.first[rows])))
         rows = closures.rest[rows]
     which, along = (np.concatenate(column) for column in zip(*steps, strict=True))
     bounds = np.append(0, np.cumsum(np.bincount(which, minlength=len(arcs))))
     return lattice.alignments.join(along[np.argsort(which, kind="stable")], bounds)
+
+
+def _steps_back(silent: _Silent, which: np.ndarray, last: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The arcs of the epsilons `last` `(n,)`, then of those before them, and so on; with what each is for, `which`."""
+    while len(last):
+        yield which, silent.arc[last]
+        which, last = which[silent.before[last] >= 0], silent.before[last]
+        last = last[last >= 0]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from rescore.cli.main import cli
 from rescore.errors import UsageError
 from rescore.formats import read_lattices, write_lattices
+from rescore.lattices import epsilons
 from rescore.lattices.build import EPSILON, normalize_words
 from rescore.lattices.epsilons import remove_epsilons
 from rescore.lattices.neural_lm import LatticeLM
@@ -25,7 +28,7 @@ from rescore.text import TextNormalizer
 from rescore.types import Alignments, Lattice
 from tests.lm_zoo import zoo
 from tests.rescore.lattices.test_ngram_lm import ALL_SCALES, ARPA, ToyTrigram
-from tests.rescore.lattices.test_paths import SCALES, all_paths, best_by_words, lattices, path_words
+from tests.rescore.lattices.test_paths import SCALES, all_paths, best_by_words, lattices, make, path_words
 
 LM = zoo.neural("transfornn")
 Paths = Counter[tuple[object, ...]]  # words, total, string
@@ -62,6 +65,54 @@ def test_join(strings: list[list[int]], data: st.DataObject) -> None:
     joined = alignments.join(np.array([arc for arcs in groups for arc in arcs], dtype=np.int64), bounds)
     for row, arcs in enumerate(groups):
         assert joined.string(row) == tuple(number for arc in arcs if arc >= 0 for number in strings[arc])
+
+
+def frames(words: Sequence[tuple[int, int, str]], count: int) -> Lattice:
+    """So many frames of silence, an epsilon each with an id and a score of its own, and words between them."""
+    arcs = [(frame, frame + 1, "", -float(2**frame), 0.0) for frame in range(count)]
+    lattice = make([*arcs, *((src, dst, word, -0.5, 0.0) for src, dst, word in words)], count + 1)
+    lattice.alignments = Alignments.of_lengths(np.arange(lattice.num_arcs), np.ones(lattice.num_arcs, dtype=np.int64))
+    return lattice
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [(frame, 9, f"w{frame}") for frame in range(9)],
+        [(0, 3, "a"), (2, 3, "b"), (3, 8, "c"), (6, 7, "d"), (7, 9, "e")],
+        [(0, 2, "a"), (1, 5, "b"), (5, 7, "c"), (8, 9, "d")],
+    ],
+)
+def test_chains_of_epsilons(words: list[tuple[int, int, str]]) -> None:
+    lattice = frames(words, 9)
+    before, removed = paths_of(lattice), remove_epsilons(lattice, SCALES)
+    assert not ((removed.labels == EPSILON) & (removed.src > 0)).any()
+    assert paths_of(removed) <= before
+    assert best_by_words(removed) == pytest.approx(best_by_words(lattice))
+    assert removed.times is not None and lattice.times is not None
+    begins = {
+        removed.symbols[label]: removed.times[src] for label, src in zip(removed.labels, removed.src, strict=True)
+    }
+    assert all(begins[word] == src for src, _, word in words)
+
+
+def test_ways_through_a_chain_grow_with_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words that leave a chain of silence at every frame: one way to each, not from each frame to all behind it."""
+    most = []
+    found = epsilons._epsilon_closures
+
+    def closures(*given: Any) -> Any:
+        most.append(len((result := found(*given)).target))
+        return result
+
+    monkeypatch.setattr(epsilons, "_epsilon_closures", closures)
+    for count in (100, 400):
+        lattice = make(
+            [arc for frame in range(count) for arc in ((frame, frame + 1, "", -1, 0), (frame, count, "a", -2, 0))],
+            count + 1,
+        )
+        assert remove_epsilons(lattice, SCALES).num_arcs < 2 * lattice.num_arcs
+        assert most.pop() <= 3 * count
 
 
 @settings(max_examples=60, deadline=None)
