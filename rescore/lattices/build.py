@@ -76,6 +76,23 @@ def build_lattice(
     )
 
 
+def with_an_arc(lattice: Lattice) -> Lattice:
+    """A lattice of one state as one of two with an epsilon between, which can have scores; others as they are."""
+    if lattice.num_arcs:
+        return lattice
+    ends = np.arange(2, dtype=np.int32)
+    return replace(
+        lattice,
+        num_states=2,
+        src=ends[:1],
+        dst=ends[1:],
+        labels=np.full(1, EPSILON, dtype=np.int32),
+        scores={name: np.zeros(1) for name in lattice.scores},
+        times=None if lattice.times is None else np.repeat(lattice.times, 2),
+        alignments=None if lattice.alignments is None else lattice.alignments.take(np.full(1, -1)),
+    )
+
+
 def add_counts(counts: Mapping[str, int], **more: int) -> dict[str, int]:
     """`counts` with `more` added name by name."""
     return {**counts, **{name: counts.get(name, 0) + value for name, value in more.items()}}

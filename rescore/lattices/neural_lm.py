@@ -20,7 +20,7 @@ from lm_zoo.base import LanguageModel
 from lm_zoo.deadline import check_time
 from lm_zoo.inference.history_cache import ROOT, Histories
 from rescore.errors import ScoreError
-from rescore.lattices.build import EPSILON, add_counts, build_lattice
+from rescore.lattices.build import EPSILON, add_counts, build_lattice, with_an_arc
 from rescore.lattices.epsilons import remove_epsilons
 from rescore.lattices.log_zero import without_infinities
 from rescore.lattices.paths import arc_ranges, backward_scores, total_scores
@@ -151,7 +151,7 @@ class _LatticePass:
                 raise ScoreError(f"lattice '{lattice.utt_id}' has a score '{name}' already; give the LM another name")
         own_scales = {name: scale for name, scale in plan.scales.items() if name in {*lattice.scores, WORDS_COLUMN}}
         self.plan = plan
-        self.lattice = lattice = remove_epsilons(lattice, own_scales)
+        self.lattice = lattice = remove_epsilons(with_an_arc(lattice), own_scales)
         self.scale = np.array([plan.scales[name] for name in plan.lms])
         self.own = total_scores(lattice, own_scales)
         ahead = self.own

@@ -17,7 +17,7 @@ import numpy as np
 from lm_zoo.base import WordLM
 from lm_zoo.deadline import in_time
 from rescore.errors import ScoreError
-from rescore.lattices.build import add_counts, build_lattice
+from rescore.lattices.build import add_counts, build_lattice, with_an_arc
 from rescore.lattices.epsilons import remove_epsilons
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.ngram_states import NgramHistories
@@ -106,7 +106,7 @@ class _Expanded:
             raise ScoreError(f"no scale for '{name}', the score of the n-gram LM")
         own_scales = {key: scale for key, scale in scales.items() if key != name}
         checked_totals(lattice, own_scales)
-        lattice = remove_epsilons(lattice, own_scales)
+        lattice = remove_epsilons(with_an_arc(lattice), own_scales)
         histories = NgramHistories(lm, lattice.symbols, name, f"lattice '{lattice.utt_id}'")
         blocks, (state, source, target, arc, logprob) = _Expansion(lattice, histories).run()
         total = total_scores(lattice, own_scales)[arc] + scales[name] * logprob

@@ -121,6 +121,13 @@ def test_lattices_in_company_are_scored_as_alone() -> None:
             assert result.scores[name].tolist() == pytest.approx(alone.scores[name].tolist(), abs=1e-5)
 
 
+def test_the_empty_sentence_of_a_single_state_ends() -> None:
+    (found,) = LatticeLM(LMS, NEW)([make([], 1)])
+    assert_well_formed(found)
+    for name, lm in LMS.items():
+        assert found.scores[name].tolist() == pytest.approx([sentence_scores(lm, [()])[()]], abs=1e-4)
+
+
 def test_equal_histories_are_evaluated_once() -> None:
     lattice = make([(0, 1, "A", 0.0, 0.0), (0, 1, "B", 0.0, 0.0), (1, 2, "A", 0.0, 0.0), (1, 2, "B", 0.0, 0.0)], 3)
     plan = LatticeLM({"one": LMS["one"]}, {**SCALES, "one": 1.0})

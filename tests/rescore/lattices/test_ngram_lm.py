@@ -197,6 +197,17 @@ def test_the_beam_does_not_widen_for_what_is_impossible() -> None:
     assert [hyp.words for hyp in nbest.hyps] == [("a", "a")] and counts["pruned_arcs"] == 2
 
 
+@pytest.mark.parametrize("beam", [None, 5.0])
+def test_the_empty_sentence_of_a_single_state_ends(beam: float | None) -> None:
+    single = make([], 1)
+    expanded = expand_ngram(single, ToyTrigram(), "ngram", ALL_SCALES, beam)
+    assert_well_formed(expanded)
+    assert best_by_words(expanded, ALL_SCALES) == pytest.approx(rescored(single))
+    assert expanded.times is not None and expanded.times.tolist() == [0.0, 0.0]
+    nbest, _ = ngram_nbest(single, ToyTrigram(), "ngram", ALL_SCALES, 3, beam)
+    assert [(hyp.words, hyp.scores["ngram"]) for hyp in nbest.hyps] == [((), ToyTrigram().score(()))]
+
+
 def test_names_that_do_not_fit() -> None:
     lattice = make([(0, 1, "a", 0, 0)], 2)
     with pytest.raises(ScoreError, match="has a score 'lm' already"):
