@@ -17,12 +17,11 @@ from rescore.evaluation.wer import (
     kaldi_lines,
     utterance_errors,
 )
-from rescore.files import file_identity, texts_identity
 from rescore.shown import Shown, Table
 from rescore.types import Words
 from rescore.workflows import compare as comparing
 from rescore.workflows.compare_forms import flat_rows, signature
-from rescore.workflows.normalising import KEY, Normaliser, normaliser_of_systems
+from rescore.workflows.normalising import Normaliser, normaliser_of_systems
 
 
 @dataclass(repr=False)
@@ -113,29 +112,27 @@ def compare(
     Raises:
       RescoreError: a system has other utterances than the references, or another letter case; systems without names.
     """
-    from rescore.evaluation.tail import load_tail
-
     seed, samples = number_from("seed", seed, 0, kind=Integral), number_from("samples", samples, 1, kind=Integral)
     if not isinstance(systems, Mapping):
         raise UsageError(f"systems are a {type(systems).__name__}, expected them by name: {{'name': lists, ...}}")
     folders = {name: str(source) for name, source in systems.items() if isinstance(source, (str, Path))}
     normaliser = Normaliser(normalise or normaliser_of_systems(folders))
-    texts = references(ref)
-    refs = normaliser.texts(texts)
-    if cer:
-        refs = characters(refs)
-    counts = load_tail(path_of(tail)) if tail else None
-    if cer and counts:
-        counts.check_characters()
-    loaded = [_system(name, source, refs, cer, normaliser) for name, source in systems.items()]
-    against = [against] if isinstance(against, str) else against or ()
-    found = comparing.compare_systems(refs, loaded, against, seed, samples, counts, cer)
-    how = {**found.how, KEY: normaliser.name}
-    if isinstance(ref, (str, Path)):
-        how["ref"] = texts_identity(Path(ref), texts)
-    if tail:
-        how["tail_counts"] = file_identity(Path(tail))
-    return ComparisonTable(found.rows, found.against, how)
+
+    def loaded(refs: Mapping[str, Words]) -> list[comparing.System]:
+        return [_system(name, source, refs, cer, normaliser) for name, source in systems.items()]
+
+    found = comparing.compare_with(
+        references(ref),
+        Path(ref) if isinstance(ref, (str, Path)) else None,
+        normaliser,
+        loaded,
+        [against] if isinstance(against, str) else against or (),
+        seed,
+        samples,
+        Path(path_of(tail)) if tail else None,
+        cer,
+    )
+    return ComparisonTable(found.rows, found.against, found.how)
 
 
 def _system(name: str, source: Texts, refs: Mapping[str, Words], cer: bool, normaliser: Normaliser) -> comparing.System:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,8 @@ from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
 
 if TYPE_CHECKING:
-    from rescore.workflows.compare import Comparison
+    from rescore.types import Words
+    from rescore.workflows.compare import Comparison, System
 
 
 @click.command()
@@ -63,27 +65,19 @@ def command(
     Example: rescore compare --ref data/test/text first=exp/first.txt rescored=exp/test/best --against first
     """
     from rescore.cli.results import show
-    from rescore.evaluation.tail import load_tail
-    from rescore.evaluation.wer import characters
-    from rescore.files import file_identity, read_kaldi_text, texts_identity
-    from rescore.workflows.compare import compare_systems, parse_system, read_system, to_json
+    from rescore.files import read_kaldi_text
+    from rescore.workflows.compare import compare_with, parse_system, read_system, to_json
     from rescore.workflows.compare_forms import signature
-    from rescore.workflows.normalising import KEY, Normaliser, normaliser_of_systems
+    from rescore.workflows.normalising import Normaliser, normaliser_of_systems
 
     named = [parse_system(option) for option in systems]
     normaliser = Normaliser(normalise or normaliser_of_systems(dict(named)))
+
+    def loaded(refs: Mapping[str, Words]) -> list[System]:
+        return [read_system(name, spec, refs, cer, normaliser) for name, spec in named]
+
     texts = read_kaldi_text(ref)
-    refs = normaliser.texts(texts)
-    if cer:
-        refs = characters(refs)
-    counts = load_tail(tail) if tail else None
-    if cer and counts:
-        counts.check_characters()
-    loaded = [read_system(name, spec, refs, cer, normaliser) for name, spec in named]
-    comparison = compare_systems(refs, loaded, against, seed, samples, counts, cer, common)
-    comparison.how |= {"ref": texts_identity(ref, texts), KEY: normaliser.name}
-    if tail:
-        comparison.how["tail_counts"] = file_identity(tail)
+    comparison = compare_with(texts, ref, normaliser, loaded, against, seed, samples, tail, cer, common)
     comparison.how["signature"] = signature(comparison)
     show(to_json(comparison), _lines(comparison, form), json_file)
 

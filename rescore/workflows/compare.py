@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from rescore.console import remark
 from rescore.errors import ScoreError, UsageError
 from rescore.evaluation.common import shared_references
 from rescore.evaluation.significance import bootstrap_wer, error_positions, mapsswe
-from rescore.evaluation.tail import Tail, corpus_tail_errors, json_tails, rate_text
+from rescore.evaluation.tail import Tail, corpus_tail_errors, json_tails, load_tail, rate_text
 from rescore.evaluation.wer import (
     ErrorCounts,
     best_of_list,
@@ -25,7 +25,7 @@ from rescore.evaluation.wer import (
     split_characters,
     utterance_errors,
 )
-from rescore.files import is_manifest, read_kaldi_text
+from rescore.files import file_identity, is_manifest, read_kaldi_text, texts_identity
 from rescore.formats import names_format, read_nbest
 from rescore.tables import WIDTH, table_lines
 from rescore.types import NbestList, Words
@@ -158,6 +158,42 @@ def _nbest_source(spec: str) -> Iterator[NbestList] | None:
         if (path / file).is_file():
             return read_nbest(f"jsonl:{path / file}")
     return read_nbest(spec) if path.is_dir() or (names_format(spec) and not is_manifest(path)) else None
+
+
+def compare_with(
+    texts: Mapping[str, Words],
+    ref: Path | None,
+    normaliser: Normaliser,
+    systems: Callable[[Mapping[str, Words]], Sequence[System]],
+    against: Sequence[str],
+    seed: int,
+    samples: int,
+    tail: Path | None,
+    cer: bool,
+    common: bool = False,
+) -> Comparison:
+    """As `compare_systems`, of references as they were read, and with the files that it was made from.
+
+    Args:
+      texts: the references.
+      ref: their file, if they are of one.
+      normaliser: of the references.
+      systems: gives the systems, normalised, where it is given the references as they are compared.
+      tail: a file of `rescore count`.
+    """
+    refs = normaliser.texts(texts)
+    if cer:
+        refs = characters(refs)
+    counts = load_tail(tail) if tail else None
+    if cer and counts:
+        counts.check_characters()
+    comparison = compare_systems(refs, systems(refs), against, seed, samples, counts, cer, common)
+    if ref is not None:
+        comparison.how["ref"] = texts_identity(ref, texts)
+    comparison.how[KEY] = normaliser.name
+    if tail:
+        comparison.how["tail_counts"] = file_identity(tail)
+    return comparison
 
 
 def compare_systems(
