@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +20,54 @@ from rescore.cli.words import words_options
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
     from rescore.skipping import OnError
-    from rescore.text import TextNormalizer
+
+
+def pass_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The argument `settings`, of the options that say how LMs go over lattices: those of a `LatticeRequest`."""
+
+    @wraps(command)
+    def with_settings(**arguments: Any) -> Any:
+        names = ("context", "beam", "most", "ngram_beam", "in_flight", "max_unknown", "normalizer")
+        given = {name: arguments.pop(name) for name in names}
+        given["exact"] = arguments.pop("text_view") == "exact"
+        if arguments.pop("exact"):
+            given["context"] = None
+        return command(**arguments, settings=given)
+
+    options = (
+        click.option(
+            "--context",
+            type=click.IntRange(min=0),
+            default=3,
+            show_default=True,
+            help="Histories that share so many last words are merged.",
+        ),
+        click.option(
+            "--exact", is_flag=True, help="Merge no histories, and no beam but those given: all scores are exact."
+        ),
+        click.option(
+            "--beam",
+            type=Number(min=0),
+            help="Neural LMs: leave out histories that are estimated so much worse than the best one; the best may be "
+            "lost.  [default: 6 times the scale of the lattices' own LM, or of the new ones]",
+        ),
+        click.option("--most", type=click.IntRange(min=1), help="Neural LMs: histories a state, at most."),
+        click.option(
+            "--ngram-beam",
+            type=Number(min=0),
+            help="Before the neural LMs: cut arcs whose best path is so much below the best one, and no others.  "
+            "[default: 8 times that scale]",
+        ),
+        click.option(
+            "--in-flight", type=click.IntRange(min=1), default=16, show_default=True, help="Lattices at a time."
+        ),
+        max_unknown_option,
+        text_view_option,
+        words_options(),
+    )
+    for option in reversed(options):
+        with_settings = option(with_settings)
+    return with_settings
 
 
 @click.command()
@@ -36,33 +85,9 @@ if TYPE_CHECKING:
     help="Scale of a score; may be repeated. Scores without one count 0 in the search (am: 1); --ref finds them.",
 )
 @first_pass_options
-@click.option(
-    "--context",
-    type=click.IntRange(min=0),
-    default=3,
-    show_default=True,
-    help="Histories that share so many last words are merged.",
-)
-@click.option("--exact", is_flag=True, help="Merge no histories, and no beam but those given: all scores are exact.")
-@click.option(
-    "--beam",
-    type=Number(min=0),
-    help="Neural LMs: leave out histories that are estimated so much worse than the best one; the best may be lost.  "
-    "[default: 6 times the scale of the lattices' own LM, or of the new ones]",
-)
-@click.option("--most", type=click.IntRange(min=1), help="Neural LMs: histories a state, at most.")
-@click.option(
-    "--ngram-beam",
-    type=Number(min=0),
-    help="Before the neural LMs: cut arcs whose best path is so much below the best one, and no others.  "
-    "[default: 8 times that scale]",
-)
-@click.option("--in-flight", type=click.IntRange(min=1), default=16, show_default=True, help="Lattices at a time.")
+@pass_options
 @dtype_option
 @device_option
-@max_unknown_option
-@text_view_option
-@words_options()
 @click.option("-n", type=click.IntRange(min=1), help="Write the exact N best of each lattice, not lattices.")
 @max_memory_option
 @max_seconds_option
@@ -79,21 +104,13 @@ def command(
     scales: tuple[str, ...],
     ref: Path | None,
     common: bool,
-    context: int,
-    exact: bool,
-    beam: float | None,
-    most: int | None,
-    ngram_beam: float | None,
-    in_flight: int,
+    settings: dict[str, Any],
     dtype: str,
     device: str,
-    max_unknown: float,
-    text_view: str,
-    normalizer: TextNormalizer,
     n: int | None,
     max_memory: int | None,
     sharing: Sharing,
-) -> None:  # fmt: skip
+) -> None:
     """Score whole lattices with LMs: every score is kept by name, states are split by LM histories.
 
     --ref, for a development set, finds the scales of the lattices' own scores first (Kaldi's LMWT and word insertion
@@ -121,17 +138,7 @@ def command(
         (source,) = words_for(words, source)
     else:
         source, target = words_for(words, source, target)
-    settings = {
-        "context": None if exact else context,
-        "beam": beam,
-        "most": most,
-        "ngram_beam": ngram_beam,
-        "in_flight": in_flight,
-        "normalizer": normalizer,
-        "max_unknown": max_unknown,
-        "exact": text_view == "exact",
-        "asked": tuple(parse_scales(scales)),
-    }
+    settings["asked"] = tuple(parse_scales(scales))
     weights = given_scales(weights_file, scales, ref, common)
     decision_of(weights, weights_file)
     found = None
@@ -139,7 +146,7 @@ def command(
         kind = "nbest" if n else "lattice"
         new, old = new_scores(lms, ngram), OLD_NGRAM if old_ngram else None
         coming = [*new, old] if old else new
-        search = ScaleSearch(ref, weights.scales, coming, common, normalizer)
+        search = ScaleSearch(ref, weights.scales, coming, common, settings["normalizer"])
         found = find_scales(source, target, kind, search, on_error, sharing)
         found = weights = with_new_lms(found, weights.scales, new, old)
     settings = with_beams(settings, weights.scales, new_scores(lms, None))
