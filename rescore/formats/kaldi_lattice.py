@@ -10,27 +10,34 @@ from pathlib import Path
 
 import numpy as np
 
-from lm_zoo.reading import is_read_once
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError, WeightsError
 from rescore.formats.common import Piece, Place, formed, named_if_too_large
+from rescore.formats.frames import (
+    FRAME_SHIFT,
+    frame_times,
+    given_shift,
+    say_lost_shift,
+    shift_of,
+    stated_shift,
+    usual_shift,
+)
 from rescore.formats.kaldi_archive import archive_pieces, read_all, read_some, write_records
 from rescore.formats.kaldi_fst import COMPACT, RawLattice
-from rescore.formats.symbols import SymbolTable, is_folder, table_for, table_to_copy, table_to_write
+from rescore.formats.symbols import SymbolTable, table_for, table_to_copy, table_to_write
 from rescore.lattices.build import EPSILON, build_lattice
-from rescore.lattices.paths import best_arcs, total_scores
+from rescore.lattices.paths import total_scores
 from rescore.skipping import OnError, fail
 from rescore.types import Alignments, Lattice
 from rescore.weights import OLD_NGRAM, load_weights
 
 WORDS = "words"  # the number of words, a score of every lattice
-FRAME_SHIFT = 0.01  # seconds; of Kaldi's features
 
 
 def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[Lattice]:
     """Every record as a Lattice (see `to_lattice`).
 
-    Options: `words` (words.txt, or "ids"; see `table_for`), `frame_shift` (seconds; else as `_usual_frame_shift`).
+    Options: `words` (words.txt, or "ids"; see `table_for`), `frame_shift` (seconds; else as `usual_shift`).
     """
     return _lattices(path, options, on_error, read_all(path, on_error))
 
@@ -50,11 +57,11 @@ def read_pieces(
 def _lattices(
     path: Path, options: Mapping[str, str], on_error: OnError, records: Iterable[tuple[Path, RawLattice]]
 ) -> Iterator[Lattice]:
-    given, shift, table = _frame_shift(options), FRAME_SHIFT, None
+    given, shift, table = given_shift(options), FRAME_SHIFT, None
     for file, raw in records:
         if table is None:
             table = table_for(path, options.get("words"))
-            shift = given or _usual_frame_shift(path)
+            shift = given or usual_shift(path)
         try:
             with named_if_too_large():
                 lattice = to_lattice(raw, table, shift)
@@ -62,65 +69,6 @@ def _lattices(
             on_error(FormatError(file, f"utterance '{raw.utt_id}': {error}"))
         else:
             yield lattice
-
-
-def _frame_shift(options: Mapping[str, str]) -> float | None:
-    """The option, or None."""
-    text = options.get("frame_shift")
-    return None if text is None else _seconds(text, f"frame_shift={text}")
-
-
-def _usual_frame_shift(path: Path) -> float:
-    """As in Kaldi's `get_ctm.sh`: what the folder above, the model's, says; else, and of a pipe, `FRAME_SHIFT`."""
-    if is_read_once(path):
-        return FRAME_SHIFT
-    shift, file = _stated_frame_shift((path if path.is_dir() else path.parent) / "..")
-    if file is not None:
-        remark(f"{path}: a frame is {shift:g} s, by {file} (else: PATH?frame_shift=SECONDS)")
-    return shift
-
-
-def _stated_frame_shift(model: Path) -> tuple[float, Path | None]:
-    """Seconds of a frame, and the file in a model's folder that says so; `FRAME_SHIFT` and None if none does."""
-    for name, unit in (("frame_shift", 1.0), ("frame_subsampling_factor", FRAME_SHIFT)):
-        file = model / name
-        if file.is_file():
-            text = file.read_text(encoding="utf-8").strip()
-            return round(_seconds(text, f"{file}: found {text!r}", unit), 6), file
-    return FRAME_SHIFT, None
-
-
-def _say_lost_frame_shift(path: Path, shift: float | None) -> None:
-    """Remarks if the archives `path`, which have no place for it, would be read with another one (None: unknown)."""
-    usual = FRAME_SHIFT
-    if not is_read_once(path):
-        usual, _ = _stated_frame_shift(path.parent if is_folder(path) else path.parent / "..")
-    if shift is not None and abs(shift - usual) > 1e-6:
-        remark(
-            f"{path}: a frame is {shift:g} s, but {usual:g} s where it is written, and archives do not say it: read it "
-            f"with ?frame_shift={shift:g}"
-        )
-
-
-def _frame_shift_of(lattice: Lattice) -> float | None:
-    """Seconds for each transition id of a path; None without times or ids."""
-    if lattice.times is None or lattice.alignments is None:
-        return None
-    path = best_arcs(lattice, np.zeros(lattice.num_arcs))
-    frames = int(lattice.alignments.lengths[path].sum())
-    return round(float(lattice.times[-1] - lattice.times[0]) / frames, 6) if frames else None
-
-
-def _seconds(text: str, what: str, unit: float = 1.0) -> float:
-    """Seconds a frame, from a number of units."""
-    try:
-        shift = float(text) * unit
-    except ValueError:
-        shift = 0.0
-    if not 0.0 < shift < 1.0:
-        expected = "seconds a frame, such as 0.01 or 0.03" if unit == 1.0 else "frames of features, such as 3"
-        raise UsageError(f"{what}, expected {expected}")
-    return shift
 
 
 def to_lattice(raw: RawLattice, table: SymbolTable, frame_shift: float = FRAME_SHIFT) -> Lattice:
@@ -152,7 +100,7 @@ def to_lattice(raw: RawLattice, table: SymbolTable, frame_shift: float = FRAME_S
         lattice.labels, lattice.symbols = table.compact(lattice.labels)
     except KeyError as error:
         raise RescoreError(error.args[0]) from None
-    lattice.times = _times(lattice, frame_shift)
+    lattice.times = frame_times(lattice, frame_shift)
     return lattice
 
 
@@ -161,18 +109,6 @@ def _frames(raw: RawLattice) -> tuple[Alignments, Alignments]:
     if raw.arc_type == COMPACT:
         return raw.strings, raw.final_strings
     return Alignments.of_lengths(raw.ilabels[raw.ilabels != 0], raw.ilabels != 0), raw.final_strings
-
-
-def _times(lattice: Lattice, frame_shift: float) -> np.ndarray | None:
-    assert lattice.alignments is not None
-    frames = [0] * lattice.num_states
-    lengths = lattice.alignments.lengths
-    for source, target, length in zip(lattice.src.tolist(), lattice.dst.tolist(), lengths.tolist(), strict=True):
-        frames[target] = frames[source] + length  # states are in topological order
-    found = np.array(frames)
-    if not (found[lattice.dst] == found[lattice.src] + lengths).all():
-        return None
-    return found * frame_shift
 
 
 def from_lattice(lattice: Lattice, table: SymbolTable, graph: Mapping[str, float] | None = None) -> RawLattice:
@@ -285,7 +221,7 @@ def write_lattices(
     def said() -> Iterator[Lattice]:
         for number, lattice in enumerate(lattices):
             if number == 0:
-                _say_lost_frame_shift(path, _frame_shift_of(lattice))
+                say_lost_shift(path, shift_of(lattice))
             parts = graph_names(lattice)
             if graph is None and number == 0 and len(parts) > 1:
                 remark(f"{path}: graph cost made of {', '.join(parts)} (else: PATH?graph=NAME,-NAME)")
@@ -306,7 +242,7 @@ def copy_lattices(source: Path, target: Path, options: Mapping[str, str], on_err
     Their own table goes with them; not if the option `words` says that they have another one.
     """
     table = table_to_copy(source, target, options.get("words"))
-    shift, file = _stated_frame_shift((source if source.is_dir() else source.parent) / "..")
-    _say_lost_frame_shift(target, shift if file else None)
+    shift, file = stated_shift((source if source.is_dir() else source.parent) / "..")
+    say_lost_shift(target, shift if file else None)
     records = (raw for _, raw in read_all(source, on_error))
     return write_records(target, records, options, table, on_error)

@@ -3,6 +3,7 @@
 An arc is `src dst word [weight]` or `src dst in out [weight]`, where `out` is the word; a final state is `state
 [weight]`; the first line's state is the start. A weight is a cost, a score `score` when it is negated; or two of them
 with a comma, as Kaldi has them, the scores `graph` and `am`; a string of transition ids may follow (`1.5,20.25,7_7_9`).
+Of these the states have times, a frame each (see `rescore.formats.frames`).
 Arcs and final states of infinite cost, as fstprint has them of states that lead nowhere, are left out and counted.
 """
 
@@ -22,6 +23,7 @@ from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.files import atomic_binary, read_lines, whole_number
 from rescore.formats.common import SCORE, TOO_LARGE, Place, UniqueIds, encoded, formed, named_if_too_large, put
+from rescore.formats.frames import frame_times, given_shift, say_lost_shift, shift_of, usual_shift
 from rescore.formats.symbols import IDS, NUMBERS_WRITTEN, SymbolTable, are_ids, is_id, read_symbols, table_for
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.skipping import OnError, fail
@@ -43,7 +45,10 @@ class _Entry:
 
 
 def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[Lattice]:
-    """All lattices of a file.  Option `words`: words.txt, if words are numbers in the file; "ids" if these are words.
+    """All lattices of a file.
+
+    Options: `words` (words.txt, if words are numbers in the file; "ids" if these are words), `frame_shift` (seconds for
+    each transition id; else as `usual_shift`).
 
     Raises:
       UsageError: all words of the first lattice are numbers, and there is no table for them (see `table_for`).
@@ -51,6 +56,7 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
     words = options.get("words")
     table = None if words is None or words == IDS else read_symbols(words)
     undecided = words is None  # whether words are numbers
+    shift = given_shift(options)
     unique = UniqueIds()
     empty = True
     for entry in _entries(path, on_error):
@@ -65,6 +71,9 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
                 if are_ids(lattice.symbols[1:]):
                     table = table_for(path, None)
                     lattice = _to_lattice(entry, table)
+            if lattice.alignments is not None:
+                shift = shift or usual_shift(path)
+                lattice.times = frame_times(lattice, shift)
             yield lattice
         except UsageError:
             raise  # no table of words: not for `on_error`
@@ -246,6 +255,8 @@ def write_lattices(
         words = _words(lattice, table, place)
         first.extend([] if first else _used(lattice))
         weights = _weights(lattice, names)
+        if count == 0 and names == _KALDI:
+            say_lost_shift(path, shift_of(lattice))
         lines = [lattice.utt_id]
         ends = zip(lattice.src.tolist(), lattice.dst.tolist(), lattice.labels.tolist(), weights, strict=True)
         lines.extend(f"{src}\t{dst}\t{words[label]}\t{weight}" for src, dst, label, weight in ends)

@@ -149,9 +149,11 @@ _TABLE = (
         kind="lattice",
         module="rescore.formats.openfst",
         description="OpenFst's text, a line with the utterance id, arcs 'src dst word cost', a blank line; "
-        "?words=words.txt if words are numbers; written: &score=NAME",
+        "?words=words.txt if words are numbers; &frame_shift=0.01 for each transition id, as of kaldi; "
+        "written: &score=NAME",
         suffixes=(".fst.txt",),
-        options=("words", "score"),
+        options=("words", "frame_shift", "score"),
+        of_reading=("frame_shift",),
         of_writing=("score",),
         leaves_out=True,
     ),

@@ -431,7 +431,14 @@ def test_options_of_writing_are_refused_in_reading(spec: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "spec", ["k2:x.pt?ids=i", "kaldi:x.ark?frame_shift=0.03", "slf:x?utterance=yes", "nemo:x.tsv?manifest=m"]
+    "spec",
+    [
+        "k2:x.pt?ids=i",
+        "kaldi:x.ark?frame_shift=0.03",
+        "openfst:x?frame_shift=0.03",
+        "slf:x?utterance=yes",
+        "nemo:x.tsv?manifest=m",
+    ],
 )
 def test_options_of_reading_are_refused_in_writing(tmp_path: Path, spec: str) -> None:
     write = write_nbest if spec.startswith("nemo") else write_lattices

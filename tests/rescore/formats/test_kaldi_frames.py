@@ -30,6 +30,10 @@ def test_frames_are_those_of_the_model(tmp_path: Path, files: dict[str, str], la
     for place in (decode, decode / "lat.1"):
         times = next(read_lattices(f"kaldi:{place}?words=ids")).times
         assert times is not None and times[-1] == pytest.approx(last)
+    copy_lattices(f"kaldi:{decode}?words=ids", f"openfst:{decode / 'text'}")
+    for options, factor in (("", 1.0), ("&frame_shift=0.05", 0.05 / (last / 6))):
+        again = next(read_lattices(f"openfst:{decode / 'text'}?words=ids{options}")).times
+        assert again is not None and [*again[:-1], last * factor] == pytest.approx([*(factor * times), again[-1]])
     (tmp_path / "frame_subsampling_factor").write_text("three")
     with pytest.raises(UsageError, match="frame_subsampling_factor: found 'three', expected frames of features"):
         (tmp_path / "frame_shift").unlink(missing_ok=True)
@@ -54,3 +58,16 @@ def test_frames_that_would_be_read_as_others_are_remarked_on(
         )
         assert (said in capsys.readouterr().err.replace("\n", " ")) == bool(shift)
         assert np.array_equal(next(read_lattices(f"kaldi-lat:{tmp_path / name}?words=ids{shift}")).times, times)
+
+
+def test_of_openfst_text_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path)
+    copy_lattices(f"kaldi:{tmp_path / 'lat.1'}?words=ids&frame_shift=0.03", f"openfst:{tmp_path / 'text'}")
+    assert "read it with ?frame_shift=0.03" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_openfst_text_without_transition_ids_has_no_times(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("u\n0 1 A 0.5,1\n1\n\n")
+    assert next(read_lattices(f"openfst:{tmp_path / 'text'}?frame_shift=0.03")).times is None
+    (tmp_path / "text").write_text("u\n0 1 A 0.5,1,3_3\n0 1 A 0.5,1,3\n1\n\n")
+    assert next(read_lattices(f"openfst:{tmp_path / 'text'}")).times is None  # two ways of different length
