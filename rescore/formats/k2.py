@@ -153,7 +153,7 @@ def _to_lattice(
     scores = {"am": total, **extra}
     if "lm_scores" in columns.floats:
         lm = columns.floats["lm_scores"][part]
-        scores = {"am": np.where(np.isfinite(total), total - lm, total), "lm": lm, **extra}
+        scores = {"am": np.subtract(total, lm, out=total.copy(), where=np.isfinite(total)), "lm": lm, **extra}
     for name, column in scores.items():
         if not (column < np.inf).all():
             raise RescoreError(f"an arc has a score '{name}' of {column[~(column < np.inf)][0]}, expected a number")

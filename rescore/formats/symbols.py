@@ -109,15 +109,16 @@ class NewTable(SymbolTable):
         return self.ids.setdefault(word, len(self.ids) + 1)
 
     def write(self, own: Path, lattices: Path) -> None:
-        """Writes the words of `lattices` that were numbered, if any."""
+        """Writes the words of `lattices` that were numbered; of lattices without a word, the epsilon alone."""
         super().write(own, lattices)
+        if self.all_ids:
+            remark(f"{lattices}: {NUMBERS_WRITTEN}")
+            return
+        numbered = {"<eps>": EPSILON_ID, **self.ids}
+        write_text(own, "".join(f"{word} {word_id}\n" for word, word_id in numbered.items()))
         if self.ids:
-            numbered = {"<eps>": EPSILON_ID, **self.ids}
-            write_text(own, "".join(f"{word} {word_id}\n" for word, word_id in numbered.items()))
             numbered_in = f"{lattices}: {len(self.ids)} words in {own_table(lattices)}, numbered as they came"
             remark(f"{numbered_in} (else: PATH?words=words.txt)")
-        elif self.all_ids:
-            remark(f"{lattices}: {NUMBERS_WRITTEN}")
 
 
 def is_id(text: str) -> bool:

@@ -14,7 +14,7 @@ from rescore.formats.symbols import SymbolTable
 from rescore.lattices.paths import best_path
 from rescore.skipping import Skip
 from rescore.types import Alignments, Lattice
-from tests.rescore.lattices.test_paths import lattices, score_sums
+from tests.rescore.lattices.test_paths import lattices, make, score_sums
 
 WORDS = "<eps> 0\nA 1\nB 2\nC 3\n"
 OPENFST = "one\n0 1 A 0.5\n0 1 B 1.5\n1 2 <eps> 0.25\n2 0.5\n\ntwo\n0 1 C\n1\n\n"
@@ -279,6 +279,26 @@ def test_icefall_calls(tmp_path: Path) -> None:
         first, second = read_lattices(f"k2:{tmp_path / file}?words=ids")
         assert first.num_states == 5 and best_path(first, {"words": 1.0}).words == ("7", "8", "9")
         assert best_path(second, {"am": 1.0}).words == ("8",)
+
+
+@pytest.mark.parametrize("name", ["kaldi-lat:{}.ark", "kaldi-lat:{}", "k2:{}.pt", "openfst:{}.fst.txt?score=am"])
+def test_lattices_without_a_word_are_read_again(tmp_path: Path, name: str) -> None:
+    """Whose table has no words."""
+    pytest.importorskip("torch")
+    spec = name.format(tmp_path / "silent")
+    write_lattices(spec, [make([(0, 1, "", -1.0, -2.0)], 2)])
+    (again,) = read_lattices(spec.partition("?")[0])
+    assert best_path(again, dict.fromkeys(again.scores, 1.0)).words == ()
+
+
+def test_impossible_arcs_of_k2(tmp_path: Path) -> None:
+    """-inf less -inf is no number, and no warning."""
+    pytest.importorskip("torch")
+    write_lattices(f"k2:{tmp_path / 'lat.pt'}", [make([(0, 1, "a", -np.inf, -np.inf), (0, 1, "b", -1.0, -2.0)], 2)])
+    with np.errstate(invalid="raise"):
+        (again,) = read_lattices(f"k2:{tmp_path / 'lat.pt'}")
+    assert best_path(again, {"am": 1.0}).scores == {"am": -1.0, "lm": -2.0, "words": 1.0}
+    assert again.counts["removed_arcs"] == 1
 
 
 def test_unequal_scores_are_refused_by_k2(tmp_path: Path) -> None:
