@@ -199,10 +199,11 @@ def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str], on
 
 def _line(encode: Callable[[object], str], path: Path, nbest: NbestList) -> bytes:
     try:
-        return encoded(encode(_entry(nbest, path)) + "\n")
+        text = encode(_entry(nbest, path))
     except (TypeError, ValueError) as error:
         problem = f"something that JSON cannot hold ({error})"
-    raise Place(path, utt_id=nbest.utt_id).format_error(problem)
+        raise Place(path, utt_id=nbest.utt_id).format_error(problem) from None
+    return encoded(text + "\n")
 
 
 def _entry(nbest: NbestList, path: Path) -> dict[str, Any]:
