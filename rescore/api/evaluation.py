@@ -13,7 +13,6 @@ from rescore.api.texts import OTHERS, Texts, hypotheses, references
 from rescore.errors import UsageError
 from rescore.evaluation.wer import (
     ErrorCounts,
-    characters,
     kaldi_lines,
     utterance_errors,
 )
@@ -65,12 +64,9 @@ def wer(ref: Texts, hyp: Texts, *, cer: bool = False, normalise: str = "none") -
     Raises:
       RescoreError: the two have other utterances or another letter case; a string where words are wanted.
     """
-    normaliser = Normaliser(normalise)
-    refs, hyps = normaliser.texts(references(ref)), normaliser.texts(hypotheses(hyp))
-    if cer:
-        refs, hyps = characters(refs), characters(hyps)
-    errors = utterance_errors(refs, hyps)
-    return WordErrors(sum(errors.values(), ErrorCounts()), errors, "CER" if cer else "WER")
+    normaliser = Normaliser(normalise, cer)
+    errors = utterance_errors(normaliser.texts(references(ref)), normaliser.texts(hypotheses(hyp)))
+    return WordErrors(sum(errors.values(), ErrorCounts()), errors, normaliser.rate)
 
 
 @dataclass(repr=False)
@@ -116,10 +112,10 @@ def compare(
     if not isinstance(systems, Mapping):
         raise UsageError(f"systems are a {type(systems).__name__}, expected them by name: {{'name': lists, ...}}")
     folders = {name: str(source) for name, source in systems.items() if isinstance(source, (str, Path))}
-    normaliser = Normaliser(normalise or normaliser_of_systems(folders))
+    normaliser = normaliser_of_systems(folders, normalise, cer)
 
     def loaded(refs: Mapping[str, Words]) -> list[comparing.System]:
-        return [_system(name, source, refs, cer, normaliser) for name, source in systems.items()]
+        return [_system(name, source, refs, normaliser) for name, source in systems.items()]
 
     found = comparing.compare_with(
         references(ref),
@@ -130,15 +126,13 @@ def compare(
         seed,
         samples,
         Path(path_of(tail)) if tail else None,
-        cer,
     )
     return ComparisonTable(found.rows, found.against, found.how)
 
 
-def _system(name: str, source: Texts, refs: Mapping[str, Words], cer: bool, normaliser: Normaliser) -> comparing.System:
+def _system(name: str, source: Texts, refs: Mapping[str, Words], normaliser: Normaliser) -> comparing.System:
     if isinstance(source, (str, Path)):
-        return comparing.read_system(name, str(source), refs, cer, normaliser)
+        return comparing.read_system(name, str(source), refs, normaliser)
     if not isinstance(source, Mapping):
-        return comparing.system_of_lists(name, normaliser.lists(lists_of(source, OTHERS)), refs, cer)
-    hyps = normaliser.texts(hypotheses(source))
-    return comparing.System(name, characters(hyps) if cer else hyps)
+        return comparing.system_of_lists(name, normaliser.lists(lists_of(source, OTHERS)), refs)
+    return comparing.System(name, normaliser.texts(hypotheses(source)))

@@ -68,16 +68,16 @@ def command(
     from rescore.files import read_kaldi_text
     from rescore.workflows.compare import compare_with, parse_system, read_system, to_json
     from rescore.workflows.compare_forms import signature
-    from rescore.workflows.normalising import Normaliser, normaliser_of_systems
+    from rescore.workflows.normalising import normaliser_of_systems
 
     named = [parse_system(option) for option in systems]
-    normaliser = Normaliser(normalise or normaliser_of_systems(dict(named)))
+    normaliser = normaliser_of_systems(dict(named), normalise, cer)
 
     def loaded(refs: Mapping[str, Words]) -> list[System]:
-        return [read_system(name, spec, refs, cer, normaliser) for name, spec in named]
+        return [read_system(name, spec, refs, normaliser) for name, spec in named]
 
     texts = read_kaldi_text(ref)
-    comparison = compare_with(texts, ref, normaliser, loaded, against, seed, samples, tail, cer, common)
+    comparison = compare_with(texts, ref, normaliser, loaded, against, seed, samples, tail, common)
     comparison.how["signature"] = signature(comparison)
     show(to_json(comparison), _lines(comparison, form), json_file)
 

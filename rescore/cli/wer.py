@@ -66,18 +66,16 @@ def command(
     from rescore.evaluation.common import shared_references
     from rescore.evaluation.icefall_errs import write_errs
     from rescore.evaluation.tail import json_tails, tail_lines
-    from rescore.evaluation.wer import characters, corpus_errors, json_counts, kaldi_lines
+    from rescore.evaluation.wer import corpus_errors, json_counts, kaldi_lines
     from rescore.files import read_kaldi_text
     from rescore.workflows.compare import read_hypotheses
     from rescore.workflows.normalising import KEY, Normaliser
 
-    normaliser = Normaliser(normalise or "none")
+    normaliser = Normaliser(normalise or "none", cer)
     refs, hyps = normaliser.texts(read_kaldi_text(ref)), normaliser.texts(read_hypotheses(hyp))
     given, refs = len(refs), shared_references(refs, {"hypotheses": hyps}, common)
     hyps = {utt_id: words for utt_id, words in hyps.items() if utt_id in refs}
-    if cer:
-        refs, hyps = characters(refs), characters(hyps)
-    name, counts = "CER" if cer else "WER", corpus_errors(refs, hyps)
+    name, counts = normaliser.rate, corpus_errors(refs, hyps)
     lines = kaldi_lines(counts, name, given - len(refs)) + ([f"text normalised by {normalise}"] if normalise else [])
     data = {"name": name, **json_counts(counts), KEY: normaliser.name}
     if tail:

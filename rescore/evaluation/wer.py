@@ -118,15 +118,11 @@ def utterance_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> di
     return {utt_id: count_errors(ref, hyps[utt_id]) for utt_id, ref in refs.items()}
 
 
-def characters(texts: Mapping[str, Words]) -> dict[str, Words]:
-    """Splits words into characters for the character error rate; blanks do not count (as in Kaldi and icefall)."""
-    return {utt_id: split_characters(words) for utt_id, words in texts.items()}
-
-
 def split_characters(words: Words) -> Words:
-    """The characters of the words; `<unk>` (in Kaldi `<UNK>`), for one character or word that is not known, is one.
+    """The characters of the words, for the character error rate (blanks do not count, as in Kaldi and icefall).
 
-    It may stand between others, as in what ESPnet joins without blanks.
+    `<unk>` (in Kaldi `<UNK>`), for one character or word that is not known, is one.  It may stand
+    between others, as in what ESPnet joins without blanks.
     """
     return tuple(chain.from_iterable(_CHARACTER.findall(word) if "<" in word else word for word in words))
 

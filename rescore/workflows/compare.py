@@ -20,9 +20,7 @@ from rescore.evaluation.tail import Tail, corpus_tail_errors, json_tails, load_t
 from rescore.evaluation.wer import (
     ErrorCounts,
     best_of_list,
-    characters,
     json_counts,
-    split_characters,
     utterance_errors,
 )
 from rescore.files import file_identity, is_manifest, read_kaldi_text, texts_identity
@@ -30,7 +28,9 @@ from rescore.formats import names_format, read_nbest
 from rescore.tables import WIDTH, table_lines
 from rescore.types import NbestList, Words
 from rescore.workflows.combine import NBEST_FILE, SCORES_FILE, TEXT_FILE
-from rescore.workflows.normalising import KEY, Normaliser
+from rescore.workflows.normalising import CER, KEY, WER, Normaliser
+
+_UNITS = {WER: "words", CER: "characters"}
 
 
 @dataclass
@@ -84,39 +84,31 @@ def parse_system(option: str) -> tuple[str, str]:
     return name, spec
 
 
-def read_system(
-    name: str, spec: str, refs: Mapping[str, Words], cer: bool = False, normaliser: Normaliser | None = None
-) -> System:
+def read_system(name: str, spec: str, refs: Mapping[str, Words], normaliser: Normaliser | None = None) -> System:
     """Reads Kaldi text, or N-best lists of which the first hypotheses are taken and the oracle is counted.
 
     Args:
       spec: a file of Kaldi text, or a manifest of NeMo; or `FORMAT:PATH`; or a folder made by `rescore combine` or
         `rescore nbest`, of which the combined lists `nbest.jsonl.gz` are read, or else `scores.jsonl.gz` in the order
         of the recogniser; of one with neither, `1best.txt`.
-      refs: references, normalised already; with `cer` of characters.
-      cer: take words apart to characters.
+      refs: references, normalised already.
       normaliser: of the hypotheses.
     """
     normaliser = normaliser or Normaliser()
     spec = _text_in(spec)
     lists = _nbest_source(spec)
     if lists is None:
-        hyps = normaliser.texts(read_kaldi_text(spec, "hyp"))
-        if cer:
-            hyps = characters(hyps)
-        return System(name, hyps)
-    return system_of_lists(name, normaliser.lists(lists), refs, cer)
+        return System(name, normaliser.texts(read_kaldi_text(spec, "hyp")))
+    return system_of_lists(name, normaliser.lists(lists), refs)
 
 
-def system_of_lists(name: str, lists: Iterable[NbestList], refs: Mapping[str, Words], cer: bool = False) -> System:
+def system_of_lists(name: str, lists: Iterable[NbestList], refs: Mapping[str, Words]) -> System:
     """A system of N-best lists; see `read_system`."""
     hyps: dict[str, Words] = {}
     oracles: dict[str, ErrorCounts] = {}
     for nbest in lists:
         if nbest.utt_id in hyps:
             raise ScoreError(f"'{name}': utterance {nbest.utt_id} occurs a second time")
-        if cer:
-            nbest = replace(nbest, hyps=[replace(hyp, words=split_characters(hyp.words)) for hyp in nbest.hyps])
         hyps[nbest.utt_id] = nbest.hyps[0].words if nbest.hyps else ()
         if nbest.utt_id in refs:
             oracles[nbest.utt_id] = best_of_list(nbest, refs[nbest.utt_id])
@@ -169,7 +161,6 @@ def compare_with(
     seed: int,
     samples: int,
     tail: Path | None,
-    cer: bool,
     common: bool = False,
 ) -> Comparison:
     """As `compare_systems`, of references as they were read, and with the files that it was made from.
@@ -177,17 +168,15 @@ def compare_with(
     Args:
       texts: the references.
       ref: their file, if they are of one.
-      normaliser: of the references.
+      normaliser: of the references; it says whether words or characters are counted.
       systems: gives the systems, normalised, where it is given the references as they are compared.
       tail: a file of `rescore count`.
     """
     refs = normaliser.texts(texts)
-    if cer:
-        refs = characters(refs)
     counts = load_tail(tail) if tail else None
-    if cer and counts:
+    if normaliser.cer and counts:
         counts.check_characters()
-    comparison = compare_systems(refs, systems(refs), against, seed, samples, counts, cer, common)
+    comparison = compare_systems(refs, systems(refs), against, seed, samples, counts, normaliser.cer, common)
     if ref is not None:
         comparison.how["ref"] = texts_identity(ref, texts)
     comparison.how[KEY] = normaliser.name
@@ -242,7 +231,7 @@ def compare_systems(
         oracle = best.wer if best else None
         on_tail = corpus_tail_errors(refs, system.hyps, tail) if tail else []
         rows.append(Row(system.name, counts, (ends[0], ends[1]), relative, p_values, oracle, on_tail))
-    how = _how(len(refs), totals[0].ref_words, seed, samples) | {"rate": "CER" if cer else "WER"} | some
+    how = _how(len(refs), totals[0].ref_words, seed, samples, CER if cer else WER) | some
     return Comparison(rows, against, how | ({"tail": tail.describe()} if tail else {}))
 
 
@@ -257,14 +246,15 @@ def _check_names(names: list[str], against: Sequence[str]) -> None:
             raise UsageError(f"--against '{name}' is none of the systems: {', '.join(names)}")
 
 
-def _how(utterances: int, words: int, seed: int, samples: int) -> dict[str, Any]:
+def _how(utterances: int, words: int, seed: int, samples: int, rate: str) -> dict[str, Any]:
     return {
+        "rate": rate,
         "utterances": utterances,
         "words": words,
         "samples": samples,
         "seed": seed,
         "interval": f"95 % percentile bootstrap over utterances, {samples} samples, seed {seed}",
-        "p_value": "MAPSSWE, two-sided, segments end at 2 words both have right; p_value is against the first row",
+        "p_value": f"MAPSSWE, two-sided, segments end at 2 {_UNITS[rate]} both have right; against the first row",
         "relative": "change of the number of errors against the first row, percent",
         "version": __version__,
     }
@@ -327,10 +317,8 @@ def to_markdown(comparison: Comparison) -> str:
 def caption(comparison: Comparison) -> str:
     """One line on data, intervals, test and tails."""
     how = comparison.how
-    units = "characters" if how["rate"] == "CER" else "words"
-    text = (
-        f"{how['utterances']} utterances, {how['words']} {units}. Intervals: {how['interval']}. p: MAPSSWE, two-sided."
-    )
+    counted = f"{how['utterances']} utterances, {how['words']} {_UNITS[how['rate']]}"
+    text = f"{counted}. Intervals: {how['interval']}. p: MAPSSWE, two-sided."
     if how.get(KEY, "none") != "none":
         text += f" Text normalised by {how[KEY]}."
     return f"{text} T{how['tail'][1:]}." if "tail" in how else text

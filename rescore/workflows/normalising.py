@@ -149,19 +149,28 @@ def under_weights(weights: Weights, wanted: str | None, where: object) -> Weight
     return Weights(weights.scales, {**weights.info, KEY: wanted})
 
 
-def normaliser_of_systems(systems: Mapping[str, str]) -> str:
-    """The name of the normaliser that systems (name -> source) were combined with, or "none".
+def normaliser_of_systems(systems: Mapping[str, str], name: str | None = None, cer: bool = False) -> Normaliser:
+    """What systems (name -> source) are compared in, with a remark where they were tuned for something else.
 
+    Args:
+      name: of the normaliser; None: that which they were combined with.
+      cer: compare characters.
     Raises:
-      UsageError: they were combined with different ones.
+      UsageError: they were combined with different normalisers, and `name` is None.
     """
-    found: dict[str, str] = {}
-    for system, spec in systems.items():
-        file = Path(spec) / WEIGHTS_FILE
-        if file.is_file():
-            name = normaliser_of(load_weights(file), file)
-            if name != "none":
-                found[system] = name
+    files = {system: Path(spec) / WEIGHTS_FILE for system, spec in systems.items()}
+    weights = {system: load_weights(file) for system, file in files.items() if file.is_file()}
+    for system, each in weights.items():
+        if not cer and rate_of(each, files[system]) == CER:
+            remark(f"'{system}' was tuned for characters; --cer (in Python cer=True) counts them")
+    if name is None:
+        name = _one_name({system: normaliser_of(each, files[system]) for system, each in weights.items()})
+    return Normaliser(name, cer)
+
+
+def _one_name(names: Mapping[str, str]) -> str:
+    """The normaliser by which systems were combined, or "none"."""
+    found = {system: name for system, name in names.items() if name != "none"}
     if len(set(found.values())) > 1:
         said = ", ".join(f"{system} with {name}" for system, name in found.items())
         raise UsageError(f"the systems were combined with different normalisers: {said}; choose one with --normalise")

@@ -16,7 +16,6 @@ from rescore.evaluation.wer import (
     GAP,
     ErrorCounts,
     align,
-    characters,
     check_same_form,
     corpus_errors,
     count_errors,
@@ -161,8 +160,8 @@ def test_texts_in_other_forms_are_remarked(
 
 
 def test_characters_leave_blanks_out() -> None:
-    assert characters({"a": ("AB", "C")}) == {"a": ("A", "B", "C")}
-    counts = corpus_errors(characters({"a": ("AB", "C")}), characters({"a": ("A", "BC")}))
+    assert split_characters(("AB", "C")) == ("A", "B", "C")
+    counts = corpus_errors({"a": split_characters(("AB", "C"))}, {"a": split_characters(("A", "BC"))})
     assert counts.errors == 0 and counts.ref_words == 3
 
 

@@ -75,7 +75,7 @@ def test_an_lm_to_be_taken_out_gets_a_negative_scale(objective: str, name: str, 
     write_nbest(f"jsonl:{tmp_path / 'scores.jsonl.gz'}", lists)
     write_kaldi_text(tmp_path / "ref", refs)
     settings = Settings({}, objective, "map", 0, 5, 0 if objective == "errors" else 3)
-    weights, *_ = tune_folder(tmp_path, tmp_path / "ref", settings, "tune", "none")
+    weights, *_ = tune_folder(tmp_path, tmp_path / "ref", settings, "tune")
     assert weights.scales[name] < -0.5 * weights.scales["am"] < 0
     best = {nbest.utt_id: combine_list(nbest, weights).hyps[0].words for nbest in lists}
     fewest = {

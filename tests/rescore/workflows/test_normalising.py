@@ -92,11 +92,18 @@ def test_weights_say_what_is_repeated(capsys: pytest.CaptureFixture[str]) -> Non
         normaliser_of(Weights({"am": 1.0}, {"normalise": 3}), "w.json")
 
 
-def test_systems_say_what_is_repeated(tmp_path: Path) -> None:
+def test_systems_say_what_is_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("basic", "librispeech", "none"):
         save_weights(tmp_path / name / "weights.json", Weights({"am": 1.0}, {"normalise": name}))
     specs = {name: str(tmp_path / name) for name in ("basic", "none", "text.txt")}
-    assert normaliser_of_systems(specs) == "basic"
-    assert normaliser_of_systems({"text": "text.txt"}) == "none"
+    assert normaliser_of_systems(specs).name == "basic"
+    assert normaliser_of_systems({"text": "text.txt"}).name == "none"
+    assert normaliser_of_systems(specs, "none").name == "none"
     with pytest.raises(UsageError, match="basic with basic, librispeech with librispeech; choose one with --normalise"):
         normaliser_of_systems({name: str(tmp_path / name) for name in ("basic", "librispeech")})
+    save_weights(tmp_path / "zh" / "weights.json", Weights({"am": 1.0}, {"rate": "CER"}))
+    capsys.readouterr()
+    assert normaliser_of_systems({"zh": str(tmp_path / "zh")}).rate == "WER"
+    assert capsys.readouterr().err == "'zh' was tuned for characters; --cer (in Python cer=True) counts them\n"
+    assert normaliser_of_systems({"zh": str(tmp_path / "zh")}, cer=True).rate == "CER"
+    assert capsys.readouterr().err == ""
