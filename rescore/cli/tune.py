@@ -101,24 +101,20 @@ def command(
     `words` and of LMs to be taken out, `ilm` and `old-ngram`, may be negative.  Tune on dev, never on test.
 
     With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008); --normalise changes their
-    words one by one, and paths that become equal stay apart.  Pruned lattices take less time.  Expected
-    errors are over their N-best lists, as the search meets them.
-
+    words one by one, and paths that become equal stay apart.  Expected errors are over their N-best lists, as the
+    search meets them.  Pruned lattices take less time.
     With --cross-fit DIR, DIR holds what rescore combine writes, of scales tuned on the other folds for each utterance:
     a system for rescore compare that was not tuned on what it is tested on.
 
     With --normalise, hypotheses that become equal are one: their probabilities (am) are summed, other scores are those
-    of the most probable one.  The weights say so, and rescore combine and compare repeat it.
-
-    With --cer, lists count as if every character were a word, as Chinese without blanks needs: errors, expected errors,
-    `words` where lists do not have it, and what becomes equal.  The weights say so, and rescore combine repeats it.
-    Over lattices errors are of characters; `words` is the number of the lattices' words.
+    of the most probable one.  With --cer, lists count as if every character were a word, as Chinese without blanks
+    needs: errors, expected errors, `words` where lists do not have it, and what becomes equal; of lattices, errors
+    alone.  The weights say so, and rescore combine repeats it.
 
     \b
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json --cross-fit exp/dev/cross
     Example: rescore tune --scores exp/dev --ref data/dev/text --normalise librispeech --out exp/weights.json
-    Example: rescore tune --scores exp/dev --ref data/dev/text --cer --out exp/weights.json
     Example: rescore tune --lattices kaldi:exp/dev?words=words.txt --ref data/dev/text --out exp/weights.json
     """
     from rescore.cli.results import show
@@ -128,8 +124,8 @@ def command(
     from rescore.workflows.tune import summary
 
     _check_sources(scores, lattices, cross_fit, folds)
-    decision = decision or usual_decision(objective, bool(lattices))
-    settings = Settings(parse_scales(fixed), objective, decision, seed, restarts, folds, select)
+    decided = decision or usual_decision(objective, bool(lattices))
+    settings = Settings(parse_scales(fixed), objective, decided, seed, restarts, folds, select)
     normaliser = Normaliser(normalise or "none", cer)
     how = ref, settings, _repeated(ref, out, fixed, settings, normaliser, common), normaliser, common, cross_fit
     weights = _of_lattices(lattices, *how) if lattices else _of_lists(str(scores), *how)

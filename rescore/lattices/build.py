@@ -32,8 +32,7 @@ def build_lattice(
 
     States that are not on a path from `start` to `final` are removed, with their arcs, and counted
     (`counts["removed_states"]`, `counts["removed_arcs"]`); the others are renumbered by the arcs on their longest ways
-    from the start, so that passes over blocks of states (`independent_blocks`) have as few steps as can be.  Time and
-    memory are those of the arcs, however high states are numbered.
+    from the start, so that passes over `independent_blocks` have few steps.  Time and memory are those of the arcs.
 
     Args:
       possible: arcs with a score of -inf are removed and counted, too.

@@ -68,7 +68,6 @@ def command(
     weights = _weights(weights_file, lmwt, wip)
     refs = read_kaldi_text(ref) if ref is not None else None
     normaliser = Normaliser() if weights is None else Normaliser.of(weights, weights_file)
-
     say_idle = idle_remark()
 
     def best(lattice: Lattice) -> dict[str, Words]:
@@ -85,11 +84,8 @@ def command(
     if refs is not None:
         counts, absent = present_errors(normaliser.texts(refs), normaliser.texts(hyps))
         scored = f"Scored {counts.sentences} sentences, {absent} not present in hyp."
-        show(
-            {"name": normaliser.rate, **json_counts(counts), "absent": absent},
-            [*kaldi_lines(counts, normaliser.rate, absent), scored],
-            json_file,
-        )
+        data = {"name": normaliser.rate, **json_counts(counts), "absent": absent}
+        show(data, [*kaldi_lines(counts, normaliser.rate, absent), scored], json_file)
     elif json_file or out is None:
         show(hyps, (" ".join((utt_id, *hyp)) for utt_id, hyp in hyps.items()), json_file)
 

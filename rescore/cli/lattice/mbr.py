@@ -54,10 +54,7 @@ def command(
         file = given["weights_file"]
         normaliser = Normaliser.of(load_weights(file), file) if file else Normaliser()
         counts, absent = present_errors(normaliser.texts(refs), normaliser.texts(hyps))
-        show(
-            {"name": normaliser.rate, **json_counts(counts), "absent": absent},
-            kaldi_lines(counts, normaliser.rate, absent),
-            json_file,
-        )
+        data = {"name": normaliser.rate, **json_counts(counts), "absent": absent}
+        show(data, kaldi_lines(counts, normaliser.rate, absent), json_file)
     elif json_file or not (out or ctm or network):
         show(hyps, (" ".join((utt_id, *hyp)) for utt_id, hyp in hyps.items()), json_file)

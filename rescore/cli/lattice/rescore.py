@@ -115,8 +115,7 @@ def command(
 
     --ref, for a development set, finds the scales of the lattices' own scores first (Kaldi's LMWT and word insertion
     penalty); the new LMs share half of the LM's scale, or with --old-ngram all of it, where --scale says nothing.  What
-    was used is printed, and written beside DST (dev.weights.json of slf:dev) to be used as --weights.  Then tune on
-    the lattices written: rescore tune --lattices.
+    was used is printed, and written beside DST (dev.weights.json of slf:dev) for --weights.  Then: rescore tune.
 
     Beams are in units of the total score, and need scales that are about right.  --ngram-beam goes by all scores known
     before the neural LMs, whose scales are lent to `ngram`, and cuts exactly; --beam goes by estimates, and may lose
