@@ -82,8 +82,9 @@ def folder_of_results(path: Path) -> Path:
 def cuts_to_decode(path: Path, allow_pipes: bool) -> CutSet:
     """The cuts of a manifest, with ids that differ and can stand in texts."""
     cuts = load_cuts(path, allow_pipes=allow_pipes)
-    check_ids(path, ids_of(path, cuts))
-    check_distinct(path, ids_of(path, cuts))
+    ids = list(ids_of(path, cuts))
+    check_ids(path, ids)
+    check_distinct(path, ids)
     return cuts
 
 

@@ -99,12 +99,10 @@ def command(
     --objective errors: exact line searches (Och 2003) from several starting points; of equally good scales, those in
     the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, those of
     `words` and of LMs to be taken out, `ilm` and `old-ngram`, may be negative.  Tune on dev, never on test.
-
     With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008); --normalise changes their
-    words one by one, and paths that become equal stay apart.  Expected errors are over their N-best lists, as the
-    search meets them.  Pruned lattices take less time.
-    With --cross-fit DIR, DIR holds what rescore combine writes, of scales tuned on the other folds for each utterance:
-    a system for rescore compare that was not tuned on what it is tested on.
+    words one by one, and paths that become equal stay apart.  Expected errors are over N-best lists that the search
+    meets.  With --cross-fit DIR, DIR holds what rescore combine writes, of scales tuned on the other folds for each
+    utterance: a system for rescore compare that was not tuned on what it is tested on.
 
     With --normalise, hypotheses that become equal are one: their probabilities (am) are summed, other scores are those
     of the most probable one.  With --cer, lists count as if every character were a word, as Chinese without blanks
@@ -118,19 +116,34 @@ def command(
     Example: rescore tune --lattices kaldi:exp/dev?words=words.txt --ref data/dev/text --out exp/weights.json
     """
     from rescore.cli.results import show
-    from rescore.tuning.settings import Settings, usual_decision
-    from rescore.weights import parse_scales, save_weights
+    from rescore.weights import save_weights
     from rescore.workflows.normalising import Normaliser
     from rescore.workflows.tune import summary
 
     _check_sources(scores, lattices, cross_fit, folds)
-    decided = decision or usual_decision(objective, bool(lattices))
-    settings = Settings(parse_scales(fixed), objective, decided, seed, restarts, folds, select)
+    settings = _settings(fixed, objective, decision, seed, restarts, folds, select, bool(lattices))
     normaliser = Normaliser(normalise or "none", cer)
     how = ref, settings, _repeated(ref, out, fixed, settings, normaliser, common), normaliser, common, cross_fit
     weights = _of_lattices(lattices, *how) if lattices else _of_lists(str(scores), *how)
     save_weights(out, weights)
     show({"scales": weights.scales, "info": weights.info}, summary(weights), json_file)
+
+
+def _settings(
+    fixed: tuple[str, ...],
+    objective: str,
+    decision: str | None,
+    seed: int,
+    restarts: int,
+    folds: int,
+    select: bool,
+    lattices: bool,
+) -> Settings:
+    from rescore.tuning.settings import Settings, usual_decision
+    from rescore.weights import parse_scales
+
+    decided = decision or usual_decision(objective, lattices)
+    return Settings(parse_scales(fixed), objective, decided, seed, restarts, folds, select)
 
 
 def _check_sources(scores: str | None, lattices: str | None, cross_fit: Path | None, folds: int) -> None:
