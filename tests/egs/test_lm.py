@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -183,12 +184,19 @@ def test_earnings21_from_scratch(recipes: Recipes, tmp_path: Path) -> None:
     assert (exp / "information_gain.txt").read_text().count("lookup") == 2
 
 
-def test_earnings21_sweeps(recipes: Recipes, tmp_path: Path) -> None:
-    corpus = write_parts(tmp_path)
-    run = ["earnings21/LM/sweeps.sh", "--dl-dir", corpus, "--rows", "none bayesian", "--widths", "8 16"]
+@pytest.mark.parametrize(
+    ("recipe", "names", "more"),
+    [
+        ("earnings21/LM", {}, "--vocab-size 40"),
+        ("ptb/LM", {"name": "ptb.{}.txt", "upper": False}, "--train batch_windows=8"),
+    ],
+)
+def test_sweeps(recipes: Recipes, tmp_path: Path, recipe: str, names: dict[str, Any], more: str) -> None:
+    corpus = write_parts(tmp_path, **names)
+    run = [f"{recipe}/sweeps.sh", "--dl-dir", corpus, "--rows", "none bayesian", "--widths", "8 16"]
     run += ["--dictionaries", "slots=50 slots=60,order=1", "--passes", 1]
-    recipes.run(*run, "--train-options", f"{TINY.replace('--set feedforward=16', '')} {QUICK} --vocab-size 40")
-    exp = recipes.folder / "earnings21/LM/exp/sweeps"
+    recipes.run(*run, "--train-options", f"{TINY.replace('--set feedforward=16', '')} {QUICK} {more}")
+    exp = recipes.folder / recipe / "exp/sweeps"
     rows = [line.split(" | ")[0].strip("| ") for line in (exp / "ppl.md").read_text().splitlines()[2:8]]
     assert rows == ["none_8", "bayesian_8", "none_16", "bayesian_16", "lookup_slots50", "lookup_slots60_order1"]
     configs = [json.loads((exp / f"{row}.1" / "config.json").read_text())["settings"] for row in rows]
