@@ -75,7 +75,8 @@ class RiskProblem:
     def objective(self, point: np.ndarray, strength: float) -> tuple[float, np.ndarray]:
         """Expected errors plus `strength / 2` times the squares of all parameters but the first, a word; gradient."""
         expected, slope = self.lists.expected_errors(point)
-        moved = np.concatenate([[0.0], point[1:]])
+        moved = point.copy()
+        moved[0] = 0.0
         value = float(expected.sum()) + 0.5 * strength * float(moved @ moved)
         return value / self.words, (slope + strength * moved) / self.words
 

@@ -7,6 +7,7 @@ step (J. Nocedal and S. J. Wright, "Numerical Optimization", 2006, eq. 6.17), an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -58,8 +59,9 @@ def _direction(slope: np.ndarray, free: np.ndarray, inverse: np.ndarray | None) 
     step = np.zeros(len(slope))
     if inverse is None:
         step[free] = -slope[free]
-        return step / max(1.0, float(np.linalg.norm(step)))
-    step[free] = -inverse[np.ix_(free, free)] @ slope[free]
+        return step / max(1.0, math.sqrt(step @ step))
+    # Variables that are held have a slope of 0 here, which leaves their columns of the inverse out.
+    step[free] = -(inverse @ np.where(free, slope, 0.0))[free]
     return step
 
 
@@ -88,10 +90,13 @@ def _descend(
 def _updated(inverse: np.ndarray | None, step: np.ndarray, change: np.ndarray) -> np.ndarray | None:
     """The inverse Hessian after a step and the change of the gradient along it; as it was where that is no valley."""
     curvature, size = float(step @ change), float(change @ change)
-    if not size or curvature <= 1e-10 * float(np.linalg.norm(step) * np.linalg.norm(change)):
+    if not size or curvature <= 1e-10 * math.sqrt((step @ step) * size):
         return inverse
     if inverse is None:
         inverse = np.eye(len(step)) * (curvature / size)
-    left = np.eye(len(step)) - np.outer(step, change) / curvature
-    result: np.ndarray = left @ inverse @ left.T + np.outer(step, step) / curvature
+    # Eq. 6.17, multiplied out: with r = y / c, (1 - s r') H (1 - r s') + s s' / c.
+    moved = inverse @ (change / curvature)
+    along = step * (0.5 * (change @ moved / curvature + 1.0 / curvature)) - moved
+    product = along[:, None] * step
+    result: np.ndarray = inverse + product + product.T
     return result
