@@ -59,6 +59,11 @@ class NeuralLM(nn.Module, LanguageModel):
         """
         raise LMError(f"{type(self).__name__} cannot carry its state from window to window")
 
+    @classmethod
+    def can_carry(cls) -> bool:
+        """Whether it has `hidden_after`."""
+        return cls.hidden_after is not NeuralLM.hidden_after
+
     def tree_hidden(self, prefixes: Tree) -> Tensor:
         """The same for every node of a tree, which may go on from earlier nodes: `(nodes, dim)`."""
         raise NotImplementedError

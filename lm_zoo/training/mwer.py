@@ -244,6 +244,7 @@ def run_on_lists(
         raise ModelError("training on N-best lists carries no state; leave out carry=true (the text may be windows)")
     if to_start(world_size) or Ranks.start(device).size > 1:
         raise ModelError("training on N-best lists runs in one process; leave out --world-size or torchrun")
+    check_settings(kind, config, 1)
     recipe.vocab = recipe.init
     settings = inherit_settings(kind, recipe.init, settings)
     check_start(recipe.init, folder)
@@ -263,7 +264,6 @@ def run_on_lists(
     count = ceil(len(list_batches(train, vocab, config.batch_tokens, first)) / config.accumulate)
     config = replace(config, steps=config.passes * count or config.steps)
     ranks = Ranks.start(device)
-    check_settings(config, ranks)
     info = {
         "data": [*data.names, *map(os.path.basename, recipe.texts)],
         "training": {**dataclasses.asdict(config), **_text_seen(config, before)},

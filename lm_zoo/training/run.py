@@ -26,7 +26,7 @@ from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import PORT, Ranks, start, to_start
 from lm_zoo.training.run_identity import VOCAB, check_run, lm_identity, text_identity, vocab_identity
 from lm_zoo.training.run_log import Remark, Reporter
-from lm_zoo.training.train import train
+from lm_zoo.training.train import check_settings, train
 from lm_zoo.training.transfer import check_start, find_trained, inherit_settings, start_from
 from lm_zoo.training.wandb_log import find_wandb, with_wandb
 
@@ -77,6 +77,7 @@ def run(
     if not to_start(world_size):
         run_here(*work)
         return
+    check_settings(kind, config, world_size)
     check_run(folder, made_of(kind, settings, recipe, config))
     build(kind, make_vocabulary(recipe, folder, remark), settings)  # mistakes are told once, not by each process
     start(run_here, work, world_size, master_port)
@@ -93,6 +94,7 @@ def run_here(
 ) -> LMProgress:
     """The run of this process."""
     ranks = Ranks.start(device)
+    check_settings(kind, config, ranks.size)
     if ranks.rank:
         ranks.wait()  # until rank 0 has written the vocabulary
         remark = _silent

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from lm_zoo.errors import ModelError
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
-from lm_zoo.registry import build, check_place, save_folder
+from lm_zoo.registry import build, check_place, neural_class, save_folder
 from lm_zoo.text.batches import (
     IGNORE,
     Batch,
@@ -78,7 +78,7 @@ def train(
         than it is asked to.
     """
     ranks = Ranks.start(device)
-    check_settings(config, ranks)
+    check_settings(kind, config, ranks.size)
     planned = replace(config, steps=planned_steps(train_text, vocab, config, ranks.size))
     torch.manual_seed(config.seed)
     lm = build(kind, vocab, settings)
@@ -380,14 +380,16 @@ def planned_steps(text: TokenText, vocab: Vocabulary, config: TrainConfig, ranks
     return config.passes * (count // group if ranks > 1 else math.ceil(count / group))
 
 
-def check_settings(config: TrainConfig, ranks: Ranks) -> None:
+def check_settings(kind: str, config: TrainConfig, ranks: int) -> None:
     """Raises ModelError for settings that do not go together."""
     if config.join and config.text != "sentences":
         raise ModelError(f"join={config.join} is for sentences; leave out text={config.text}, which is joined already")
     if config.carry and config.text != "windows":
         raise ModelError("carry=true is for running text; add text=windows")
-    if config.carry and ranks.size > 1:
-        raise ModelError(f"carry=true trains in one process, found {ranks.size}; leave out --world-size or torchrun")
+    if config.carry and not neural_class(kind).can_carry():
+        raise ModelError(f"{kind} cannot carry its state from window to window; leave out carry=true")
+    if config.carry and ranks > 1:
+        raise ModelError(f"carry=true trains in one process, found {ranks}; leave out --world-size or torchrun")
 
 
 def _length(config: TrainConfig) -> str:

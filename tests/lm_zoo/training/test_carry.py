@@ -133,3 +133,7 @@ def test_what_cannot_be_carried_is_refused(tmp_path: Path, monkeypatch: pytest.M
     lm = neural("icefall-transformer")
     with pytest.raises(LMError, match="IcefallTransformer cannot carry its state"):
         window_perplexity(lm, text(1), 5, "carried")
+    plan = TrainConfig(text="windows", carry=True)
+    with pytest.raises(ModelError, match="icefall-transformer cannot carry its state"):
+        train("icefall-transformer", NEURAL["icefall-transformer"][1], VOCAB, text(0), text(1), tmp_path, plan)
+    assert not [*tmp_path.iterdir()]

@@ -72,6 +72,23 @@ def test_sentences_are_counted_as_they_stand_in_the_text(folder: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("options", "processes", "message"),
+    [
+        ({"carry": True}, 1, "add text=windows"),
+        ({"join": 9, "text": "windows"}, 1, "join=9 is for sentences"),
+        ({"carry": True, "text": "windows"}, 2, "trains in one process, found 2"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_told_before_text_is_read(
+    folder: Path, options: dict[str, Any], processes: int, message: str
+) -> None:
+    recipe = TextRecipe([str(folder / "nothing")], str(folder / "nothing"))
+    with pytest.raises(ModelError, match=message):
+        run("lstm", {"dim": 8}, recipe, options, str(folder / "lm"), "cpu", print, processes)
+    assert not (folder / "lm").exists()
+
+
 def test_windows_go_over_sentences_of_any_length(folder: Path) -> None:
     """A piece of one would have an end in the running text that the text has not."""
     said = trained(folder, {"text": "windows", "window": 4, "passes": 1, "accumulate": 100}, longest=2)
