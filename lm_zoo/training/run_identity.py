@@ -21,7 +21,7 @@ from lm_zoo.training.transfer import find_trained
 
 VOCAB = "vocab"  # folder of the run's own vocabulary
 VOCABULARIES = (PieceVocabulary.FILE, WordVocabulary.FILE)  # that of a model folder
-BEGUN = (LOG, "checkpoint", "checkpoint.old")
+CHECKPOINTS = ("checkpoint", "checkpoint.old")
 # Settings of the training that may change when a run goes on: how long it is, what is looked at on the way.
 FREE = ("steps", "passes", "epochs", "patience", "valid_every", "save_every", "log_every", "wandb")
 _DIGEST = re.compile(r" \(blake2b \w+\)$")
@@ -87,8 +87,8 @@ def measured_on(folder: Path) -> dict[str, Any]:
 def check_run(folder: Path, parts: dict[str, Any]) -> None:
     """Writes what the run in `folder` is made of, or compares it with what is written there.
 
-    A run has begun when it has its log: what failed before that leaves nothing to compare with, and its vocabulary
-    goes unless all is the same again.
+    A run has begun when its log has a record: what failed before that leaves nothing to compare with, and its
+    vocabulary goes unless all is the same again.
 
     Args:
       parts: name -> value, or a dict of such.
@@ -96,7 +96,7 @@ def check_run(folder: Path, parts: dict[str, Any]) -> None:
       ModelError: the run there differs in something that cannot change in mid-run; names it.
     """
     path, text = folder / RUN, json.dumps(parts, indent=2) + "\n"
-    if path.exists() and any((folder / name).exists() for name in BEGUN):
+    if path.exists() and _has_begun(folder):
         try:
             before = read_json(path)
             _flat(before)
@@ -106,6 +106,11 @@ def check_run(folder: Path, parts: dict[str, Any]) -> None:
     elif path.exists() and path.read_bytes() != text.encode():
         shutil.rmtree(folder / VOCAB, ignore_errors=True)
     write_text(path, text)
+
+
+def _has_begun(folder: Path) -> bool:
+    log = folder / LOG
+    return (log.exists() and log.stat().st_size > 0) or any((folder / name).exists() for name in CHECKPOINTS)
 
 
 def check_same(folder: Path, before: dict[str, Any], parts: dict[str, Any]) -> None:

@@ -192,6 +192,24 @@ def test_a_run_that_failed_before_its_first_step_holds_nobody_back(tmp_path: Pat
         cli.main([*words, "--tokens", "unigram"], standalone_mode=False)
 
 
+def test_a_run_without_a_record_holds_nobody_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where memory does not suffice for its batches."""
+    lines, out = tmp_path / "a.txt", tmp_path / "lm"
+    lines.write_text("A B C\nB C D\n" * 30)
+    words = ["--quiet", "train-lm", "lstm", "--text", str(lines), "--valid", str(lines), "--out", str(out)]
+    words += ["--tokens", "word", "--set", "dim=8", "--train", "steps=3"]
+
+    def fail(*_: Any) -> int:
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(train_module.LMRun, "_step", fail)
+        cli.main(words, standalone_mode=False)
+    assert (out / "log.jsonl").read_text() == ""
+    cli.main([*words, "--train", "batch_tokens=20"], standalone_mode=False)
+    assert json.loads((out / "run.json").read_text())["train"]["batch_tokens"] == 20
+
+
 def test_a_table_of_words_and_numbers_is_a_list_of_words(tmp_path: Path) -> None:
     table, words = tmp_path / "words.txt", tmp_path / "list.txt"
     table.write_text("<eps> 0\nhe 1\n<UNK> 2\nsaid 3\nthat 4\n#0 5\n<s> 6\n</s> 7\n")
