@@ -50,7 +50,7 @@ def read_word_list(path: str | Path, remark: Callable[[str], None]) -> list[str]
     Raises:
       TextError: as `read_sentences`.
     """
-    lines = list(read_sentences(path, remark))
+    lines = _without_bigrams(list(read_sentences(path, remark)))
     for place in (0, 1):  # of the words; numbers stand in the other column
         if all(len(line) == 2 and line[1 - place].isdecimal() for line in lines):
             words = [line[place] for line in lines if not _SYMBOL.fullmatch(line[place])]
@@ -58,6 +58,14 @@ def read_word_list(path: str | Path, remark: Callable[[str], None]) -> list[str]
             remark(f"{path}: a table of words and numbers; {len(words)} words, {left_out}")
             return words
     return [word for line in lines for word in line]
+
+
+def _without_bigrams(lines: list[list[str]]) -> list[list[str]]:
+    """Of counts of words and bigrams, lines `COUNT WORD` and `COUNT PREVIOUS WORD`, those of words."""
+    words = {line[1] for line in lines if len(line) == 2}
+    known = {"<s>", *words}
+    counts = all(len(line) in (2, 3) and line[0].isdecimal() and known.issuperset(line[1:]) for line in lines)
+    return [line for line in lines if len(line) == 2] if words and counts else lines
 
 
 def begin_with_ids(sentences: list[list[str]]) -> bool:

@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.registry import build, load
 from lm_zoo.text.batches import TokenText, tokenize
+from lm_zoo.text.sentences import read_word_list
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.training import runtime
 from lm_zoo.training import train as train_module
@@ -208,6 +209,16 @@ def test_a_run_without_a_record_holds_nobody_back(tmp_path: Path, monkeypatch: p
     assert (out / "log.jsonl").read_text() == ""
     cli.main([*words, "--train", "batch_tokens=20"], standalone_mode=False)
     assert json.loads((out / "run.json").read_text())["train"]["batch_tokens"] == 20
+
+
+def test_counts_of_words_and_bigrams_are_a_list_of_words(tmp_path: Path) -> None:
+    text, counts = tmp_path / "text", tmp_path / "counts"
+    text.write_text("he said 7\nhe said that\n")
+    cli.main(["--quiet", "count", "--text", str(text), "--out", str(counts)], standalone_mode=False)
+    assert counts.read_text().split("\n")[4] == "2 <s> he"
+    assert sorted(read_word_list(counts, lambda line: None)) == ["7", "he", "said", "that"]
+    counts.write_text("1 he\n2 he went\n")
+    assert read_word_list(counts, lambda line: None) == ["1", "he", "2", "he", "went"], "no counts"
 
 
 def test_a_table_of_words_and_numbers_is_a_list_of_words(tmp_path: Path) -> None:
