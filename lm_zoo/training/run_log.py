@@ -28,14 +28,15 @@ class RunLog:
         self.folder, self.report, self.remark = folder, report, remark
         self.writer: Any = None  # TensorBoard's
 
-    def open(self, step: int, epoch: int | None = None) -> None:
+    def open(self, step: int, epoch: int | None = None, again: str | None = None) -> None:
         """Goes on behind `step`: records after it will be made again and are dropped, as is one that a kill cut off.
 
         Args:
           epoch: of the checkpoint; what was found behind the last step of an epoch is of the next one, and found again.
+          again: a figure that is found at `step` itself again.
         """
         path = self.folder / LOG
-        write_text(path, "".join(f"{line}\n" for line in lines_before(path, step, epoch)))
+        write_text(path, "".join(f"{line}\n" for line in lines_before(path, step, epoch, again)))
         self.writer = summary_writer(self.folder / "tensorboard", self.remark, step + 1)
 
     def write(self, stand: dict[str, Any], figures: dict[str, Any]) -> None:
@@ -57,8 +58,8 @@ class RunLog:
             self.writer.close()
 
 
-def lines_before(path: Path, step: int, epoch: int | None) -> list[str]:
-    """The records of a log that are kept when its run goes on behind `step`.
+def lines_before(path: Path, step: int, epoch: int | None, again: str | None = None) -> list[str]:
+    """The records of a log that are kept when its run goes on behind `step`; arguments as of `RunLog.open`.
 
     Raises:
       ModelError: the log is damaged.
@@ -67,14 +68,14 @@ def lines_before(path: Path, step: int, epoch: int | None) -> list[str]:
         return []
     try:
         whole = read_text(path).split("\n")[:-1]
-        return [line for line in whole if _is_before(parse_json(line), step, epoch)]
+        return [line for line in whole if _is_before(parse_json(line), step, epoch, again)]
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
         raise ModelError(f"{path}: damaged ({error}); remove it to go on with a new log") from None
 
 
-def _is_before(record: dict[str, Any], step: int, epoch: int | None) -> bool:
-    again = record["step"] == step and epoch is not None and record.get("epoch", epoch) > epoch
-    return bool(record["step"] <= step and not again)
+def _is_before(record: dict[str, Any], step: int, epoch: int | None, again: str | None) -> bool:
+    behind = epoch is not None and record.get("epoch", epoch) > epoch
+    return bool(record["step"] < step or (record["step"] == step and not behind and again not in record))
 
 
 def summary_writer(folder: Path, remark: Remark, first: int = 0) -> Any:

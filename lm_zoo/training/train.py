@@ -142,7 +142,9 @@ class LMRun(TrainingRun):
     def open(self) -> None:
         """As above; a folder in which the LM cannot be saved is told before it is trained."""
         check_place(self.out, self.lm.vocab)
-        super().open()
+        progress = self.progress
+        again = "valid_loss" if progress.valid_step < progress.step else None  # was killed after it, before a save
+        self.records.open(progress.step, progress.epoch, again)
 
     def _made_of(self) -> dict[str, Any]:
         return {"kind": self.kind, "settings": asdict(self.lm.config), "train": asdict(self.config)}

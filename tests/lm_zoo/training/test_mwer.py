@@ -186,9 +186,9 @@ def test_help_has_the_defaults_of_training_on_lists() -> None:
     assert f"Its defaults are {', '.join(names)} and {last};" in text
 
 
-@pytest.mark.parametrize("with_text", [False, True])
+@pytest.mark.parametrize(("with_text", "stop"), [(False, 8), (True, 8), (False, 2)])
 def test_a_stopped_run_continues_with_the_same_losses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_text: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_text: bool, stop: int
 ) -> None:
     init, text = tmp_path / "init", tmp_path / "text"
     save_folder(init, zoo.neural("transfornn"), "transfornn", {})
@@ -199,7 +199,7 @@ def test_a_stopped_run_continues_with_the_same_losses(
 
     def stopped(run: Any, group: Any) -> Any:
         count[0] += 1
-        if count[0] == 8:
+        if count[0] == stop:
             raise KeyboardInterrupt
         return step(run, group)
 

@@ -104,6 +104,20 @@ def test_a_killed_run_continues_in_mid_epoch_with_the_same_losses(tmp_path: Path
     assert records(killed, "valid_loss") == records(straight, "valid_loss")
 
 
+def test_a_run_that_was_killed_behind_its_last_step_has_each_validation_once(tmp_path: Path) -> None:
+    """A checkpoint of the last step is there already."""
+
+    def kill(record: dict[str, Any]) -> None:
+        if "valid_loss" in record and record["step"] == 10:
+            raise Killed
+
+    plan = config(steps=10, valid_every=7)
+    with pytest.raises(Killed):
+        train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, plan, report=kill)
+    assert not train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, plan).stale
+    assert [step for step, _ in records(tmp_path, "valid_loss")] == [7, 10]
+
+
 def test_a_run_that_was_killed_before_its_first_checkpoint_has_each_record_once(tmp_path: Path) -> None:
     def kill(record: dict[str, Any]) -> None:
         if record["step"] == 5:
