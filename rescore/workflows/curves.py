@@ -112,7 +112,10 @@ def draw(runs: Mapping[str, Sequence[Mapping[str, float]]], out: Path) -> Any:
         picture.yaxis.set_minor_locator(NullLocator())
         picture.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     pictures[0].set_ylabel("validation perplexity a token")
-    figure.legend(*pictures[0].get_legend_handles_labels(), loc="outside upper center", ncols=min(4, len(runs)))
+    numbers = [str(number) for number in range(len(runs))]  # matplotlib leaves out names that begin with _
+    legend = figure.legend(pictures[0].get_lines(), numbers, loc="outside upper center", ncols=min(4, len(runs)))
+    for text, name in zip(legend.get_texts(), runs, strict=True):
+        text.set(text=name, parse_math=False)
     with atomic_path(out) as made:
         figure.savefig(made, dpi=120, format="png")
     return figure

@@ -38,9 +38,11 @@ def test_where_runs_end_is_what_is_seen(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
     runs = {
         name: [{"valid_ppl": ppl, "passes": i, "tokens": i, "cpu_seconds": i} for i, ppl in enumerate(ppls, start=1)]
-        for name, ppls in {"a": (900.0, 200.0, 91.0, 90.0), "b": (99.0, 400.0), "c": (100.0,)}.items()
+        for name, ppls in {"_a": (900.0, 200.0, 91.0, 90.0), "b$": (99.0, 400.0), "c$": (100.0,)}.items()
     }
-    low, high = draw(runs, tmp_path / "curves.png").axes[0].get_ylim()
+    figure = draw(runs, tmp_path / "curves.png")
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["_a", "b$", "c$"]
+    low, high = figure.axes[0].get_ylim()
     assert 80 < low < 90 and 100 < high < 200, "all runs' best, not how they began or what came after"
 
 
