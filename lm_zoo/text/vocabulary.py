@@ -145,7 +145,7 @@ class PieceVocabulary:
     def encode_word(self, word: str) -> tuple[int, ...]:
         tokens = self._cache.get(word)
         if tokens is None:
-            tokens = tuple(self.processor.encode(word))
+            tokens = tuple(self.processor.encode(word)) if word != UNK else ()
             if not tokens or not self._marks.isdisjoint(tokens):
                 tokens = (self.unk,)
             self._cache[word] = tokens

@@ -78,6 +78,11 @@ def test_words_by_frequency() -> None:
     assert vocab.case == "lower"
 
 
+def test_unknown_words_of_the_text_are_one_token() -> None:
+    vocab = build_pieces(count_words([["bus", "<unk>"], ["sub", "<unk>"]] * 3), 12, "bpe")
+    assert vocab.encode_word("<unk>") == (vocab.unk,)
+
+
 def test_unknown_names_list_the_known_ones() -> None:
     with pytest.raises(ModelError, match=r"no LM is called 'gpt9'.*shipped are: "):
         load("gpt9")
