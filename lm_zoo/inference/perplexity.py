@@ -22,6 +22,7 @@ from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 
 SENTENCES_AT_A_TIME = 2000
 POSITIONS = ("all", "final", "carried")
+LEAST_WINDOWS = 16  # of a stream that is carried: only the first one has nothing before it
 
 
 @dataclass
@@ -184,7 +185,7 @@ def window_perplexity(lm: NeuralLM, text: TokenText, window: int, position: str 
       position: "all": windows side by side, every position scored; "final": the window slides by one token and only
         its last position is scored, so that every token but the first ones sees `window` tokens (Al-Rfou et al.
         2019); `window` times the work.  "carried": windows one after another, each in the state of the one before, in
-        `batch` streams side by side (see `NeuralLM.hidden_after`).
+        `batch` streams side by side, fewer of a short text (see `NeuralLM.hidden_after`).
     """
     if position == "all":
         loss = sum(
@@ -204,8 +205,9 @@ def window_perplexity(lm: NeuralLM, text: TokenText, window: int, position: str 
 
 
 def _carried_loss(lm: NeuralLM, text: TokenText, window: int, batch: int) -> float:
-    loss, state = 0.0, lm.initial_state().repeat(batch)
-    for inputs, targets in carried_batches(text, lm.vocab, window, batch, None):
+    streams = min(batch, max(1, len(text.tokens) // (LEAST_WINDOWS * window)))
+    loss, state = 0.0, lm.initial_state().repeat(streams)
+    for inputs, targets in carried_batches(text, lm.vocab, window, streams, None):
         part, state = lm(inputs.to(lm.device), targets.to(lm.device), state)
         loss += float(part)
     return loss

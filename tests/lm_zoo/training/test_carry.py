@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from lm_zoo.errors import LMError, ModelError
+from lm_zoo.inference import perplexity
 from lm_zoo.inference.perplexity import window_perplexity
 from lm_zoo.models.lookup import Lookup
 from lm_zoo.registry import build
@@ -104,12 +105,14 @@ def test_streams_hold_the_text_once_and_in_order(streams: int, seed: int | None)
     assert inputs[0, 0] == VOCAB.eos
 
 
-def test_carried_perplexity_is_that_of_the_whole_text_in_one() -> None:
+def test_carried_perplexity_is_that_of_the_whole_text_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     lm, words = neural("lstm"), text(3, 20)
     stream = torch.from_numpy(np.concatenate([[VOCAB.eos], running_text(words, VOCAB)]))[None]
     with torch.no_grad():
         whole = float(lm(stream[:, :-1], stream[:, 1:]))
     assert -window_perplexity(lm, words, 7, "carried", batch=1).log_prob == pytest.approx(whole, rel=1e-5)
+    assert -window_perplexity(lm, words, 7, "carried").log_prob == pytest.approx(whole, rel=1e-5), "it is short"
+    monkeypatch.setattr(perplexity, "LEAST_WINDOWS", 1)
     carried = window_perplexity(lm, words, 7, "carried", batch=4)
     assert carried.tokens == len(words.tokens) + 20 and carried.per_token != pytest.approx(carried.tokens)
 
