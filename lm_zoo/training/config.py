@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from lm_zoo.errors import ModelError
@@ -15,6 +16,17 @@ LEAST |= {"log_every": 1, "passes": 0, "warmup": 0, "join": 0, "valid_every": 0,
 LEAST |= {"lr": 0, "muon_lr": 0, "momentum": 0, "weight_decay": 0, "muon_decay": 0, "lm_loss": 0}
 POSITIVE = ("clip", "posterior")
 SEEDS = 1 << 63  # below it a process's number may be added
+# Setting -> another one, and its values with which that one says something.
+BESIDE: dict[str, tuple[str, tuple[str, ...]]] = {
+    "momentum": ("optimizer", ("sgd",)),
+    "weight_decay": ("optimizer", ("adamw", "muon")),
+    "muon_lr": ("optimizer", ("muon",)),
+    "muon_decay": ("optimizer", ("muon",)),
+    "newbob_gain": ("schedule", ("newbob",)),
+    "window": ("text", ("windows",)),
+    "batch_windows": ("text", ("windows",)),
+}
+OF_LISTS = ("posterior", "lm_loss")
 # Of settings that are not given, where N-best lists are trained on.
 LIST_DEFAULTS = {"lr": 1e-4, "weight_decay": 0.0, "warmup": 0, "passes": 3, "valid_every": 0}
 
@@ -38,7 +50,7 @@ class TrainConfig:
     passes: int = 0  # over the training text; where above 0 they decide, and the steps follow
     text: str = "sentences"  # or "windows"
     batch_tokens: int = 8192  # tokens of a padded batch of sentences
-    join: int = 0  # sentences: half of them in runs of up to so many tokens, each behind those before it; 0: each alone
+    join: int = 0  # sentences: every other one begins a run of up to so many tokens, read as one; 0: each alone
     window: int = 64  # tokens of a window
     batch_windows: int = 16  # windows of a batch
     carry: bool = False  # windows go on in the state of the window before, `batch_windows` streams side by side
@@ -51,7 +63,7 @@ class TrainConfig:
     posterior: float = 1.0  # N-best lists: posteriors are the softmax of so much of the totals
     lm_loss: float = 0.1  # N-best lists and text: of the text's loss a token so much is added
     patience: int = 0  # validations without a better one before the run stops early; 0: newbob 5, cosine never
-    newbob_gain: float = 0.003  # relative loss reduction between validations below which the learning rate is halved
+    newbob_gain: float = 0.003  # relative loss reduction of a validation; once it was less, each halves the rate
     wandb: str = ""  # project of Weights & Biases that gets the records too
     seed: int = 1  # of weights, order, dropout
 
@@ -69,6 +81,20 @@ class TrainConfig:
         for name in POSITIVE:
             if not (value := getattr(self, name)) > 0:
                 raise ModelError(f"training setting '{name}' is {value}, expected more than 0")
+
+
+def idle_settings(config: TrainConfig, given: Collection[str], on_lists: bool) -> Iterator[str]:
+    """Says of each of the settings that were given, and say nothing beside the others, that it does not.
+
+    Args:
+      on_lists: whether N-best lists are trained on.
+    """
+    for name in given:
+        other, values = BESIDE.get(name, ("", ()))
+        if other and (found := getattr(config, other)) not in values:
+            yield f"training setting '{name}' says nothing with {other}={found}, but with {' or '.join(values)}"
+        elif name in OF_LISTS and not on_lists:
+            yield f"training setting '{name}' says nothing without --nbest"
 
 
 @dataclass

@@ -37,7 +37,7 @@ from lm_zoo.text.lists import ErrorList
 from lm_zoo.text.view import View
 from lm_zoo.text.vocabulary import Vocabulary, text_form
 from lm_zoo.training import checkpoint
-from lm_zoo.training.config import LIST_DEFAULTS, LMProgress, TrainConfig
+from lm_zoo.training.config import LIST_DEFAULTS, LMProgress, TrainConfig, idle_settings
 from lm_zoo.training.distributed import Ranks, to_start
 from lm_zoo.training.run import TextRecipe, finish_card, longest_of, make_vocabulary, tokenise, train_config
 from lm_zoo.training.run_identity import check_run, lm_identity, text_identity
@@ -245,6 +245,8 @@ def run_on_lists(
     if to_start(world_size) or Ranks.start(device).size > 1:
         raise ModelError("training on N-best lists runs in one process; leave out --world-size or torchrun")
     check_settings(kind, config, 1)
+    for line in idle_settings(config, options, on_lists=True):
+        remark(line)
     recipe.vocab = recipe.init
     settings = inherit_settings(kind, recipe.init, settings)
     check_start(recipe.init, folder)

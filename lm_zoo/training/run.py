@@ -22,7 +22,7 @@ from lm_zoo.text.sentences import read_sentences, read_word_list
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary, read_pieces, text_form
 from lm_zoo.training.card import CARD, write_card
-from lm_zoo.training.config import LMProgress, TrainConfig
+from lm_zoo.training.config import LMProgress, TrainConfig, idle_settings
 from lm_zoo.training.distributed import PORT, Ranks, start, to_start
 from lm_zoo.training.run_identity import VOCAB, check_run, lm_identity, text_identity, vocab_identity
 from lm_zoo.training.run_log import Remark, Reporter
@@ -69,6 +69,8 @@ def run(
 ) -> None:
     """Trains, or continues, the run in the folder `out`: here, as one of torchrun's, or in `world_size` processes."""
     folder, config = Path(out), train_config(options)
+    for line in idle_settings(config, options, on_lists=False):
+        remark(line)
     if recipe.init is not None:
         recipe.vocab = recipe.vocab or recipe.init
         settings = inherit_settings(kind, recipe.init, settings)

@@ -12,6 +12,7 @@ import pytest
 from lm_zoo.errors import ModelError, TextError, VocabError
 from lm_zoo.files import save_tensors
 from lm_zoo.model_folder import read_tensors
+from lm_zoo.training.config import TrainConfig, idle_settings
 from lm_zoo.training.run import TextRecipe, run
 
 SETTINGS = {"dim": 8, "heads": 1, "feedforward": 8, "layers": 1}
@@ -87,6 +88,25 @@ def test_settings_that_do_not_go_together_are_told_before_text_is_read(
     with pytest.raises(ModelError, match=message):
         run("lstm", {"dim": 8}, recipe, options, str(folder / "lm"), "cpu", print, processes)
     assert not (folder / "lm").exists()
+
+
+def test_settings_that_say_nothing_are_told(folder: Path) -> None:
+    given = {"optimizer": "sgd", "momentum": 0.5, "muon_decay": 0.1, "window": 9, "lm_loss": 0.2, "lr": 0.1}
+    said = [line for line in trained(folder, given) if "says nothing" in line]
+    assert said == [
+        "training setting 'muon_decay' says nothing with optimizer=sgd, but with muon",
+        "training setting 'window' says nothing with text=sentences, but with windows",
+        "training setting 'lm_loss' says nothing without --nbest",
+    ]
+    useful = {
+        "optimizer": "muon",
+        "muon_decay": 0.1,
+        "text": "windows",
+        "window": 9,
+        "lm_loss": 0.2,
+        "weight_decay": 0.1,
+    }
+    assert not [*idle_settings(TrainConfig(**useful), useful, on_lists=True)]  # type: ignore[arg-type]
 
 
 def test_windows_go_over_sentences_of_any_length(folder: Path) -> None:
