@@ -17,12 +17,11 @@ from lm_zoo.base import LanguageModel, one_a_word
 from lm_zoo.errors import LMError
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.viewed import ViewedLM
-from lm_zoo.text.batches import TokenText, carried_batches, running_text, window_batches
+from lm_zoo.text.batches import TokenText, carried_batches, running_text, streams_of, window_batches
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
 
 SENTENCES_AT_A_TIME = 2000
 POSITIONS = ("all", "final", "carried")
-LEAST_WINDOWS = 16  # of a stream that is carried: only the first one has nothing before it
 
 
 @dataclass
@@ -205,7 +204,7 @@ def window_perplexity(lm: NeuralLM, text: TokenText, window: int, position: str 
 
 
 def _carried_loss(lm: NeuralLM, text: TokenText, window: int, batch: int) -> float:
-    streams = min(batch, max(1, len(text.tokens) // (LEAST_WINDOWS * window)))
+    streams = streams_of(text, window, batch)
     loss, state = 0.0, lm.initial_state().repeat(streams)
     for inputs, targets in carried_batches(text, lm.vocab, window, streams, None):
         part, state = lm(inputs.to(lm.device), targets.to(lm.device), state)

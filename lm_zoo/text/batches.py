@@ -16,6 +16,7 @@ from lm_zoo.text.vocabulary import Vocabulary
 
 Batch = tuple[Tensor, Tensor]
 IGNORE = -1
+LEAST_WINDOWS = 16  # of a stream that is measured in carried windows: the first one has nothing before it
 
 
 @dataclass
@@ -135,6 +136,11 @@ def pad_sentences(text: TokenText, chosen: np.ndarray, vocab: Vocabulary) -> Bat
 def running_text(text: TokenText, vocab: Vocabulary) -> np.ndarray:
     """The sentences one after another, each followed by its end: int64 (tokens + sentences,)."""
     return np.insert(text.tokens.astype(np.int64), text.offsets[1:], vocab.eos)
+
+
+def streams_of(text: TokenText, window: int, most: int) -> int:
+    """How many streams a text is measured in where windows are carried: `most`, or fewer of a short one."""
+    return min(most, max(1, len(text.tokens) // (LEAST_WINDOWS * window)))
 
 
 def carried_batches(

@@ -32,6 +32,7 @@ from lm_zoo.text.batches import (
     join_sentences,
     pad_sentences,
     sentence_batches,
+    streams_of,
     window_batches,
 )
 from lm_zoo.text.vocabulary import Vocabulary
@@ -424,6 +425,8 @@ def evaluate(lm: NeuralLM, text: TokenText, config: TrainConfig, device: torch.d
     """Natural-log loss a token (sentence ends included), computed in the run's dtype."""
     lm.eval()
     loss = count = 0.0
+    if config.carry:
+        config = replace(config, batch_windows=streams_of(text, config.window, config.batch_windows))
     state = lm.initial_state().repeat(config.batch_windows) if config.carry else None
     for inputs, targets in epoch_batches(text, lm.vocab, config, None):
         with autocast(config.dtype, device):

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from lm_zoo.errors import LMError, ModelError
-from lm_zoo.inference import perplexity
 from lm_zoo.inference.perplexity import window_perplexity
 from lm_zoo.models.lookup import Lookup
 from lm_zoo.registry import build
@@ -112,7 +111,9 @@ def test_carried_perplexity_is_that_of_the_whole_text_in_one(monkeypatch: pytest
         whole = float(lm(stream[:, :-1], stream[:, 1:]))
     assert -window_perplexity(lm, words, 7, "carried", batch=1).log_prob == pytest.approx(whole, rel=1e-5)
     assert -window_perplexity(lm, words, 7, "carried").log_prob == pytest.approx(whole, rel=1e-5), "it is short"
-    monkeypatch.setattr(perplexity, "LEAST_WINDOWS", 1)
+    plan = TrainConfig(text="windows", carry=True, window=7)
+    assert evaluate(lm, words, plan, lm.device) == pytest.approx(whole / (len(words.tokens) + 20), rel=1e-5)
+    monkeypatch.setattr("lm_zoo.text.batches.LEAST_WINDOWS", 1)
     carried = window_perplexity(lm, words, 7, "carried", batch=4)
     assert carried.tokens == len(words.tokens) + 20 and carried.per_token != pytest.approx(carried.tokens)
 
