@@ -110,4 +110,4 @@ class LMProgress(Progress):
     stale: int = 0
     halving: bool = False
     valid_step: int = -1  # of the last validation
-    cpu_seconds: float = 0.0  # of this run's processor time, all threads, over all its continuations; of rank 0
+    cpu_seconds: float = 0.0  # of processor time, of all ranks and threads, over all continuations

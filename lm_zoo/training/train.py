@@ -181,8 +181,9 @@ class LMRun(TrainingRun):
         return progress.epoch >= config.passes if config.passes else progress.step >= config.steps
 
     def _count_time(self) -> None:
+        """Called by all ranks."""
         now = time.process_time()
-        self.progress.cpu_seconds = round(self.progress.cpu_seconds + now - self.clock, 1)
+        self.progress.cpu_seconds += self.ranks.sum(now - self.clock)[0]
         self.clock = now
 
     def check_finite(self) -> None:
@@ -199,20 +200,23 @@ class LMRun(TrainingRun):
     def save(self) -> None:
         self.check_finite()
         random = self.ranks.gather([random_state()])
+        self._count_time()
         if self.ranks.rank == 0:
-            self._count_time()
             self.progress.loss_sum = self.loss_sum.item()
             state = {**self._made_of(), "progress": asdict(self.progress), "ranks": self.ranks.size}
             checkpoint.save(self.out / "checkpoint", self.lm, self.optimizers, state, random, self.state)
 
-    def stand(self) -> dict[str, Any]:
+    def log(self, **figures: Any) -> None:
         self._count_time()
+        super().log(**figures)
+
+    def stand(self) -> dict[str, Any]:
         passes = {"passes": round(self.progress.tokens / self.targets, 4)} if self.targets else {}
         return {
             **super().stand(),
             **passes,
             "tokens": self.progress.tokens,
-            "cpu_seconds": self.progress.cpu_seconds,
+            "cpu_seconds": round(self.progress.cpu_seconds, 1),
         }
 
     # -- the loop ----------------------------------------------------------------------------------------------

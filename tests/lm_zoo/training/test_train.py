@@ -24,6 +24,7 @@ from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.training import runtime
 from lm_zoo.training import train as train_module
 from lm_zoo.training.config import LMProgress, TrainConfig
+from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.optimizers import learning_rate, make_optimizers
 from lm_zoo.training.run import TextRecipe, make_vocabulary
 from lm_zoo.training.run_log import RunLog
@@ -266,6 +267,19 @@ def test_another_model_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
     with pytest.raises(ModelError, match=r"choose another --out"):
         train("lstm", {"dim": 12}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+
+
+def test_processor_time_is_that_of_all_processes_and_adds_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little each step takes."""
+    clock = iter(np.arange(1000) * 0.04)
+    monkeypatch.setattr(train_module.time, "process_time", lambda: float(next(clock)))
+    monkeypatch.setattr(Ranks, "sum", lambda self, *values: [2 * value for value in values])
+    lm = build("lstm", VOCAB, {"dim": 8})
+    place = (Ranks(0, 1, torch.device("cpu")), lambda record: None, lambda line: None)
+    run = train_module.LMRun(lm, "lstm", config(), tmp_path, {}, *place)
+    for _ in range(10):
+        run.log(loss=1.0)
+    assert [seconds for _, seconds in records(tmp_path, "cpu_seconds")][4::5] == [0.4, 0.8]
 
 
 def test_early_stop(tmp_path: Path) -> None:
