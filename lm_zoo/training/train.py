@@ -164,7 +164,7 @@ class LMRun(TrainingRun):
             early = f"stopped early after {progress.stale} validations without a better one"
             self.remark(f"{done}, {early}; it goes on with more of them (--train patience=N)")
         else:
-            progress.finished, progress.stale = False, 0
+            progress.finished, progress.stale = False, 0 if progress.stale >= self.patience else progress.stale
             self.remark(f"{done}; it goes on to {_length(config)}, with the learning rates of the longer run")
 
     def _check_length(self) -> None:

@@ -43,3 +43,13 @@ def test_a_finished_run_goes_on_where_it_is_asked_for_more(tmp_path: Path, longe
     assert [step for step, _ in records(tmp_path)][-1] > 10
     with pytest.raises(ModelError, match=r"asked for 10 steps, which it has already"):
         train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=10))
+
+
+def test_a_run_that_stopped_early_waits_as_long_as_one_that_had_the_patience(tmp_path: Path) -> None:
+    """With a learning rate of 0 the first validation is the best one."""
+    steps = []
+    for name, patiences in (("straight", (4,)), ("on", (2, 4))):
+        for patience in patiences:
+            plan = config(lr=0.0, steps=100, valid_every=5, patience=patience)
+            steps.append(train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path / name, plan).step)
+    assert steps == [25, 15, 25]
