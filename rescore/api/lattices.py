@@ -17,7 +17,7 @@ from rescore.api.numbers import limit, number_from
 from rescore.api.texts import Texts, references
 from rescore.api.weights import AnyWeights, scales_of, weights_of
 from rescore.errors import UsageError
-from rescore.evaluation.wer import ErrorCounts, check_same_utterances
+from rescore.evaluation.wer import ErrorCounts, check_same_utterances, units
 from rescore.shown import Shown, Table
 from rescore.skipping import Skip, fail, report_skipped
 from rescore.text import short
@@ -77,11 +77,15 @@ class Lattice(Shown, types.Lattice):
 
         return exact_nbest(self, self._scales(weights), number_from("n", n, 1, kind=Integral))
 
-    def oracle(self, ref: Sequence[str]) -> Oracle:
-        """The path with the fewest errors against the words `ref`: its words, scores and errors."""
-        from rescore.lattices.oracle import oracle
+    def oracle(self, ref: Sequence[str], *, cer: bool = False) -> Oracle:
+        """The path with the fewest errors against the words `ref`: its words, scores and errors.
 
-        return oracle(self, words_of(ref, f"the reference of utterance {self.utt_id}"))
+        With `cer`, that with the fewest wrong characters, and its characters.
+        """
+        from rescore.lattices.oracle import as_characters, oracle
+
+        words = words_of(ref, f"the reference of utterance {self.utt_id}")
+        return oracle(as_characters(self) if cer else self, units(words, cer))
 
     def prune(
         self,
@@ -188,11 +192,11 @@ class Lattices(Shown):
     def nbest(self, n: int = 100, weights: AnyWeights | None = None) -> Lists:
         return Lists([lattice.nbest(n, weights) for lattice in self])
 
-    def oracle(self, ref: Texts) -> ErrorCounts:
-        """The errors of the best paths that there are, summed; `.wer` is in percent."""
+    def oracle(self, ref: Texts, *, cer: bool = False) -> ErrorCounts:
+        """The errors of the best paths that there are, summed; `.wer` is in percent.  With `cer`, of characters."""
         refs = references(ref)
         check_same_utterances(refs, [lattice.utt_id for lattice in self], "lattices")
-        return sum((lattice.oracle(refs[lattice.utt_id]).counts for lattice in self), ErrorCounts())
+        return sum((lattice.oracle(refs[lattice.utt_id], cer=cer).counts for lattice in self), ErrorCounts())
 
     def prune(self, *args: Any, **kwargs: Any) -> Lattices:
         return self._each(lambda lattice: lattice.prune(*args, **kwargs))

@@ -92,7 +92,9 @@ def _lists(dev: Lists | Lattices) -> Lists:
     raise UsageError("lattices have no references of their own: tune(lattices, ref)")
 
 
-def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None, normalise: str | None = None) -> Lists:
+def combine(
+    nbest: Lists, weights: AnyWeights, mbr: float | None = None, normalise: str | None = None, *, cer: bool = False
+) -> Lists:
     """The lists with their hypotheses in the order of their totals, best first; all scores are kept.
 
     Weights that were tuned for minimum Bayes risk are used so.
@@ -101,6 +103,7 @@ def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None, normali
       weights: of `tune`, scales by column, or a file of `rescore tune`.
       mbr: order by expected errors, whatever the weights say; posteriors are the softmax of `mbr` times the totals.
       normalise: name of a normaliser, by which hypotheses that become equal are one; None: that of the weights.
+      cer: count as if every character were a word, whatever the weights were tuned for.
     Raises:
       RescoreError: a scale whose score is not there, a score that is missing or not finite, an empty list, an
         utterance that comes twice.
@@ -111,7 +114,7 @@ def combine(nbest: Lists, weights: AnyWeights, mbr: float | None = None, normali
 
     if mbr is not None and (isinstance(mbr, bool) or not isinstance(mbr, Real)):
         raise UsageError(f"mbr is {short(mbr)}, expected a number above 0")
-    used = for_mbr(under_weights(weights_of(weights), normalise, "weights"), mbr)
+    used = for_mbr(under_weights(weights_of(weights), normalise, "weights", cer), mbr)
     normaliser = Normaliser.of(used)
     combined = Lists([decide(each, used, normaliser)[0] for each in each_once(lists_of(nbest))])
     normaliser.say()

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from rescore.cli.completion import formats
-from rescore.cli.normalise import normalise_option
+from rescore.cli.normalise import cer_option, normalise_option
 from rescore.cli.numbers import POSITIVE
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
@@ -30,6 +30,7 @@ from rescore.cli.results import json_option
     metavar="SCALE",
     help="Minimum Bayes risk: choose by expected errors; posteriors are the softmax of SCALE times the totals.",
 )
+@cer_option
 @normalise_option
 @json_option
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder for 1best.txt and nbest.jsonl.gz.")
@@ -38,6 +39,7 @@ def command(
     weights_file: Path | None,
     scales: tuple[str, ...],
     mbr: float | None,
+    cer: bool,
     normalise: str | None,
     json_file: Path | None,
     out: Path,
@@ -49,7 +51,7 @@ def command(
     in.
 
     The weights name the decision that they were tuned for; --mbr goes before it.  OUT/weights.json has what was used,
-    --normalise and --mbr too: combined with it, the same scores give the same again.
+    --normalise, --cer and --mbr too: combined with it, the same scores give the same again.
 
     \b
     Example: rescore combine --scores exp/test --weights exp/weights.json --out exp/test/best
@@ -68,7 +70,7 @@ def command(
     if bool(weights_file) == bool(scales):
         raise UsageError("give either --weights FILE or --scale NAME=VALUE (one or more), not both and not neither")
     weights = load_weights(weights_file) if weights_file else Weights(parse_scales(scales))
-    weights = for_mbr(under_weights(weights, normalise, weights_file), mbr, weights_file)
+    weights = for_mbr(under_weights(weights, normalise, weights_file, cer), mbr, weights_file)
     remark_other_lms(weights, known_lms(scores))
     counts = write_combined(read_scores(scores, "combining"), weights, out)
     say_columns(counts)

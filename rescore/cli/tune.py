@@ -107,7 +107,7 @@ def command(
     With --normalise, hypotheses that become equal are one: their probabilities (am) are summed, other scores are those
     of the most probable one.  With --cer, lists count as if every character were a word, as Chinese without blanks
     needs: errors, expected errors, `words` where lists do not have it, and what becomes equal; of lattices, errors
-    alone.  The weights say so, and rescore combine repeats it.
+    alone (minimum Bayes risk over them decodes by words).  The weights say so, and rescore combine repeats it.
 
     \b
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json

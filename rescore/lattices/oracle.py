@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rescore.evaluation.wer import ErrorCounts, count_errors
-from rescore.lattices.build import EPSILON
+from rescore.evaluation.wer import ErrorCounts, count_errors, split_characters
+from rescore.lattices.build import EPSILON, normalize_words
 from rescore.lattices.paths import arc_ranges, independent_blocks, path_hypothesis
 from rescore.shown import Shown, Table
 from rescore.types import Hypothesis, Lattice, Words
@@ -36,6 +36,11 @@ class Oracle(Shown):
         scores = {name: score for name, score in self.hyp.scores.items() if name != "words"}
         heads = ["words", "errors", "sub", "del", "ins", "ref_words", *scores]
         return heads, [[" ".join(self.hyp.words), *numbers, *scores.values()]]
+
+
+def as_characters(lattice: Lattice) -> Lattice:
+    """The lattice with the characters of its words as words, a chain of arcs each: for the oracle of characters."""
+    return normalize_words(lattice, lambda word: split_characters((word,)))
 
 
 def oracle(lattice: Lattice, ref: Words) -> Oracle:

@@ -19,8 +19,8 @@ import numpy as np
 from rescore.errors import ScoreError
 from rescore.evaluation.wer import check_same_form, check_same_utterances, edit_distance, units
 from rescore.lattices.batched_paths import BATCH, Forest
-from rescore.lattices.build import EPSILON, normalize_words
-from rescore.lattices.oracle import oracle
+from rescore.lattices.build import EPSILON
+from rescore.lattices.oracle import as_characters, oracle
 from rescore.tuning.line_search import PaddedLists, Steps, merge_steps
 from rescore.tuning.spread import LARGEST, deviation, spread
 from rescore.types import Lattice, Words
@@ -65,8 +65,7 @@ class LatticeUtterance:
 
     def oracle_errors(self) -> int:
         """Errors of the best path."""
-        lattice = normalize_words(self.lattice, lambda word: units((word,), True)) if self.cer else self.lattice
-        return oracle(lattice, self.ref).counts.errors
+        return oracle(as_characters(self.lattice) if self.cer else self.lattice, self.ref).counts.errors
 
 
 @dataclass
@@ -88,6 +87,11 @@ class LatticeTable:
     @property
     def utt_ids(self) -> list[str]:
         return [utterance.lattice.utt_id for utterance in self.utterances]
+
+    @property
+    def cer(self) -> bool:
+        """Whether errors are counted of characters."""
+        return any(utterance.cer for utterance in self.utterances)
 
     @property
     def total_words(self) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rescore import __version__
+from rescore.console import remark
 from rescore.errors import ReferencesError, UsageError
 from rescore.tuning.decisions import CrossFit, Decider
 from rescore.tuning.risk_tune import RiskTuned, by_chance, checked_by_folds, cross_validated, tune_risk
@@ -77,6 +78,8 @@ def tune(table: Table, settings: Settings) -> tuple[Weights, CrossFit]:
       ReferencesError: no reference has a word.
     """
     s = settings
+    if s.decision == MBR and not isinstance(table, ScoreTable) and table.cer:
+        remark("minimum Bayes risk over lattices decodes by words; of what it finds, errors of characters are counted")
     if s.objective == ERRORS:
         return tune_errors(table, s.fixed, s.seed, s.restarts, s.folds, s.decision)
     if s.folds < 0:

@@ -21,6 +21,7 @@ from rescore.text import TextNormalizer
 from rescore.tuning.settings import Settings
 from rescore.types import Weights
 from rescore.weights import LM_WEIGHT, NGRAM, WORDS_COLUMN, load_weights, parse_scales, save_weights
+from rescore.workflows.normalising import Normaliser
 from rescore.workflows.tune import tune_lattices
 
 RESTARTS = 3  # two scales are to be found
@@ -41,12 +42,17 @@ def weights_beside(target: str) -> Path | None:
     return path.with_name(f"{name if in_folder else Path(name).stem}.weights.json")
 
 
-def given_scales(weights_file: Path | None, scales: Sequence[str], ref: Path | None, common: bool = False) -> Weights:
+def given_scales(
+    weights_file: Path | None, scales: Sequence[str], ref: Path | None, common: bool = False, cer: bool = False
+) -> Weights:
     """What --weights or --scale say, or no scale at all.
 
     Raises:
-      UsageError: --weights beside --scale or --ref, which look for weights themselves; `common` without references.
+      UsageError: --weights beside --scale or --ref, which look for weights themselves; `common` or `cer` without
+        references.
     """
+    if cer and ref is None:
+        raise UsageError("--cer is for --ref TEXT, by whose errors scales are found")
     if common and ref is None:
         raise UsageError("--utterances common is for --ref TEXT, without which all lattices count")
     if weights_file and (scales or ref):
@@ -64,6 +70,7 @@ class ScaleSearch:
       fixed: scales that stay as they are, of scores that lattices have or that are `coming`.
       coming: scores that lattices do not have yet.
       common: as of `rescore.evaluation.common.shared_references`.
+      cer: count errors of characters.
       normalizer: of the lattices' words.
     """
 
@@ -71,6 +78,7 @@ class ScaleSearch:
     fixed: Mapping[str, float]
     coming: Collection[str] = ()
     common: bool = False
+    cer: bool = False
     normalizer: TextNormalizer | None = None
 
 
@@ -93,9 +101,11 @@ def find_first_pass(source: str, search: ScaleSearch, on_error: OnError = fail) 
         known = ", ".join([*names, *search.coming])
         raise ScoreError(f"lattice '{lattices[0].utt_id}' has no score '{unknown[0]}'; it has: {known}")
     settings = Settings({n: s for n, s in search.fixed.items() if n in names}, restarts=RESTARTS, folds=0)
-    command = f"--ref {search.ref.name} of {parse_spec(source)[1].name}"
-    weights, _, _ = tune_lattices(lattices, search.ref, settings, command, search.common)
-    remark(f"{said(weights.scales)}: dev WER {weights.info['wer']:.2f} %, oracle {weights.info['oracle_wer']:.2f} %")
+    normaliser = Normaliser("none", search.cer)
+    command = f"--ref {search.ref.name}{' --cer' if search.cer else ''} of {parse_spec(source)[1].name}"
+    weights, _, _ = tune_lattices(lattices, search.ref, settings, command, search.common, normaliser)
+    rates = f"dev {normaliser.rate} {weights.info['wer']:.2f} %, oracle {weights.info['oracle_wer']:.2f} %"
+    remark(f"{said(weights.scales)}: {rates}")
     return weights
 
 

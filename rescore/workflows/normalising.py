@@ -36,9 +36,13 @@ class Normaliser:
         self._lists = self._hyps = self._equal = self._unsummed = 0
 
     @classmethod
-    def of(cls, weights: Weights, where: object = "weights") -> Normaliser:
-        """That under which weights were tuned; raises WeightsError as `normaliser_of` and `rate_of`."""
-        return cls(normaliser_of(weights, where), rate_of(weights, where) == CER)
+    def of(cls, weights: Weights, where: object = "weights", cer: bool = False) -> Normaliser:
+        """That under which weights were tuned; raises WeightsError as `normaliser_of` and `rate_of`.
+
+        Args:
+          cer: of characters, whatever the weights were tuned for.
+        """
+        return cls(normaliser_of(weights, where), rate_of(weights, where) == CER or cer)
 
     @property
     def rate(self) -> str:
@@ -135,13 +139,19 @@ def rate_of(weights: Weights, where: object) -> str:
     return str(rate)
 
 
-def under_weights(weights: Weights, wanted: str | None, where: object) -> Weights:
+def under_weights(weights: Weights, wanted: str | None, where: object, cer: bool = False) -> Weights:
     """The weights with the normaliser that is wanted in their info; None: with what they say themselves.
 
+    Args:
+      cer: also with characters in place of words.
     Raises:
-      WeightsError: as `normaliser_of`.
+      WeightsError: as `normaliser_of` and `rate_of`.
     """
-    tuned = normaliser_of(weights, where)
+    tuned, rate = normaliser_of(weights, where), rate_of(weights, where)
+    if cer:
+        if rate != CER and RATE in weights.info:
+            remark(f"{where}: tuned for words, but combined for characters")
+        weights = Weights(weights.scales, {**weights.info, RATE: CER})
     if wanted is None:
         return weights
     if wanted != tuned and KEY in weights.info:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rescore.cli.lattice.source import source_options
+from rescore.cli.normalise import cer_option
 from rescore.cli.numbers import NUMBER, POSITIVE
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="References (Kaldi text, recogs, lists): print error rates, not words.",
 )
+@cer_option
 @click.option("--out", type=OutputPath(), help="Write the words here, Kaldi text.")
 @json_option
 def command(
@@ -37,10 +39,11 @@ def command(
     wip: float | None,
     weights_file: Path | None,
     ref: Path | None,
+    cer: bool,
     out: Path | None,
     json_file: Path | None,
 ) -> None:
-    """The best path of each lattice, and its word error rate, as Kaldi's local/score.sh has them.
+    """The best path of each lattice, and its error rate, as Kaldi's local/score.sh has them.
 
     The best path has the least graph + acoustic / LMWT + WIP * words, all costs; the graph's part is what the
     recogniser has beside acoustics (graph, or lm and pron).  With --weights it is the path with the highest total of
@@ -56,18 +59,17 @@ def command(
     Example: rescore lattice best-path kaldi:lat.1.gz --words words.txt --out 1best.txt
     Example: rescore lattice best-path k2:exp/test/lattices --weights exp/weights.json --ref text
     """
+    from rescore.cli.lattice.errors import counted_in, show_errors
     from rescore.cli.lattice.options import idle_remark
     from rescore.cli.lattice.source import each_lattice
     from rescore.cli.results import show
-    from rescore.evaluation.wer import json_counts, kaldi_lines, present_errors
     from rescore.files import read_kaldi_text, write_kaldi_text
     from rescore.lattices.best_path import best_words, kaldi_scales, weighted_words
     from rescore.weights import LM_WEIGHT
-    from rescore.workflows.normalising import Normaliser
 
     weights = _weights(weights_file, lmwt, wip)
     refs = read_kaldi_text(ref) if ref is not None else None
-    normaliser = Normaliser() if weights is None else Normaliser.of(weights, weights_file)
+    normaliser = counted_in(ref, cer, weights, weights_file)
     say_idle = idle_remark()
 
     def best(lattice: Lattice) -> dict[str, Words]:
@@ -82,10 +84,7 @@ def command(
     if out is not None:
         write_kaldi_text(out, hyps)
     if refs is not None:
-        counts, absent = present_errors(normaliser.texts(refs), normaliser.texts(hyps))
-        scored = f"Scored {counts.sentences} sentences, {absent} not present in hyp."
-        data = {"name": normaliser.rate, **json_counts(counts), "absent": absent}
-        show(data, [*kaldi_lines(counts, normaliser.rate, absent), scored], json_file)
+        show_errors(refs, hyps, normaliser, json_file, scored=True)
     elif json_file or out is None:
         show(hyps, (" ".join((utt_id, *hyp)) for utt_id, hyp in hyps.items()), json_file)
 

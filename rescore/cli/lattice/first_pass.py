@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rescore.cli.normalise import cer_option
 from rescore.cli.outputs import hold
 from rescore.cli.utterances import utterances_option
 
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def first_pass_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments `ref` and `common`."""
+    """The arguments `ref`, `cer` and `common`."""
     option = click.option(
         "--ref",
         type=click.Path(path_type=Path),
         help="References of a development set (Kaldi text, recogs, lists): find LM weight and penalty first.",
     )
-    return option(utterances_option(command))
+    return option(cer_option(utterances_option(command)))
 
 
 def find_scales(

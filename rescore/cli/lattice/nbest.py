@@ -36,6 +36,7 @@ def command(
     scales: tuple[str, ...],
     weights_file: Path | None,
     ref: Path | None,
+    cer: bool,
     common: bool,
     jobs: int | None,
     sharing: Sharing,
@@ -60,10 +61,11 @@ def command(
     from rescore.workflows.convert import ConvertRequest, lattices_to_nbest
     from rescore.workflows.first_pass import ScaleSearch, given_scales
 
-    weights, source = given_scales(weights_file, scales, ref, common), with_option(source, "words", words)
+    weights, source = given_scales(weights_file, scales, ref, common, cer), with_option(source, "words", words)
     found = None
     if ref is not None:
-        found = find_scales(source, target, "nbest", ScaleSearch(ref, weights.scales, common=common), on_error, sharing)
+        search = ScaleSearch(ref, weights.scales, common=common, cer=cer)
+        found = find_scales(source, target, "nbest", search, on_error, sharing)
     used, weighted = (found or weights).scales, bool(found or weights_file)
     request = ConvertRequest(source, target, TextNormalizer(), n, scales=used, weighted=weighted)
     lattices_to_nbest("lattice nbest", request, jobs, on_error, sharing)

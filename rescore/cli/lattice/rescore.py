@@ -103,6 +103,7 @@ def command(
     weights_file: Path | None,
     scales: tuple[str, ...],
     ref: Path | None,
+    cer: bool,
     common: bool,
     settings: dict[str, Any],
     dtype: str,
@@ -138,14 +139,14 @@ def command(
     else:
         source, target = words_for(words, source, target)
     settings["asked"] = tuple(parse_scales(scales))
-    weights = given_scales(weights_file, scales, ref, common)
+    weights = given_scales(weights_file, scales, ref, common, cer)
     decision_of(weights, weights_file)
     found = None
     if ref is not None:
         kind = "nbest" if n else "lattice"
         new, old = new_scores(lms, ngram), OLD_NGRAM if old_ngram else None
         coming = [*new, old] if old else new
-        search = ScaleSearch(ref, weights.scales, coming, common, settings["normalizer"])
+        search = ScaleSearch(ref, weights.scales, coming, common, cer, settings["normalizer"])
         found = find_scales(source, target, kind, search, on_error, sharing)
         found = weights = with_new_lms(found, weights.scales, new, old)
     settings = with_beams(settings, weights.scales, new_scores(lms, None))

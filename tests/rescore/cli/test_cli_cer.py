@@ -11,11 +11,11 @@ from click.testing import CliRunner, Result
 
 import rescore as rs
 from rescore.cli.main import cli
-from rescore.errors import WeightsError
+from rescore.errors import UsageError, WeightsError
 from rescore.files import read_kaldi_text, write_kaldi_text
 from rescore.formats import write_nbest
-from rescore.types import Hypothesis, NbestList
-from rescore.weights import load_weights
+from rescore.types import Hypothesis, NbestList, Weights
+from rescore.weights import load_weights, save_weights
 from rescore.workflows.error_lists import error_lists
 from rescore.workflows.normalising import Normaliser
 from tests.rescore.runs import LM, write_inputs
@@ -104,10 +104,9 @@ def test_weights_of_another_rate_are_refused() -> None:
         Normaliser.of(weights)
 
 
-@pytest.mark.parametrize("objective", ["errors", "risk"])
-@pytest.mark.parametrize("decision", ["map", "mbr"])
-def test_lattices(dev: Path, objective: str, decision: str) -> None:
-    """No path has a right second word; `世戒` and `世界` have one right character of it."""
+@pytest.fixture
+def lattices(dev: Path) -> Path:
+    """No path has a right second word; `世戒` has one right character of it, as has `世界`, which the LM likes most."""
     arcs = [
         "0 1 你好 a=-1 l=0",
         "1 2 世界 a=-4 l=-8",
@@ -121,15 +120,86 @@ def test_lattices(dev: Path, objective: str, decision: str) -> None:
     for n in range(6):
         (dev / "lat" / f"u{n}.slf").write_text(text)
     write_kaldi_text(dev / "ref", {f"u{n}": ("你好世间",) for n in range(6)})
+    return dev
+
+
+@pytest.mark.parametrize("objective", ["errors", "risk"])
+@pytest.mark.parametrize("decision", ["map", "mbr"])
+def test_lattices(lattices: Path, objective: str, decision: str) -> None:
+    dev = lattices
     args = ("tune", "--lattices", dev / "lat", "--ref", dev / "ref", "--out", dev / "w.json", "--folds", 2, "--cer")
     found = run(*args, "--objective", objective, "--decision", decision, "--cross-fit", dev / "cross")
     assert "dev CER 25.00 % (6 errors), oracle 25.00 %" in found.stdout
+    assert ("minimum Bayes risk over lattices decodes by words" in found.stderr) == (decision == "mbr")
     weights = load_weights(dev / "w.json")
     assert weights.info["rate"] == "CER" and weights.info["cv_wer"] == 25.0 and weights.scales["lm"] > 1.0
     for best in ("best-path", "mbr"):
         result = run("lattice", best, dev / "lat", "--weights", dev / "w.json", "--ref", dev / "ref")
         assert result.stdout.startswith("%CER 25.00 [ 6 / 24, 0 ins, 0 del, 6 sub ]")
     assert read_kaldi_text(dev / "cross" / "1best.txt")["u0"][0] == "你好"
+
+
+def test_lattices_without_weights(lattices: Path) -> None:
+    source = lattices / "lat", "--ref", lattices / "ref"
+    for command in (("best-path", "--wip", 0), ("mbr", "--scale", "am=1", "--posterior-scale", 99)):
+        words, characters = (run("lattice", command[0], *source, *command[1:], *cer) for cer in ((), ("--cer",)))
+        assert words.stdout.startswith("%WER 200.00 [ 12 / 6, 6 ins, 0 del, 6 sub ]")
+        assert characters.stdout.startswith("%CER 25.00 [ 6 / 24, 0 ins, 0 del, 6 sub ]")
+        with pytest.raises(UsageError, match="--cer counts errors, which are those against --ref TEXT"):
+            run("lattice", command[0], lattices / "lat", "--cer")
+
+
+def test_oracle_of_characters(lattices: Path) -> None:
+    write_kaldi_text(lattices / "ref", {f"u{n}": ("你", "好世", "戒") for n in range(6)})
+    source = "lattice", "oracle", lattices / "lat", "--ref", lattices / "ref", "--out", lattices / "best"
+    assert run(*source).stdout.startswith("%WER 100.00 [ 18 / 18, 0 ins, 6 del, 12 sub ]")
+    result = run(*source, "--cer", "--json", lattices / "found.json")
+    assert result.stdout.startswith("%CER 0.00 [ 0 / 24, 0 ins, 0 del, 0 sub ]")
+    assert json.loads((lattices / "found.json").read_text())["name"] == "CER"
+    assert read_kaldi_text(lattices / "best")["u0"] == ("你", "好", "世", "戒")
+    found = rs.read_lattices(lattices / "lat")
+    assert found.oracle(lattices / "ref").errors == 18 and found.oracle(lattices / "ref", cer=True).errors == 0
+    assert found[0].oracle(("你好", "世戒"), cer=True).counts.ref_words == 4
+
+
+def test_scales_of_the_first_pass_are_those_of_characters(lattices: Path) -> None:
+    args = ("lattice", "nbest", lattices / "lat", lattices / "found.jsonl", "--ref", lattices / "ref")
+    result = run(*args, "--cer")
+    assert ": dev CER 25.00 %, oracle 25.00 %" in result.stderr
+    weights = load_weights(lattices / "found.weights.json")
+    assert weights.info["rate"] == "CER" and "--cer" in weights.info["command"] and weights.scales["lm"] > 0.0
+    with pytest.raises(UsageError, match="--cer is for --ref TEXT"):
+        run(*args[:4], "--cer")
+
+
+def test_combined_by_characters_without_tuning(dev: Path) -> None:
+    """The two that differ in one character speak for each other, the most probable one is alone."""
+    hyps = [
+        Hypothesis((text,), {"am": math.log(p)})
+        for text, p in {"甲乙丙丁": 0.4, "甲乙戊己": 0.3, "甲乙戊庚": 0.3}.items()
+    ]
+    write_nbest(f"jsonl:{dev / 'scores.jsonl'}", [NbestList("u", hyps)])
+    args = ("combine", "--scores", dev / "scores.jsonl", "--scale", "am=1", "--mbr", 1)
+    found = {}
+    for name, cer in (("words", ()), ("characters", ("--cer",))):
+        run(*args, *cer, "--out", dev / name)
+        found[name] = read_kaldi_text(dev / name / "1best.txt")["u"]
+    assert found == {"words": ("甲乙丙丁",), "characters": ("甲乙戊己",)}
+    made = load_weights(dev / "characters" / "weights.json")
+    assert made.info["rate"] == "CER"
+    assert rs.combine(rs.Lists([NbestList("u", hyps)]), {"am": 1.0}, 1, cer=True)[0].hyps[0].words == ("甲乙戊己",)
+    save_weights(dev / "tuned.json", Weights({"am": 1.0}, {"rate": "WER"}))
+    args = (
+        "combine",
+        "--scores",
+        dev / "scores.jsonl",
+        "--weights",
+        dev / "tuned.json",
+        "--out",
+        dev / "again",
+        "--cer",
+    )
+    assert "tuned for words, but combined for characters" in run(*args).stderr
 
 
 @pytest.mark.slow
