@@ -212,7 +212,16 @@ def cross_validated(
         for fold in progress(range(len(parts)), "cross-validation")
     ]
     how = (
-        f"{parts.how}; each combined with scales tuned on the other {len(parts) - 1}, with what was chosen by a "
-        f"{INNER}-fold cross-validation within these; errors of all folds summed"
+        f"{parts.how}; each combined with scales tuned on the other {len(parts) - 1}, {_chosen_within(tuned)}; errors "
+        "of all folds summed"
     )
     return CrossFit(how, parts.parts, list(tuned))
+
+
+def _chosen_within(tuned: list[RiskTuned]) -> str:
+    """By how many folds strength, columns and sharpness were chosen."""
+    folds = sorted({0 if one.in_folds is None else len(one.in_folds) for one in tuned})
+    if not folds[-1]:
+        return "at the usual strength"
+    most = f"up to {folds[-1]} folds" if len(folds) > 1 else f"{folds[0]} folds"
+    return f"with what was chosen by a cross-validation of {most} within these"

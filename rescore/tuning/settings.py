@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rescore.tuning.tune import Table
 
 ERRORS, RISK = OBJECTIVES = ("errors", "risk")
+FEW = 20  # utterances; of fewer nothing is certain
 DECIDED = (MAP, MBR)  # by which scales can be used; `first` is found
 
 
@@ -78,6 +79,8 @@ def tune(table: Table, settings: Settings) -> tuple[Weights, CrossFit]:
       ReferencesError: no reference has a word.
     """
     s = settings
+    if len(table.utt_ids) < FEW:
+        remark(f"utterances to tune on: {len(table.utt_ids)}: of so few, scales and rates are hardly more than chance")
     if s.decision == MBR and not isinstance(table, ScoreTable) and table.cer:
         remark("minimum Bayes risk over lattices decodes by words; of what it finds, errors of characters are counted")
     if s.objective == ERRORS:

@@ -232,6 +232,26 @@ def test_weights_say_how_they_were_found_and_combine_repeats_the_decision(tmp_pa
     assert [nbest.hyps[0].words for nbest in read_nbest(f"jsonl:{tmp_path / 'nbest.jsonl.gz'}")] == list(hyps.values())
 
 
+@pytest.mark.parametrize(
+    ("utterances", "how"),
+    [
+        (2, "tuned on the other 1, at the usual strength;"),
+        (3, "with what was chosen by a cross-validation of 2 folds within these;"),
+        (7, "with what was chosen by a cross-validation of up to 6 folds within these;"),
+        (20, "with what was chosen by a cross-validation of 10 folds within these;"),
+    ],
+)
+def test_folds_that_were_used_are_named_and_few_utterances(
+    utterances: int, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seven utterances in five folds: five or six are left to choose strength and decision by."""
+    lists, refs = make_set(utterances, 8)
+    weights, _ = tune(build_table(lists, refs, distances=True), Settings({}, "risk", "mbr"))
+    assert how in weights.info["cv_how"]
+    few = f"utterances to tune on: {utterances}: of so few" in capsys.readouterr().err
+    assert few == (utterances < 20)
+
+
 def test_what_counts_as_help() -> None:
     """Two errors fewer of 100 utterances, standard error sqrt(2): z = 1.4; or two more than the first hypotheses."""
     none, fewer = np.ones(100, dtype=np.int64), np.ones(100, dtype=np.int64)
