@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -56,17 +57,20 @@ def ngram_nbest(
     """The `n` best word sequences after an n-gram pass, and the counts of that pass (see `expand_ngram`).
 
     With a beam fewer paths are searched for them; it is widened as long as it leaves fewer than `n` sequences
-    (`widened` counts), so the list is the same.
+    (`widened` counts), so the list is the same.  Where it is widened in vain, as at scores of -1e300, the next one
+    reaches to the next arc, however far that is.
     """
     expanded = _Expanded.of(replace(lattice, alignments=None), lm, name, scales)
     impossible = 0 if beam is None else expanded.impossible_arcs()
-    widened = 0
+    widened, before = 0, -1
     while True:
         near = expanded.within(beam)
         nbest = exact_nbest(near, scales, n)
         if len(nbest.hyps) >= n or beam is None or near.counts["pruned_arcs"] <= impossible:
             return nbest, add_counts(near.counts, widened=widened)
-        beam = 2 * beam + 1.0
+        next_one = expanded.next_beam(beam) if near.counts["pruned_arcs"] == before else 0.0
+        before = near.counts["pruned_arcs"]
+        beam = max(2 * beam + 1.0, next_one)
         widened += 1
 
 
@@ -134,23 +138,35 @@ class _Expanded:
         """How many arcs no beam keeps, however wide: all paths through them have a score of -inf."""
         return len(self.arc) - len(self._near(float(np.finfo(np.float64).max)))
 
+    def next_beam(self, beam: float) -> float:
+        """The least that keeps more arcs than `beam` does; infinite if there is none."""
+        lost = self._lost(np.inf)
+        return float(lost[(lost > beam + rounding(self.to_come[0])) & (lost < np.inf)].min(initial=np.inf))
+
     def _near(self, beam: float) -> np.ndarray:
         """The arcs on paths at most `beam` below the best one, ascending; the best path is always among them."""
-        to_come = self._to_come()
-        beam += rounding(to_come[0])
+        beam += rounding(self.to_come[0])
+        near: np.ndarray = np.flatnonzero(self._lost(beam) <= beam)
+        return near
+
+    def _lost(self, most: float) -> np.ndarray:
+        """By how much the best path through each arc is below the best of all, float64 `(arcs,)`; NaN where none is.
+
+        What is more than `most` may be too much.
+        """
+        to_come = self.to_come
         with np.errstate(invalid="ignore"):  # from where no possible path leads on: NaN, which no beam keeps
             loss = to_come[self.source] - (self.total + to_come[self.target])  # against the best way on
         behind = np.full(len(self.state), np.inf)  # how much the best way into a pair has lost
         behind[0] = 0.0
-        kept = [np.zeros(0, dtype=np.int64)]
         for begin, end in pairwise(self.blocks):
-            lost = behind[self.source[begin:end]] + loss[begin:end]
-            near = np.flatnonzero(lost <= beam)
-            np.minimum.at(behind, self.target[begin + near], lost[near])
-            kept.append(begin + near)
-        return np.concatenate(kept)
+            loss[begin:end] += behind[self.source[begin:end]]
+            near = begin + np.flatnonzero(loss[begin:end] <= most)
+            np.minimum.at(behind, self.target[near], loss[near])
+        return loss
 
-    def _to_come(self) -> np.ndarray:
+    @cached_property
+    def to_come(self) -> np.ndarray:
         """Best total from each pair to the end, float64 `(pairs,)`."""
         best = np.zeros(len(self.state))
         first = np.searchsorted(self.source, np.arange(len(best)))
