@@ -12,12 +12,15 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from rescore.cli.door import watched
 from rescore.errors import UsageError
 from rescore.files import atomic_text
 
@@ -38,24 +41,36 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """Raises UsageError where the run is not finished, or is none of local/encoders.sh."""
+    """Raises UsageError where the run is not finished, or is none of local/encoders.sh, and for damaged files."""
     path = folder / "real" / "model" / "config.json"
     summaries = sorted((folder / "decoded").glob("wer-summary-*.txt"))
     if not path.is_file() or not summaries:
         raise UsageError(f"{folder}: no finished run; expected real/model and decoded of local/encoders.sh")
-    info = json.loads(path.read_text(encoding="utf-8"))
-    encoder, trained = info["config"]["encoder"], info["trained"]
-    component = encoder["component"]
-    scheme = "-" if component == "conv" else NAMES[encoder["s4_init"]]
+    with reading(path, "component, s4_init, seed and valid_loss of a recogniser that asr train made"):
+        info = json.loads(path.read_text(encoding="utf-8"))
+        encoder, trained = info["config"]["encoder"], info["trained"]
+        component, seed, loss = str(encoder["component"]), int(trained["seed"]), trained["valid_loss"]
+        scheme = "-" if component == "conv" else NAMES[encoder["s4_init"]]
+        losses = {} if loss is None else {"validation loss": float(loss)}
     values = {}
     for file in summaries:
-        last = file.read_text(encoding="utf-8").splitlines()[-1]
-        values[file.stem.removeprefix("wer-summary-") + ", WER %"] = float(last.split("\t")[1])
-    if trained["valid_loss"] is not None:
-        values["validation loss"] = float(trained["valid_loss"])
-    log = (folder / "real" / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    steps = max(json.loads(line)["step"] for line in log)
-    return Run(folder, (component, scheme), trained["seed"], steps, values)
+        with reading(file, "a setting and its WER, with a tab between, in the last line"):
+            last = file.read_text(encoding="utf-8").splitlines()[-1]
+            values[file.stem.removeprefix("wer-summary-") + ", WER %"] = float(last.split("\t")[1])
+    log = folder / "real" / "log.jsonl"
+    with reading(log, "a line with its step for each record of asr train"):
+        steps = max(int(json.loads(line)["step"]) for line in log.read_text(encoding="utf-8").splitlines())
+    return Run(folder, (component, scheme), seed, steps, {**values, **losses})
+
+
+@contextmanager
+def reading(path: Path, expected: str) -> Iterator[None]:
+    """Raises UsageError for whatever a file lacks that is read inside."""
+    try:
+        yield
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        found = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise UsageError(f"{path}: expected {expected} ({found})") from None
 
 
 def check(runs: Sequence[Run]) -> None:
@@ -119,4 +134,4 @@ def main(folders: tuple[Path, ...], out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    watched(Path(sys.argv[0]).name, main)

@@ -10,6 +10,7 @@ text in windows; the gain is that of random entries (the seed's) less that of th
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from lm_zoo.models.transformer import Transformer
 from lm_zoo.registry import load
 from lm_zoo.text.batches import Batch, tokenize, window_batches
 from lm_zoo.text.sentences import read_sentences
+from rescore.cli.door import watched
 
 
 @torch.no_grad()
@@ -36,6 +38,8 @@ def entropy(lm: Lookup, dictionary: Tensor, batches: Iterable[Batch]) -> float:
         scores = torch.einsum("nmd,nd->nm", entries, output) / math.sqrt(output.shape[-1])
         total -= float((scores.softmax(-1) * scores.log_softmax(-1)).double().sum())
         count += int(inside.sum())
+    if not count:
+        raise LMError("the text has no sentence; expected one a line")
     return total / count
 
 
@@ -58,8 +62,14 @@ def row(folder: str, text: Path, window: int, seed: int) -> str:
 @click.command()
 @click.argument("lms", nargs=-1, required=True)
 @click.option("--text", required=True, type=click.Path(path_type=Path), help="A sentence a line.")
-@click.option("--window", default=64, show_default=True, help="Tokens of a window over the running text.")
-@click.option("--seed", default=1, show_default=True, help="Of the random entries.")
+@click.option(
+    "--window",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    help="Tokens of a window over the running text.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the random entries.")
 def main(lms: tuple[str, ...], text: Path, window: int, seed: int) -> None:
     """Prints a row for each folder of a lookup LM."""
     click.echo("| LM | U | M | N | entropy, random entries | own entries | information gain |")
@@ -72,4 +82,4 @@ def main(lms: tuple[str, ...], text: Path, window: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    watched(Path(sys.argv[0]).name, main)

@@ -12,11 +12,14 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
 from compare_seeds import interval
 
+from rescore.cli.door import watched
 from rescore.errors import UsageError
 from rescore.files import atomic_text
 
@@ -34,8 +37,8 @@ def read_kinds(path: Path) -> Kinds:
     """
     kinds: Kinds = {}
     try:
-        rows = [(str(row["lm"]), dict(row)) for row in json.loads(path.read_text(encoding="utf-8"))]
-    except (OSError, ValueError, TypeError, LookupError):
+        rows = [(str(row["lm"]), _numbers(row)) for row in json.loads(path.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
         raise UsageError(f"{path}: expected what rescore ppl --json writes") from None
     for name, row in rows:
         name = WEIGHT.sub(r"\1", name)
@@ -43,6 +46,11 @@ def read_kinds(path: Path) -> Kinds:
         if kinds.setdefault(kind, {}).setdefault(seed, row) is not row:
             raise UsageError(f"{path}: two rows of '{kind}' with the seed '{seed}'")
     return kinds
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, float]:
+    """The perplexities of a row; one that is not known, as of words for an LM of pieces alone, is null or not there."""
+    return {name: float(row[name]) for name in COLUMNS if row.get(name) is not None}
 
 
 def cell(values: list[float], digits: int = 1) -> str:
@@ -54,7 +62,7 @@ def cell(values: list[float], digits: int = 1) -> str:
 
 def change(row: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) -> str:
     """How much lower (negative) a kind's perplexity is than another's, in per cent, with the same seeds."""
-    seeds = [seed for seed in row if seed in other]
+    seeds = [seed for seed in row if seed in other and "ppl_word" in row[seed] and "ppl_word" in other[seed]]
     if row is other:
         return "-"
     return cell([100 * (row[seed]["ppl_word"] / other[seed]["ppl_word"] - 1) for seed in seeds], 2)
@@ -91,4 +99,4 @@ def main(path: Path, against: tuple[str, ...], out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    watched(Path(sys.argv[0]).name, main)

@@ -170,12 +170,20 @@ def read_table(scores: str, ref: str, normaliser: Normaliser) -> ScoreTable:
     return build_table(normaliser.lists(read_scores(scores)), refs, distances=True)
 
 
+def sizes_of(text: str) -> list[int]:
+    """Raises UsageError for what are no numbers of utterances."""
+    found = [size.strip() for size in text.split(",")]
+    if wrong := [size for size in found if not size.isdecimal() or int(size) < 1]:
+        raise click.UsageError(f"--sizes {text}: found '{wrong[0]}', expected numbers of utterances, as in 25,50,100")
+    return [int(size) for size in found]
+
+
 @click.command()
 @click.option("--dev", nargs=2, required=True, metavar="SCORES TEXT", help="A scores folder and its references.")
 @click.option("--test", nargs=2, metavar="SCORES TEXT", help="What is tested on; else all that is not drawn.")
 @click.option("--sizes", default="25,50,100,200,400,800", show_default=True, help="Utterances to tune on.")
-@click.option("--draws", default=10, show_default=True)
-@click.option("--folds", default=5, show_default=True, help="As of rescore tune.")
+@click.option("--draws", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option("--folds", type=click.IntRange(min=0), default=5, show_default=True, help="As of rescore tune.")
 @click.option("--validated", default=2, show_default=True, help="Draws with a cross-validated rate; it takes long.")
 @click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="As of rescore tune.")
 @click.option("--normalise", default="none", show_default=True, help="As of rescore tune.")
@@ -192,10 +200,11 @@ def main(
     out: Path,
 ) -> None:
     """WER against the number of utterances that scales are tuned on."""
+    asked = sizes_of(sizes)
     normaliser = Normaliser(normalise)
     pool = read_table(*dev, normaliser)
     other = read_table(*test, normaliser) if test else None
-    wanted = [size for size in map(int, sizes.split(",")) if size < len(pool.utt_ids) + (other is not None)]
+    wanted = [size for size in asked if size < len(pool.utt_ids) + (other is not None)]
     if not wanted:
         raise click.ClickException(f"{dev[0]} has {len(pool.utt_ids)} utterances, fewer than any of --sizes {sizes}")
     made_by = {"fixed": parse_scales(fixed), "folds": folds, "normalise": normalise}

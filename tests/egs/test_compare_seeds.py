@@ -69,3 +69,28 @@ def test_runs_that_cannot_be_compared_are_refused(script: ModuleType, tmp_path: 
         done = run(script, tmp_path / "table.md", first, other)
         assert done.exit_code == 2 and message in done.output, done.output
         assert not (tmp_path / "table.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("real/log.jsonl", None, "log.jsonl: expected a line with its step"),
+        ("real/log.jsonl", "", "log.jsonl: expected a line with its step"),
+        ("real/model/config.json", "{", "config.json: expected component"),
+        (
+            "real/model/config.json",
+            '{"config": {"encoder": {"component": "com", "s4_init": "lin"}}, "trained": {"valid_loss": 1}}',
+            "of a recogniser that asr train made (no 'seed')",
+        ),
+        ("decoded/wer-summary-test-small-greedy_search.txt", "settings WER\n", "a setting and its WER, with a tab"),
+    ],
+)
+def test_damaged_runs_are_one_error(
+    script: ModuleType, tmp_path: Path, name: str, content: str | None, message: str
+) -> None:
+    folder = finished(tmp_path / "run", "com", "lin", 1, 50.0)
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+    done = run(script, tmp_path / "table.md", folder)
+    assert done.exit_code == 2 and message in done.output, done.output

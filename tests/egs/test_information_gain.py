@@ -63,3 +63,6 @@ def test_a_row_an_lm(script: ModuleType, tmp_path: Path) -> None:
     shown = CliRunner().invoke(script.main, [str(tmp_path / "lstm"), "--text", str(tmp_path / "text")])
     assert shown.exit_code == 2
     assert "expected a lookup LM; a LSTM has no dictionary" in shown.output
+    (tmp_path / "empty").write_text("")
+    shown = CliRunner().invoke(script.main, [str(tmp_path / "lookup"), "--text", str(tmp_path / "empty")])
+    assert shown.exit_code == 2 and "no sentence" in shown.output

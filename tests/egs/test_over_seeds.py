@@ -43,11 +43,22 @@ def test_means_and_changes_seed_by_seed(script: ModuleType, tmp_path: Path) -> N
     ]
 
 
+def test_perplexities_that_are_not_known_are_dashes(script: ModuleType, tmp_path: Path) -> None:
+    rows = [row("a.1", 100.0), {"lm": "b.1", "ppl_word": None, "ppl_tail1": 5.0}, {"lm": "c.1"}]
+    (tmp_path / "ppl.json").write_text(json.dumps(rows))
+    arguments = [str(tmp_path / "ppl.json"), "--against", "a", "--out", str(tmp_path / "ppl.md")]
+    result = CliRunner().invoke(script.main, arguments)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[3:] == ["| b | 1 | - | 5.0 | - |", "| c | 1 | - | - | - |"]
+
+
 def test_what_is_wrong_is_told(script: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "ppl.json"
     arguments = [str(path), "--against", "c", "--out", str(tmp_path / "ppl.md")]
     for content, message in (
         ("[1]", "expected what rescore ppl --json writes"),
+        ('{"lm": "a"}', "expected what rescore ppl --json writes"),
+        ('[{"lm": "a", "ppl_word": "x"}]', "expected what rescore ppl --json writes"),
         (json.dumps([row("a.1", 1.0), row("a.1", 2.0)]), "two rows of 'a' with the seed '1'"),
         (json.dumps([row("a.1", 1.0)]), "--against c: expected one of a"),
     ):

@@ -93,3 +93,9 @@ def test_lists_that_are_not_there_are_one_line(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(ROOT / "egs/shared/tuning_curves.py"), run_name="__main__")
     assert ended.value.code == 2 and capsys.readouterr().err == "tuning_curves.py: none.txt: no such file\n"
+
+
+@pytest.mark.parametrize("sizes", ["25,x", "25,", "0", "-5"])
+def test_sizes_that_are_none_are_one_line(script: ModuleType, sizes: str) -> None:
+    done = CliRunner().invoke(script.main, ["--dev", "none", "none.txt", "--out", "out", "--sizes", sizes])
+    assert done.exit_code == 2 and "expected numbers of utterances" in done.output
