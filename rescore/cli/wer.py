@@ -90,8 +90,9 @@ def command(
 
 def _on_tail(refs: dict[str, Words], hyps: dict[str, Words], path: Path, name: str) -> tuple[Tail, list[ErrorCounts]]:
     from rescore.evaluation.tail import corpus_tail_errors, load_tail
+    from rescore.workflows.normalising import CER
 
     tail = load_tail(path)
-    if name == "CER":
+    if name == CER:
         tail.check_characters()
     return tail, corpus_tail_errors(refs, hyps, tail)

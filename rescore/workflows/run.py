@@ -279,8 +279,6 @@ def decide(run: Run, names: Sequence[str]) -> tuple[str, str]:
     infos = {name: load_weights(run.out / "weights" / f"{name}.json").info for name in names}
     rates = {name: info["wer"] if info["cv_wer"] is None else info["cv_wer"] for name, info in infos.items()}
     chosen = min(names, key=rates.__getitem__)
-    rate, without = f"{rates[chosen]:.2f} %", f"{run.baseline} {rates[run.baseline]:.2f} %"
-    return (
-        chosen,
-        f"decided on dev: {chosen} ({'CER' if run.cer else 'WER'} {rate}, {without}); {run.out / REPORT_FILE}",
-    )
+    rate = f"{Normaliser(cer=run.cer).rate} {rates[chosen]:.2f} %"
+    without = f"{run.baseline} {rates[run.baseline]:.2f} %"
+    return chosen, f"decided on dev: {chosen} ({rate}, {without}); {run.out / REPORT_FILE}"
