@@ -234,10 +234,12 @@ def load_ngram(name: str) -> WordLM:
       ModelError: there is none, or the name is that of another kind of LM.
     """
     if foreign(name) is not None:
-        raise ModelError(f"'{name}' is an LM of another package, expected an n-gram LM; give it with --lm")
+        raise ModelError(
+            f"'{name}' is an LM of another package, expected an n-gram LM; give it with --lm (in Python as one of lms)"
+        )
     path = find(name)
     if path.is_dir() and (kind := read_config(path)["kind"]) != "ngram":
-        raise ModelError(f"'{name}' is a {kind}, expected an n-gram LM; give it with --lm")
+        raise ModelError(f"'{name}' is a {kind}, expected an n-gram LM; give it with --lm (in Python as one of lms)")
     return cast("WordLM", load(name))
 
 

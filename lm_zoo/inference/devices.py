@@ -22,7 +22,7 @@ def find_device(device: str | torch.device) -> torch.device:
         return torch.device(name)
     if not torch.cuda.is_available():
         built = "without CUDA" if torch.version.cuda is None else f"for CUDA {torch.version.cuda}, but finds no GPU"
-        raise ModelError(f"device '{name}': torch {torch.__version__} is built {built}; take --device cpu")
+        raise ModelError(f"device '{name}': torch {torch.__version__} is built {built}; take the device cpu")
     number, count = int(name.partition(":")[2] or 0), torch.cuda.device_count()
     if number >= count:
         raise ModelError(f"device '{name}': there are {count} GPUs, cuda:0 to cuda:{count - 1}")

@@ -144,7 +144,7 @@ def check_same_utterances(refs: Iterable[str], hyps: Iterable[str], hyps_name: s
         problems.append(f"{len(only_ref)} of {len(ref_ids)} references have no {hyps_name} ({some_names(only_ref)})")
     if only_hyp:
         problems.append(f"{len(only_hyp)} of {len(hyp_ids)} {hyps_name} have no reference ({some_names(only_hyp)})")
-    advice = "both must hold the same utterances; filter one of the files, or take --utterances common"
+    advice = "both must hold the same utterances; filter one of them (of commands: --utterances common)"
     raise ReferencesError(f"{'; '.join(problems)}: {advice}")
 
 
@@ -163,7 +163,8 @@ def check_same_form(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
     if {letter_case(refs), letter_case(hyps)} == {"upper", "lower"}:
         raise ReferencesError(
             "references and hypotheses differ in letter case (one upper, one lower throughout), so that every word "
-            "would be wrong: convert one of them (rescore convert SRC DST --case upper), or take --normalise basic"
+            "would be wrong: convert one of them (rescore convert SRC DST --case upper), or take --normalise basic "
+            "(in Python normalise='basic')"
         )
     counts, known = Counter(chain.from_iterable(refs)), dict.fromkeys(chain.from_iterable(hyps))
     bare = {_bare(word) for word in known}
@@ -175,7 +176,7 @@ def check_same_form(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
         remark(
             f"references and hypotheses are written in different ways ('{word}', '{other}'): {same} of {counts.total()}"
             f" words of the references are among the hypotheses, {alike} without case and punctuation; --normalise "
-            "basic compares them in one form"
+            "basic (in Python normalise='basic') compares them in one form"
         )
 
 

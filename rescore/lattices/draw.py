@@ -21,7 +21,7 @@ def lattice_dot(lattice: Lattice, scales: Mapping[str, float], max_arcs: int) ->
     if lattice.num_arcs > max_arcs:
         raise UsageError(
             f"lattice '{lattice.utt_id}' has {lattice.num_arcs} arcs, more than {max_arcs}: too many to read; prune it "
-            "first (rescore lattice prune --beam), or raise --max-arcs"
+            "first (rescore lattice prune --beam), or raise max_arcs (--max-arcs)"
         )
     best = set(best_arcs(lattice, checked_totals(lattice, scales)))
     lines = [f"digraph {_quoted(lattice.utt_id)} {{", "  rankdir=LR;", "  node [shape=circle];"]

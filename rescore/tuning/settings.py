@@ -88,7 +88,7 @@ def tune(table: Table, settings: Settings) -> tuple[Weights, CrossFit]:
     if s.folds < 0:
         raise UsageError(f"folds must be at least 0, found {s.folds}")
     if not table.total_words:
-        raise ReferencesError("all references are empty: there is no word to count errors by; check --ref")
+        raise ReferencesError("all references are empty: there is no word to count errors by; check them")
     fixed = choose_fixed(table, s.fixed)
     if isinstance(table, ScoreTable):
         tuned = tune_risk(table, fixed, s.decision, s.folds, s.seed, s.select)

@@ -64,7 +64,7 @@ def tune_errors(
     if restarts < 1 or folds < 0:
         raise UsageError(f"restarts must be at least 1 and folds at least 0, found {restarts} and {folds}")
     if not table.total_words:
-        raise ReferencesError("all references are empty: there is no word to count errors by; check --ref")
+        raise ReferencesError("all references are empty: there is no word to count errors by; check them")
     scales = choose_fixed(table, fixed or {})
     problem = make_problem(table, scales)
     found = search(problem, np.random.default_rng(seed), with_more(problem, restarts), show=True)
@@ -124,7 +124,7 @@ def choose_fixed(table: Table, fixed: Mapping[str, float]) -> dict[str, float]:
     unknown = [name for name in fixed if name not in names]
     if unknown:
         what, lattices = f"utterance {table.utt_ids[0]}", not isinstance(table, ScoreTable)
-        raise WeightsError(no_score(what, unknown[0], names, "which --fix names", lattices))
+        raise WeightsError(no_score(what, unknown[0], names, "whose scale is to be fixed", lattices))
     for name, scale in fixed.items():
         if not abs(scale) <= LARGEST_SCALE:
             raise UsageError(

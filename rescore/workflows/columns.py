@@ -186,11 +186,12 @@ def check_columns(columns: Sequence[str]) -> None:
     Raises:
       UsageError: names the column.
     """
+    otherwise = "name an LM otherwise: --lm NEWNAME=FOLDER (in Python {'NEWNAME': lm})"
     for column in columns:
         if column == WORDS_COLUMN:
-            raise UsageError(f"the column '{column}' is the number of words; name an LM otherwise: --lm NEWNAME=FOLDER")
+            raise UsageError(f"the column '{column}' is the number of words; {otherwise}")
         if columns.count(column) > 1:
-            raise UsageError(f"the column '{column}' would be written twice; name an LM otherwise: --lm NEWNAME=FOLDER")
+            raise UsageError(f"the column '{column}' would be written twice; {otherwise}")
 
 
 def prepared_scorer(
@@ -208,7 +209,7 @@ def prepared_scorer(
     if device is not None:
         place = find_device(device)
         if dtype == "int8" and place.type != "cpu":
-            raise UsageError("--dtype int8 is for the CPU; take bfloat16 on a GPU")
+            raise UsageError("dtype int8 is for the CPU; take bfloat16 on a GPU")
         lm.move_to(place)
     made = ready(lm, dtype)
     if made.is_slow():

@@ -243,7 +243,7 @@ def _check_names(names: list[str], against: Sequence[str]) -> None:
             raise UsageError(f"the name '{name}' is given to {names.count(name)} systems; names must differ")
     for name in against:
         if name not in names:
-            raise UsageError(f"--against '{name}' is none of the systems: {', '.join(names)}")
+            raise UsageError(f"against '{name}', which is none of the systems: {', '.join(names)}")
 
 
 def _how(utterances: int, words: int, seed: int, samples: int, rate: str) -> dict[str, Any]:

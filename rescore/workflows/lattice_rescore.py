@@ -83,7 +83,9 @@ class LatticeRescoring:
 
     def __post_init__(self) -> None:
         if not self.lms and self.ngram is None and self.old_ngram is None:
-            raise UsageError("no LM given; use --lm NAME|DIR or --ngram FILE (rescore lms lists the names)")
+            raise UsageError(
+                "no LM given; use --lm NAME|DIR or --ngram FILE (in Python lms or ngram; rescore lms lists names)"
+            )
         for option, value in (("--beam", self.beam), ("--most", self.most)):
             if value is not None and not self.lms:
                 raise UsageError(
@@ -93,13 +95,16 @@ class LatticeRescoring:
             if name in self.lms:
                 raise UsageError(
                     f"'{name}' is the score of {option}; give an n-gram LM with that option, or name this LM: "
-                    "--lm NEWNAME=NAME|DIR"
+                    "--lm NEWNAME=NAME|DIR (in Python {'NEWNAME': lm})"
                 )
         ngrams = {NGRAM: self.ngram, OLD_NGRAM: self.old_ngram}
         lms = {**self.lms, **{name: lm for name, lm in ngrams.items() if lm is not None}}
         missing = [name for name in lms if name not in self.scales]
         if missing:
-            raise UsageError(f"no scale for {', '.join(missing)}; give one with --scale NAME=VALUE, or --weights FILE")
+            raise UsageError(
+                f"no scale for {', '.join(missing)}; give one with --scale NAME=VALUE, or --weights FILE (in Python "
+                "weights={'NAME': VALUE})"
+            )
         self.views = {name: view_of(lm, self.exact) for name, lm in lms.items()}
         readers = {name: Reader(lm, self.views[name]) for name, lm in lms.items()}
         self.coverages = [Coverage(reader, name, self.max_unknown) for name, reader in readers.items()]
@@ -137,7 +142,10 @@ class LatticeRescoring:
         idle = [name for name in default_scales(lattice.scores) if name not in self.scales]
         if idle and self.ngram is None and not self._said:
             self._said = True
-            remark(f"the lattices' own score '{idle[0]}' has no scale and counts 0; give --scale {idle[0]}=VALUE")
+            remark(
+                f"the lattices' own score '{idle[0]}' has no scale and counts 0; give --scale {idle[0]}=VALUE "
+                f"(in Python weights={{'{idle[0]}': VALUE}})"
+            )
 
     def _check_asked(self, lattice: Lattice) -> None:
         new = [name for name, lm in ((NGRAM, self.ngram), (OLD_NGRAM, self.old_ngram)) if lm is not None]
@@ -320,7 +328,7 @@ def with_beams(settings: Mapping[str, Any], scales: Mapping[str, float], lms: Se
     beams = dict(zip(("ngram_beam", "beam"), usual_beams(scales, lms), strict=True))
     chosen = {name: beams[name] for name in missing}
     listed = " ".join(f"--{name.replace('_', '-')} {beam:.6g}" for name, beam in chosen.items())
-    remark(f"{listed}: the usual width, by the LM's scale (--exact: no beam)")
+    remark(f"{listed}: the usual width, by the LM's scale (--exact, in Python context=None: no beam)")
     return {**settings, **chosen}
 
 

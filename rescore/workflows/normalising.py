@@ -155,7 +155,7 @@ def under_weights(weights: Weights, wanted: str | None, where: object, cer: bool
     if wanted is None:
         return weights
     if wanted != tuned and KEY in weights.info:
-        remark(f"{where}: tuned with --normalise {tuned}, but combined with --normalise {wanted}")
+        remark(f"{where}: tuned with the normaliser {tuned}, but combined with {wanted}")
     return Weights(weights.scales, {**weights.info, KEY: wanted})
 
 
@@ -183,9 +183,15 @@ def _one_name(names: Mapping[str, str]) -> str:
     found = {system: name for system, name in names.items() if name != "none"}
     if len(set(found.values())) > 1:
         said = ", ".join(f"{system} with {name}" for system, name in found.items())
-        raise UsageError(f"the systems were combined with different normalisers: {said}; choose one with --normalise")
+        raise UsageError(
+            f"the systems were combined with different normalisers: {said}; choose one with --normalise NAME "
+            "(in Python normalise=NAME)"
+        )
     if not found:
         return "none"
     system, name = next(iter(found.items()))
-    remark(f"all texts normalised by {name}, with which '{system}' was combined (--normalise none: as they are)")
+    remark(
+        f"all texts normalised by {name}, with which '{system}' was combined (--normalise none, in Python "
+        "normalise='none': as they are)"
+    )
     return name

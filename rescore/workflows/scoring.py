@@ -122,7 +122,7 @@ def _check_free(nbest: NbestList, columns: list[str]) -> None:
             if column in hyp.scores:
                 raise ScoreError(
                     f"utterance {nbest.utt_id}: there is a score '{column}' already and it is not overwritten; "
-                    "give the new column another name: --lm NEWNAME=NAME|DIR"
+                    "give the new column another name: --lm NEWNAME=NAME|DIR (in Python {'NEWNAME': lm})"
                 )
 
 

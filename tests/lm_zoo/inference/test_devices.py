@@ -21,7 +21,7 @@ def test_other_names(name: str) -> None:
 def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", None)
-    with pytest.raises(ModelError, match=r"device 'cuda': torch .* is built without CUDA; take --device cpu"):
+    with pytest.raises(ModelError, match=r"device 'cuda': torch .* is built without CUDA; take the device cpu"):
         find_device("cuda")
     monkeypatch.setattr(torch.version, "cuda", "11.7")
     with pytest.raises(ModelError, match=r"device 'cuda:1': torch .* is built for CUDA 11.7, but finds no GPU"):

@@ -123,3 +123,17 @@ def test_devices_of_torch() -> None:
 def test_against_no_other_system() -> None:
     systems = {"a": several(), "b": several()}
     assert rs.compare(several(), systems, against=None, samples=10) == rs.compare(several(), systems, samples=10)
+
+
+def test_errors_name_arguments_as_python_has_them() -> None:
+    refs, given = {"u": ("HE",)}, rs.Lists([rs.NbestList("u", [rs.Hypothesis(("HE",), {"am": -1.0})])])
+    for call, message in (
+        (lambda: rs.wer(refs, {"u": ("he",)}), r"\(in Python normalise='basic'\)"),
+        (lambda: rs.compare(refs, {"a": given}, against="b"), "against 'b', which is none of the systems: a"),
+        (lambda: rs.tune(given, refs, fix={"nn": 1.0}), "no score 'nn', whose scale is to be fixed"),
+        (lambda: rs.tune(given, {"u": ()}), "no word to count errors by; check them"),
+        (lambda: rs.score(given, {"am": zoo.neural("lstm")}), r"\(in Python \{'NEWNAME': lm\}\)"),
+        (lambda: rs.Lattices([]).rescore({"nn": zoo.neural("lstm")}), r"\(in Python weights=\{'NAME': VALUE\}\)"),
+    ):
+        with pytest.raises(rs.RescoreError, match=message):
+            call()

@@ -101,7 +101,7 @@ def test_one_line(args: tuple[object, ...], expected: str, folder: Path, rescore
 def test_training_on_a_gpu_that_is_not_there(folder: Path, rescore: Rescore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     code, _, error = rescore("train-lm", "lstm", *TRAIN, "--device", "cuda")
-    assert code == 2 and error.startswith("rescore: device 'cuda': torch ") and "take --device cpu" in error
+    assert code == 2 and error.startswith("rescore: device 'cuda': torch ") and "take the device cpu" in error
     assert not Path("lm").exists()
 
 

@@ -64,7 +64,7 @@ def test_fixed_scales_and_no_folds(dev: Path) -> None:
     weights = load_weights(out)
     assert weights.scales["lm"] == 0.0 and weights.info["cv_wer"] is None and weights.info["errors"] == 6
     assert "cross-validated" not in result.stdout
-    with pytest.raises(WeightsError, match="no score 'nn', which --fix names; found: am, lm, words"):
+    with pytest.raises(WeightsError, match="no score 'nn', whose scale is to be fixed; found: am, lm, words"):
         run(*args, "--fix", "nn=1")
 
 

@@ -236,7 +236,7 @@ def test_fixed_scales() -> None:
     assert choose_fixed(names, {"lm": 0.0}) == {"lm": 0.0, "am": 1.0}
     assert choose_fixed(names, {"lm": 2.0}) == {"lm": 2.0}
     assert choose_fixed(of("lm", "words"), {}) == {"lm": 1.0}
-    with pytest.raises(WeightsError, match="no score 'nnlm', which --fix names; found: lm, am, words"):
+    with pytest.raises(WeightsError, match="no score 'nnlm', whose scale is to be fixed; found: lm, am, words"):
         choose_fixed(names, {"nnlm": 1.0})
     with pytest.raises(UsageError, match="fixed at 0"):
         choose_fixed(of("am"), {"am": 0.0, "words": 0.0})

@@ -126,7 +126,7 @@ def test_bad_systems_say_what_is_wrong(tmp_path: Path) -> None:
         compare_systems(REFS, [read_system("x", str(tmp_path / "l.jsonl"), REFS)])
     with pytest.raises(UsageError, match="'x' is given to 2 systems"):
         compare_systems(REFS, [System("x", FIRST), System("x", SECOND)])
-    with pytest.raises(UsageError, match="--against 'y' is none of the systems: x"):
+    with pytest.raises(UsageError, match="against 'y', which is none of the systems: x"):
         compare_systems(REFS, [System("x", FIRST)], against=("y",))
     with pytest.raises(UsageError, match="no system"):
         compare_systems(REFS, [])

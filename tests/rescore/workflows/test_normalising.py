@@ -85,9 +85,7 @@ def test_weights_say_what_is_repeated(capsys: pytest.CaptureFixture[str]) -> Non
     assert under_weights(Weights({"am": 1.0}), None, None).info == {}
     assert capsys.readouterr().err == ""
     assert under_weights(tuned, "librispeech", "w.json").info == {"normalise": "librispeech", "wer": 3.0}
-    assert (
-        capsys.readouterr().err == "w.json: tuned with --normalise basic, but combined with --normalise librispeech\n"
-    )
+    assert capsys.readouterr().err == "w.json: tuned with the normaliser basic, but combined with librispeech\n"
     with pytest.raises(WeightsError, match=r"""w.json: 'normalise' in "info" is 3; expected one of none, basic"""):
         normaliser_of(Weights({"am": 1.0}, {"normalise": 3}), "w.json")
 

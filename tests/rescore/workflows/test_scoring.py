@@ -208,7 +208,7 @@ def test_device(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -
         assert isinstance(result.exception, ModelError)
         assert "device 'cuda': torch" in str(result.exception)
     monkeypatch.setattr("lm_zoo.inference.devices.find_device", lambda name: torch.device("cuda"))
-    assert "--dtype int8 is for the CPU" in str(run(*args, "cuda", "--dtype", "int8").exception)
+    assert "dtype int8 is for the CPU" in str(run(*args, "cuda", "--dtype", "int8").exception)
 
 
 def test_quiet(tmp_path: Path, folder: Path) -> None:
