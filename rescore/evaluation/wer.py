@@ -23,6 +23,7 @@ from rescore.errors import ReferencesError
 from rescore.types import NbestList, Words
 
 FEW, MOST = 0.5, 0.8  # shares of the words of references that show a difference in form
+ENOUGH, NEARLY_ALL = 20, 0.9  # words of references, and the share of them that is wrong with another table of words
 _CHARACTER = re.compile(r"<unk>|<UNK>|.", re.DOTALL)
 GAP = "\0"  # stands for "no word" in alignments; no word of a text file can contain it
 
@@ -296,4 +297,14 @@ def present_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words]) -> tupl
     if unknown:
         remark(f"{len(unknown)} lattices without a reference are not scored: {some_names(unknown)}")
     errors = corpus_errors({utt_id: refs[utt_id] for utt_id in both}, {utt_id: hyps[utt_id] for utt_id in both})
+    say_nearly_all_wrong(errors.sub + errors.dele, errors.ref_words)
     return errors, len(absent)
+
+
+def say_nearly_all_wrong(wrong: int, words: int) -> None:
+    """A remark where next to no word of the references is in lattices, as with the numbers of another `words.txt`."""
+    if words >= ENOUGH and wrong >= NEARLY_ALL * words:
+        remark(
+            f"{wrong} of {words} words of the references are wrong: are these the references, and is this the "
+            "words.txt that the lattices were made with? (--cer counts the characters of text without blanks)"
+        )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rescore.console import some_names
-from rescore.evaluation.wer import ErrorCounts, check_same_form, json_counts, none_in_common
+from rescore.evaluation.wer import ErrorCounts, check_same_form, json_counts, none_in_common, say_nearly_all_wrong
 from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import oracle
 from rescore.types import Lattice, Words
@@ -74,8 +74,9 @@ class LatticeInfo:
         """Raises ReferencesError if there are references, but none of any lattice, or all in another letter case."""
         if self.refs is not None and self.oracle is None:
             raise none_in_common({"references": self.refs, "lattices": self.no_ref})
-        if self.refs is not None:
+        if self.refs is not None and self.oracle is not None:
             check_same_form(self.refs.values(), self.nearest)
+            say_nearly_all_wrong(self.oracle.sub + self.oracle.dele, self.oracle.ref_words)
 
     def data(self) -> dict[str, Any]:
         """The same as data; None or NaN for what is not known."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rescore.console import remark
 from rescore.errors import UsageError
 from rescore.evaluation.common import shared_references
+from rescore.evaluation.wer import say_nearly_all_wrong
 from rescore.files import file_identity, read_kaldi_text, texts_identity
 from rescore.formats import is_pipe, parse_spec, source_identity
 from rescore.tuning.decisions import CrossFit
@@ -96,6 +97,7 @@ def tune_lattices(
     table = lattice_table(lattices, refs, normaliser.cer)
     remark(f"looking for scales of {', '.join(table.names)} over {len(table)} lattices with {table.size} arcs")
     weights, fits = tune(table, settings)
+    say_nearly_all_wrong(round(weights.info["oracle_wer"] * table.total_words / 100), table.total_words)
     data = {"lattices": len(table), "arcs": table.size, "ref": texts_identity(ref, texts), "words": table.total_words}
     form = {KEY: normaliser.name, RATE: normaliser.rate}
     weights.info = {"data": data, **form, **weights.info, "command": command}

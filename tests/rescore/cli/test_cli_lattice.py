@@ -99,6 +99,20 @@ def test_info(run: Run, decode: Path) -> None:
     assert "oracle WER       50.00 [ 2 / 4, 0 ins, 1 del, 1 sub ]" in result.stdout
 
 
+@pytest.mark.parametrize("command", ["best-path", "oracle", "info", "mbr", "nbest"])
+def test_another_table_of_words_is_asked_for(run: Run, tmp_path: Path, command: str) -> None:
+    """Of two words each of ten lattices none is right where the numbers are those of another table."""
+    (tmp_path / "lat.1").write_text("".join(f"u{n} \n0 1 1 1,10,\n1 2 2 2,20,\n1 2 3 2,21,\n2\n\n" for n in range(10)))
+    (tmp_path / "text").write_text("".join(f"u{n} A B\n" for n in range(10)))
+    (tmp_path / "right").write_text("<eps> 0\nA 1\nB 2\nC 3\nD 4\nE 5\nF 6\n")
+    (tmp_path / "other").write_text("<eps> 0\nD 1\nE 2\nF 3\nA 4\nB 5\nC 6\n")
+    target = [tmp_path / "lists.jsonl"] if command == "nbest" else []
+    for table in ("right", "other"):
+        source = f"kaldi:{tmp_path}/lat.1", *target, "--words", tmp_path / table, "--ref", tmp_path / "text"
+        asked = "20 of 20 words of the references are wrong: are these the references" in run(command, *source).stderr
+        assert asked == (table == "other")
+
+
 def test_references_in_another_case(decode: Path, tmp_path: Path) -> None:
     """One refusal, whatever is asked."""
     (tmp_path / "text").write_text("utt-a A C\nutt-b B B\n")
