@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from asr.dataset.flac import NO_LENGTH
 from asr.dataset.pipes import ADVICE, command_of, shell_reads
-from asr.dataset.stores import feature_store, with_features
+from asr.dataset.stores import SHIFT_SECONDS, feature_store, with_features
 from asr.errors import DataError
 from lm_zoo.reading import kaldi_fields, parse_json, read_json
 from rescore.console import NAMED, progress, remark
@@ -361,12 +361,14 @@ def split_by_speaker(parts: dict[str, list[MonoCut]], path: str | Path) -> dict[
 def store_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str = "lilcom") -> list[MonoCut]:
     """The cuts with stored filterbanks; those whose audio cannot be loaded are told and left out.
 
+    Rates of which 10 ms are no whole number of samples (22,050 Hz) become 16 kHz in the manifest, as lhotse wants.
+
     Raises:
       DataError: a cut is not of one recording (mixed, or padding), or none is left.
     """
     from lhotse.cut import MixedCut, PaddingCut
 
-    from asr.dataset.features import fbank
+    from asr.dataset.features import SAMPLE_RATE, fbank
     from asr.dataset.loader import check_features, load_errors, load_samples, load_trouble
 
     for cut in cuts:
@@ -376,6 +378,8 @@ def store_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str = "li
     missing, made = Missing(), []
     with feature_store(folder, name, storage) as store:
         for cut in progress(cuts, f"fbank {name}"):
+            if cut.has_recording and cut.recording.sampling_rate % round(1 / SHIFT_SECONDS):
+                cut = cut.resample(SAMPLE_RATE)
             try:
                 samples = load_samples(cut)
             except load_errors() as error:
