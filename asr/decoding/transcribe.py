@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from asr.decoding.written import NORMALISER, WrittenDecoder
 from asr.errors import ConfigError, DataError
 from asr.model.streaming import StreamingEncoder
 from asr.seq2seq.models import INSTALL, MOONSHINE, has_moonshine, load
-from lm_zoo.reading import kaldi_fields
+from lm_zoo.reading import is_read_once, kaldi_fields, open_bytes
 from lm_zoo.text.normalise import normalise
 from rescore.console import remark
 from rescore.types import Words
@@ -114,16 +115,18 @@ def read_audio(path: Path, longest: float | None = MAX_SECONDS) -> np.ndarray:
     """Samples float32 `(N,)` in [-1, 1] at 16 kHz; the mean of several channels.
 
     Args:
+      path: a file; `-` is standard input, which is read to its end, as other pipes are.
       longest: seconds; None for any length.
     Raises:
       DataError: no such file, not audio, fewer than 16,000 samples a second, too short or too long, not finite.
     """
     import soundfile
 
-    if not path.is_file():
+    piped = is_read_once(path)
+    if not (piped or path.is_file()):
         raise DataError(f"{path}: {'is a folder, expected an audio file' if path.is_dir() else 'no such file'}")
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(io.BytesIO(open_bytes(path).read()) if piped else path) as file:
             if file.frames == NO_LENGTH:
                 raise DataError(f"{path}: its header has no number of samples, as through a pipe; write it anew")
             seconds = file.frames / file.samplerate

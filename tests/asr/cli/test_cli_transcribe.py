@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -141,6 +143,17 @@ def test_audio_that_cannot_be_used(tmp_path: Path) -> None:
     flac.write_bytes(flac.read_bytes()[:20000])
     with pytest.raises(DataError, match=r"cut.flac: (damaged or truncated|not audio)"):
         read_audio(flac)
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_standard_input(model: Path, wav: Path, name: str) -> None:
+    """As `ffmpeg -i talk.mp4 -ar 16000 -f wav - | asr transcribe -` gives it, which leaves the length open."""
+    data = bytearray(wav.read_bytes())
+    data[4:8] = data[40:44] = b"\xff\xff\xff\xff"
+    command = [sys.executable, "-m", "asr", "transcribe", "--model", str(model), name]
+    piped = subprocess.run(command, input=bytes(data), capture_output=True, check=True, cwd=Path(__file__).parents[3])
+    words = run("transcribe", wav, "--model", model).output.splitlines()[0].removeprefix(f"{wav}: ")
+    assert words and piped.stdout.decode() == f"{name}: {words}\n"
 
 
 def test_other_rates_and_channels_become_16_khz_mono(tmp_path: Path) -> None:
