@@ -74,12 +74,20 @@ class LeftOut:
         self.ids: dict[str, set[str]] = {}
         self._first = FirstOfReason(say)
 
-    def add(self, cut_id: str, reason: str, detail: str) -> None:
+    def add(self, cut_id: str, reason: str, detail: str, said: bool = True) -> None:
+        """`said`: whether it is named."""
         ids = self.ids.setdefault(reason, set())
         if cut_id in ids:
             return
         ids.add(cut_id)
-        self._first.tell(cut_id, reason, f"cut {cut_id} left out: {reason} ({detail})")
+        if said:
+            self._first.tell(cut_id, reason, f"cut {cut_id} left out: {reason} ({detail})")
+
+    def add_all(self, others: Iterable[dict[str, set[str]]]) -> None:
+        """Counts those of other processes too."""
+        for found in others:
+            for reason, ids in found.items():
+                self.ids.setdefault(reason, set()).update(ids)
 
     def counts(self) -> dict[str, int]:
         return {reason: len(ids) for reason, ids in self.ids.items()}
@@ -199,16 +207,17 @@ class _EpochCuts:
     def __iter__(self) -> Iterator[Cut]:
         options = self._options
         cuts: Iterable[Cut] = self._cuts
+        first = options.rank == 0  # every rank reads the whole manifest
         if options.shuffle and not self._cuts.is_lazy:
             cuts = list(cuts)
             random.Random(f"{options.seed} {self._epoch}").shuffle(cuts)
         for cut in cuts:
             trouble = _unusable(cut, options)
             if trouble:
-                self._left_out.add(cut.id, *trouble)
+                self._left_out.add(cut.id, *trouble, said=first)
                 continue
             resampled = not options.stored and cut.sampling_rate not in (None, SAMPLE_RATE)
-            if self._epoch == 0 and not self._told and resampled:
+            if self._epoch == 0 and not self._told and resampled and first:
                 self._say(f"cut {cut.id} has {cut.sampling_rate} Hz: such cuts are resampled to {SAMPLE_RATE} Hz")
                 self._told = True
             speed = _draw(options, self._epoch, "speed", cut.id).choice(options.speeds)

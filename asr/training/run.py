@@ -140,6 +140,7 @@ def run_here(plan: TrainPlan, settings: TransducerTrainConfig) -> None:
             "musan_cuts": plan.musan_cuts and plan.musan_cuts.name,
         },
     )
+    batches.left_out.add_all(ranks.Ranks.start(device).gather([batches.left_out.ids]))
     if first and batches.left_out.counts():
         remark(f"training cuts left out: {batches.left_out.summary()}")
 
@@ -211,7 +212,8 @@ def make_batches(plan: TrainPlan, settings: TransducerTrainConfig) -> tuple[Load
     batches = make_loader(load(*plan.train_cuts), training, noise)
     if not plan.valid_cuts:
         return batches, None
-    return batches, make_loader(load(*plan.valid_cuts), replace(options, shuffle=False))
+    say = remark if training.rank == 0 else lambda line: None  # all validate on the same utterances
+    return batches, make_loader(load(*plan.valid_cuts), replace(options, shuffle=False), say=say)
 
 
 def check_validation(plan: TrainPlan, vocab: PieceVocabulary) -> None:

@@ -21,6 +21,7 @@ from lm_zoo.training.runtime import DTYPES
 if TYPE_CHECKING:
     from asr.model.transducer import Transducer
     from asr.training.config import TransducerTrainConfig
+    from lm_zoo.training.distributed import Ranks
 
 Batch = dict[str, Any]
 
@@ -50,12 +51,19 @@ class Skipped:
     """Counts the utterances that could not be used, by reason, and names the first of them."""
 
     def __init__(self, remark: Callable[[str], None]) -> None:
-        self.counts: Counter[str] = Counter()  # of every epoch
+        self.counts: Counter[str] = Counter()  # of every epoch, in this process
         self._first = FirstOfReason(remark)
 
     def summary(self) -> str:
         """Such as `3 x no words, 1 x too short`; an utterance counts in each epoch."""
         return summarise(self.counts)
+
+    def of_all(self, ranks: Ranks) -> Counter[str]:
+        """The counts of all processes together; each of them must ask."""
+        total: Counter[str] = Counter()
+        for counts in ranks.gather([dict(self.counts)]):
+            total.update(counts)
+        return total
 
     def add_problems(self, inputs: Inputs, problems: dict[int, str]) -> None:
         """Those of a `TransducerLoss`."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from asr.dataset.left_out import summarise
 from asr.errors import AsrError, CheckpointError, DataError
 from asr.model import checkpoint
 from asr.training.config import TransducerProgress, TransducerTrainConfig
@@ -75,7 +76,7 @@ def train(
       valid_batches: called with (1, 0), by every rank: it must give each the whole data.
       info: kept in the `config.json` of `out/model` (names of the data, licence).
       report: gets every log record; losses are natural logs, a frame of 40 ms.
-      remark: gets lines for the user (utterances not used).
+      remark: gets lines for the user, of every process those of its own utterances that are not used.
       start: checkpoint to continue from; None: the newest of the run, if there is one.
       anew:  do not continue, whatever `out` holds.
       made_of: what the batches of an epoch follow from, `max_duration` among it, and what `other_data` names; a run
@@ -118,10 +119,10 @@ class TransducerRun(TrainingRun):
         remark: Remark,
         made_of: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(out, ranks, report, remark)
+        super().__init__(out, ranks, report, remark if ranks.rank == 0 else lambda line: None)
         self.made_of = dict(made_of or {})
         self.model, self.vocab, self.config, self.info = model, vocab, config, info
-        self.skipped, self.valid_remark = Skipped(remark), remark
+        self.skipped, self.valid_remark = Skipped(remark), self.remark  # all validate on the same utterances
         self.progress = TransducerProgress()
         self.options = loss_options(config)
         check_dtype(config.dtype, ranks.device)
@@ -195,7 +196,7 @@ class TransducerRun(TrainingRun):
         self.progress = TransducerProgress(**contents["progress"])
         self.share_batches(contents.get("world_size", self.ranks.size))
         self._same_batches(contents["sampler"].get("made_of", self.made_of))
-        self.skipped.counts.update(contents["skipped"])
+        self.skipped.counts.update(contents["skipped"] if self.ranks.rank == 0 else {})
         random = contents.get("random") or [{"cpu": contents["rng"]}]  # once there was the first rank's alone
         set_random_state(random[self.ranks.rank] if self.ranks.rank < len(random) else {}, self.ranks)
         self.start = start
@@ -229,7 +230,7 @@ class TransducerRun(TrainingRun):
 
     def save(self, name: str, newest: bool = True) -> None:
         """Writes the checkpoint `name`; a killed run continues from the `newest`."""
-        random = self.ranks.gather([random_state()])
+        random, skipped = self.ranks.gather([random_state()]), self.skipped.of_all(self.ranks)
         if self.ranks.rank or self.average is None:
             return
         progress = self.progress
@@ -245,7 +246,7 @@ class TransducerRun(TrainingRun):
             "world_size": self.ranks.size,
             "model_config": self.model.config.to_dict(),
             "case": self.vocab.case,
-            "skipped": dict(self.skipped.counts),
+            "skipped": dict(skipped),
             **{name: value for name, value in asdict(self.config).items() if name != "optimizer"},
             "cur_epoch": progress.epoch,
             "batch_idx_train": progress.step,
@@ -284,8 +285,8 @@ class TransducerRun(TrainingRun):
             if progress.last_valid_step != progress.step:
                 self._validate(valid_batches)
             self.save(f"checkpoint-{progress.step}.pt")
-        if self.skipped.counts:
-            self.remark(f"not used: {self.skipped.summary()}")
+        if skipped := self.skipped.of_all(self.ranks):
+            self.remark(f"not used: {summarise(skipped)}")
         return progress
 
     def _end_epoch(self, valid_batches: Batches | None) -> None:
@@ -372,7 +373,7 @@ class TransducerRun(TrainingRun):
                 self.scaler.step(optimizer)
             optimizer.zero_grad(set_to_none=True)
         self.scaler.update()
-        if not good:
+        if not good and self.ranks.rank == 0:  # the gradients are those of all processes
             self.skipped.counts["batches without a usable gradient"] += 1
         return good
 

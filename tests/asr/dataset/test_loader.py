@@ -89,6 +89,24 @@ def test_ranks_share_an_epoch(cuts: Any) -> None:
     assert set(names) == {f"u{index:02d}" for index in range(COUNT)}
 
 
+def test_the_first_rank_alone_tells_of_the_manifest(cuts: Any, tmp_path: Path) -> None:
+    """Every rank reads it whole, but loads its own share alone: of that it tells itself."""
+    odd = [
+        make_cut(tmp_path, "short", 0.2),
+        make_cut(tmp_path, "other", 1.0, rate=8000),
+        make_cut(tmp_path, "gone", 1.0),
+    ]
+    (tmp_path / "gone.wav").unlink()
+    said: list[list[str]] = [[], []]
+    for rank in (0, 1):
+        both = loader(lhotse.CutSet.from_cuts([*cuts, *odd]), said[rank], rank=rank, world_size=2)
+        list(both(1))
+        assert both.left_out.counts()["too short"] == 1
+    assert sum("cut other has 8000 Hz" in line for line in said[0]) == sum("too short" in line for line in said[0]) == 1
+    assert not any("short" in line or "8000" in line for line in said[1])
+    assert sum("cut gone left out" in line for line in [*said[0], *said[1]]) == 1
+
+
 def test_speeds_change_lengths_and_names(cuts: Any) -> None:
     for batch in loader(cuts, speeds=(0.9, 1.1))(1):
         for name, length in zip(batch["ids"], batch["lengths"].tolist(), strict=True):
