@@ -69,7 +69,7 @@ def load_cuts(*paths: str | Path, allow_pipes: bool = False) -> CutSet:
     Args:
       allow_pipes: take cuts whose audio or features are the output of a command (see `asr.dataset.pipes`).
     Raises:
-      DataError, FormatError: no such file, a line that is no cut, or one that runs a command.
+      DataError, FormatError: no such file, a line that is no cut, or one that runs a command; Shar and something else.
     """
     from lhotse import CutSet
 
@@ -77,6 +77,10 @@ def load_cuts(*paths: str | Path, allow_pipes: bool = False) -> CutSet:
     if len(files) == 1 and files[0].is_dir():
         cuts = CutSet.from_shar(in_dir=str(files[0]))
         return cuts if allow_pipes else cuts.map(partial(_without_commands, folder=files[0]))
+    for shar in (file for file in files if file.is_dir()):
+        raise DataError(
+            f"{shar}: Shar is read in its order, and alone, found {len(files)} manifests; make one Shar of all"
+        )
     return CutSet.from_cuts(cut for file in files for cut in _read_cuts(file, allow_pipes))
 
 

@@ -13,7 +13,7 @@ import torch
 from asr.dataset.augment import SpecAugment, add_noise
 from asr.dataset.features import fbank
 from asr.dataset.loader import Loader, LoaderOptions, load_samples, make_loader
-from asr.dataset.manifests import store_fbank
+from asr.dataset.manifests import load_cuts, store_fbank
 from asr.errors import ConfigError, DataError
 
 lhotse = pytest.importorskip("lhotse")
@@ -200,6 +200,9 @@ def test_shar_and_lazy_manifests(cuts: Any, tmp_path: Path) -> None:
     ):
         batches = list(loader(lazy, speeds=(0.9, 1.0))(1))
         assert sum(len(batch["ids"]) for batch in batches) == COUNT
+    for other in ("shar", "cuts.jsonl.gz"):
+        with pytest.raises(DataError, match=r"shar: Shar is read in its order, and alone, found 2 manifests; make one"):
+            load_cuts(tmp_path / "shar", tmp_path / other)
 
 
 def test_other_rates_are_resampled_and_channels_averaged(tmp_path: Path) -> None:
