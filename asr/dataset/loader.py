@@ -235,7 +235,10 @@ def _unusable(cut: Cut, options: LoaderOptions) -> tuple[str, str] | None:
     if options.stored and cut.num_features != BINS:
         return "wrong features", f"{cut.num_features} bins, expected {BINS}"
     if not options.stored and not cut.has_recording:
-        return "no audio", "its manifest names no recording"
+        stored = (
+            ", but stored features, which asr train takes with --on-the-fly-feats false" if cut.has_features else ""
+        )
+        return "no audio", f"its manifest names no recording{stored}"
     return None
 
 

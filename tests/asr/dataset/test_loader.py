@@ -241,6 +241,10 @@ def test_cuts_without_audio_have_none_to_load(cuts: Any, tmp_path: Path, capsys:
         load_samples(silent)
     assert [cut.id for cut in store_fbank([silent, cuts[1]], tmp_path, "again", "numpy")] == [cuts[1].id]
     assert "1 utterances left out, audio cannot be loaded (u00)" in capsys.readouterr().err
+    lines: list[str] = []
+    with pytest.raises(DataError, match="no cut is left to load: 1 x no audio"):
+        loader(lhotse.CutSet.from_cuts([silent]), lines)
+    assert lines[0].endswith("but stored features, which asr train takes with --on-the-fly-feats false)")
 
 
 def test_a_batch_of_bad_cuts_alone_is_empty(tmp_path: Path) -> None:
