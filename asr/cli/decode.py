@@ -141,7 +141,7 @@ def sets_of(cuts: tuple[Path, ...], folder: Path | None) -> tuple[Path, ...]:
 @normalise_option
 @pipes_option
 @json_option
-@setting(DecodeRun, "device", help="Such as cpu or cuda; encoder-decoders run on the CPU.")
+@setting(DecodeRun, "device", help="Such as cpu or cuda, for LMs too; encoder-decoders run on the CPU.")
 @partial(sharing_options, merge="asr merge")
 @click.pass_context
 def command(context: click.Context, sharing: Sharing, **values: Any) -> None:

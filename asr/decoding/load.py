@@ -17,6 +17,7 @@ from asr.errors import DataError
 from asr.model.average import average
 from asr.model.checkpoint import load_model
 from asr.model.transducer import Transducer
+from lm_zoo.inference.devices import find_device
 from lm_zoo.reading import is_read_once, kaldi_fields
 from lm_zoo.registry import load, load_ngram
 from lm_zoo.text.vocabulary import PieceVocabulary
@@ -84,7 +85,7 @@ def check_case(path: Path, allow_pipes: bool, pieces: Pieces) -> None:
 
 
 def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
-    """The LMs of the search, and what the names of files say of them."""
+    """The LMs of the search, on the recogniser's device, and what the names of files say of them."""
     lms, scales = plan.lms, plan.lm_scales
     if scales and len(scales) != len(lms):
         raise UsageError(f"found {len(lms)} --lm and {len(scales)} --lm-scale, expected one scale for each LM, or none")
@@ -94,7 +95,9 @@ def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
         name = name or base_name(spec.partition("?")[0])
         if name in loaded:
             raise UsageError(f"two LMs are called '{name}'; name them: --lm NAME=LM")
-        loaded[name] = (load(rest), scale)
+        lm = load(rest)
+        lm.move_to(find_device(plan.device))
+        loaded[name] = (lm, scale)
         text += f"-{name}-lm-scale-{scale}"
     text += f"-ilme-scale-{plan.ilme_scale}" if plan.ilme_scale is not None else ""
     text += f"-lodr-scale-{plan.lodr_scale}" if plan.lodr else ""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from asr.decoding import load
 from asr.decoding.beam_search import modified_beam_search
+from asr.decoding.options import DecodeRun
 from asr.decoding.prefixes import SearchHypothesis
 from asr.decoding.shallow_fusion import TokenScorer, WordScorer, lm_scorer, make_fusion
 from asr.errors import ConfigError
@@ -184,6 +187,17 @@ def test_a_scale_of_zero_leaves_the_search_alone() -> None:
         assert [hyp.scores["am"] for hyp in after] == pytest.approx([hyp.scores["am"] for hyp in before])
         assert list(map(summed, after)) == pytest.approx(list(map(summed, before)))
         assert np.isfinite([hyp.scores["lm"] for hyp in after]).all()
+
+
+def test_lms_go_where_the_recogniser_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With `--device cuda` they stayed on the CPU."""
+    moved: list[torch.device] = []
+    monkeypatch.setattr(load, "load", lambda name: SimpleNamespace(move_to=moved.append))
+    monkeypatch.setattr(load, "find_device", torch.device)  # without a look whether there is a GPU
+    monkeypatch.setattr(load, "make_fusion", lambda pieces, lms, *settings: lms)
+    found, said = load.read_lms(DecodeRun((), lms=("exp/a", "b=exp/c"), device="cuda"), pieces())
+    assert moved == [torch.device("cuda")] * 2 and list(found) == ["a", "b"]
+    assert said == "-a-lm-scale-0.3-b-lm-scale-0.3"
 
 
 def test_bad_settings() -> None:
