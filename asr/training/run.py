@@ -223,14 +223,19 @@ def check_validation(plan: TrainPlan, vocab: PieceVocabulary) -> None:
 
     if any(map(is_read_once, plan.valid_cuts)):
         return
+    first = None
     for path in plan.valid_cuts:
         for cut in iter_cuts(path, plan.allow_pipes):
             words = kaldi_fields(cut_text(cut))
-            if words and not any(vocab.unk in vocab.encode_word(word) for word in words):
+            unknown = [word for word in words if vocab.unk in vocab.encode_word(word)]
+            if words and not unknown:
                 return
+            first = first or next(iter(unknown), None)
     if plan.valid_cuts:
-        names = ", ".join(map(str, plan.valid_cuts))
-        raise DataError(f"{names}: no transcript that the tokens can spell, expected some to validate on; see its case")
+        names, why = ", ".join(map(str, plan.valid_cuts)), "; they have no words"
+        if first is not None:
+            why = f"; found '{first}': is it of the tokens' case, or are these characters (asr prepare --characters)?"
+        raise DataError(f"{names}: no transcript that the tokens can spell, expected some to validate on{why}")
 
 
 def print_record(record: dict[str, Any]) -> None:

@@ -137,8 +137,9 @@ DECODE = "decode --out new --model model"
         (f"{TRAIN} --train-cuts good.jsonl --exp-dir file", "file: is a file, expected a folder to write"),
         (
             f"{TRAIN} --train-cuts good.jsonl --valid-cuts silent.jsonl --valid-cuts greek.jsonl",
-            "greek.jsonl: no transcript",
+            "greek.jsonl: no transcript that the tokens can spell, expected some to validate on; found 'ΩMEGA'",
         ),
+        (f"{TRAIN} --train-cuts good.jsonl --valid-cuts silent.jsonl", "some to validate on; they have no words"),
         (f"{TRAIN} --train-cuts good.jsonl --world-size 0", "Invalid value for '--world-size'"),
         (f"{TRAIN} --train-cuts good.jsonl --context-size 0", "Invalid value for '--context-size'"),
         ("train --init model --bpe-model none.model --train-cuts good.jsonl --exp-dir new", "none.model: no such file"),
