@@ -31,6 +31,12 @@ FILES = [
 ]
 # Costs graph,acoustic; the first word of each pair is the right one, the second 0.5 better at LM weight 10.
 ARCS = "0 1 {A} 3,90,1_1\n0 1 {B} 2.5,90,1_1\n1 2 {C} 4,70,2_2_2\n1 2 {D} 3.5,70,2_2\n2 1,5,3\n"
+RUN_PL = """#!/bin/bash
+# As Kaldi's run.pl: what has no blanks in it is given to a shell as it is.
+jobs=${1#JOB=1:} log=$2 line=
+for word in "${@:3}"; do if [[ $word =~ ^[^[:space:]]+$ ]]; then line+="$word "; else line+="\\"$word\\" "; fi; done
+for job in $(seq "$jobs"); do bash -c "${line//JOB/$job}" > "${log//JOB/$job}" 2>&1 || exit 1; done
+"""
 SCORE = '#!/bin/sh\necho "$@" > score.log\n'
 
 
@@ -106,6 +112,15 @@ def test_nbest_drop_in(recipes: Recipes, work: Path) -> None:
         found = best_path(lattice, {"graph": 1.0, "am": 0.1})
         assert found.words == old[lattice.utt_id].words == ("B", "D")
         assert found.scores == pytest.approx(old[lattice.utt_id].scores, rel=1e-6)
+
+
+def test_words_that_a_shell_would_take_for_its_own_go_through_run_pl(recipes: Recipes, work: Path) -> None:
+    run_pl = work / "run.pl"
+    run_pl.write_text(RUN_PL)
+    run_pl.chmod(0o755)
+    options = ["--cmd", run_pl, "--drop", "<v-noise> [noise]", "--delete", "'", "--skip-scoring", "true"]
+    recipes.run("kaldi/steps/lmrescore_nbest_zoo.sh", *options, *arguments(work, "exp/nn/decode_test"))
+    assert len(lattices(work, work / "exp/nn/decode_test")) == 4
 
 
 def column(path: Path) -> list[float]:

@@ -4,11 +4,20 @@
 [ ${#positional[@]} = 6 ] || die "expected 6 arguments, found ${#positional[@]}; see --help"
 lang=${positional[0]} lm=${positional[1]} data=${positional[3]} indir=${positional[4]} dir=${positional[5]}
 
+for_shell() {  # for_shell ARGUMENT: as run.pl and queue.pl need it, which give a shell <unk>, without a blank, as it is
+  if [[ $1 =~ [[:space:]] ]]; then
+    printf %s "$1"
+  else
+    printf %s "$1" | sed "s/[][\"'\`\$\\*?#~|&;<>(){}!]/\\\\&/g"
+  fi
+}
+
 jobs() {  # jobs LOG COMMAND...: for each of the $nj jobs, JOB being its number, by $cmd if that is there
-  local log=$1 job
+  local log=$1 job argument quoted=()
   shift
   if command -v "${cmd%% *}" > /dev/null; then
-    $cmd "JOB=1:$nj" "$log" "$@" || exit 1
+    for argument; do quoted+=("$(for_shell "$argument")"); done
+    $cmd "JOB=1:$nj" "$log" "${quoted[@]}" || exit 1
     return
   fi
   mkdir -p "$(dirname "$log")"
