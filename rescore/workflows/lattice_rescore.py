@@ -105,6 +105,7 @@ class LatticeRescoring:
                 f"no scale for {', '.join(missing)}; give one with --scale NAME=VALUE, or --weights FILE (in Python "
                 "weights={'NAME': VALUE})"
             )
+        LatticeLM(self.lms, self.scales)  # refuses LMs that are for lists alone, before any lattice
         self.views = {name: view_of(lm, self.exact) for name, lm in lms.items()}
         readers = {name: Reader(lm, self.views[name]) for name, lm in lms.items()}
         self.coverages = [Coverage(reader, name, self.max_unknown) for name, reader in readers.items()]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lm_zoo.registry import save_folder
 from rescore.cli.main import cli
-from rescore.errors import UsageError
+from rescore.errors import ScoreError, UsageError
 from rescore.formats import read_nbest
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.paths import best_path
@@ -72,6 +72,22 @@ def test_scales_are_asked_for() -> None:
         LatticeRescoring({"am": 1.0}, {"nn": LM})
     with pytest.raises(UsageError, match="no LM given"):
         LatticeRescoring({"am": 1.0})
+
+
+@pytest.mark.parametrize("options", [[], ["--on-error", "skip"]])
+def test_an_lm_of_whole_texts_is_refused_before_any_lattice(tmp_path: Path, options: list[str]) -> None:
+    (tmp_path / "u1.slf").write_text(SLF)
+    line = [
+        "lattice",
+        "rescore",
+        f"slf:{tmp_path}/u1.slf",
+        f"slf:{tmp_path}/out",
+        "--lm",
+        "toy=tests.toy_lm:Toy?likes=a",
+    ]
+    error = CliRunner().invoke(cli, [*line, "--scale", "toy=1", *options]).exception
+    assert isinstance(error, ScoreError)
+    assert str(error).startswith("'toy' (Toy) scores whole texts of words, and cannot be asked token by token")
 
 
 SLF = """VERSION=1.0
