@@ -191,7 +191,7 @@ def graph_factors(options: Mapping[str, str]) -> dict[str, float] | None:
         raise WeightsError(
             f"{options['weights']}: no scale for 'graph' (or 0), which Kaldi's graph cost is measured by"
         )
-    return {name: scale / scales["graph"] for name, scale in scales.items() if name != "am"}
+    return {name: scale / scales["graph"] for name, scale in scales.items() if name != "am" and scale}
 
 
 def _split_final(lattice: Lattice) -> tuple[int, np.ndarray, np.ndarray]:

@@ -161,6 +161,11 @@ def test_graph_costs_by_weights(tmp_path: Path) -> None:
     (again,) = read_lattices(f"kaldi-lat:{tmp_path / 'out.txt'}{words}")
     assert again.scores["graph"].tolist() == [-2.0, -5.0, -0.25]
     assert again.scores["am"].tolist() == [-10.0, -8.0, 0.0]
+    del lattice.scores["nn"]
+    (tmp_path / "weights.json").write_text('{"scales": {"am": 1, "graph": 3, "nn": 0, "words": 1.5}}')
+    write_lattices(target, [lattice])  # a scale of 0 leaves a score out, there or not
+    (again,) = read_lattices(f"kaldi-lat:{tmp_path / 'out.txt'}{words}")
+    assert again.scores["graph"].tolist() == [0.0, -1.0, -0.25]
     with pytest.raises(UsageError, match="give either graph=NAME,-NAME or weights=FILE"):
         write_lattices(f"{target}&graph=nn", [lattice])
     (tmp_path / "weights.json").write_text('{"scales": {"am": 1, "graph": 0}}')
