@@ -36,25 +36,26 @@ _NAMES = {"acwt": "am", "lmwt.lmonly": "lm"}
 _FILES = {name: file for file, name in _NAMES.items()}
 
 
-def _lattices_hint(folder: Path) -> str:
-    """What to do where the folder is one of Kaldi's decoding folders."""
-    lattices = next(folder.glob("lat.*"), None)
+def _lattices_hint(path: Path, pattern: str) -> str:
+    """What to do where lattices are at `path`: itself, or in it, by the names of their files."""
+    lattices = next((path if path.is_dir() else path.parent).glob(pattern), None)
     if lattices is None:
         return ""
     return (
         f", but lattices ({lattices.name}); make N-best lists of them: "
-        f"rescore lattice nbest kaldi:{folder} lists.jsonl.gz --words words.txt"
+        f"rescore lattice nbest kaldi:{path} lists.jsonl.gz --words words.txt"
     )
 
 
 def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
     """Reads `archives.1`, `archives.2`, ... of a folder in this order, or the folder itself if it is one of these."""
     if not path.is_dir():
-        hint = _lattices_hint(path.parent) if path.name.startswith("lat.") else ""
+        is_archive = path.name.startswith("lat.") or path.suffix in (".ark", ".scp")
+        hint = _lattices_hint(path, path.name) if is_archive else ""
         raise FormatError(path, f"no such folder, expected one with archives.JOB or with words_text{hint}")
     folders = [path] if plain_or_packed(path / "words_text") else numbered_folders(path, "archives.")
     if not folders:
-        raise FormatError(path, f"no archives.JOB and no words_text in this folder{_lattices_hint(path)}")
+        raise FormatError(path, f"no archives.JOB and no words_text in this folder{_lattices_hint(path, 'lat.*')}")
     unique = UniqueIds()
     for folder in folders:
         yield from _read_archive(folder, unique)
