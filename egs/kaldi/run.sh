@@ -26,6 +26,7 @@ lm_beam=6        # and the LM leaves out histories that are estimated so much wo
 
 for name in dev dev_data test test_data; do [ -n "${!name}" ] || fail "--${name//_/-} is missing; see --help"; done
 for folder in "$dev" "$test"; do need "$folder/lat.1.gz" "decode with Kaldi first"; done
+need "$test/num_jobs" "it is part of Kaldi's decoding folders"
 for file in "$lang/words.txt" "$dev_data/text" "$test_data/text"; do need "$file" "it is part of Kaldi's data folders"; done
 words=$lang/words.txt
 read -r first_beam second_beam <<< "$(awk "BEGIN {print $lmwt * $beam, $lmwt * $lm_beam}")"

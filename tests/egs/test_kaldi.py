@@ -175,6 +175,9 @@ def test_what_is_wrong_is_said(recipes: Recipes, work: Path) -> None:
     (work / "data/lang/G.carpa").write_text("")
     assert "G.carpa is not read: give the ARPA file" in recipes.run(script, *given, code=1)
     (work / "data/lang/G.carpa").unlink()
+    (work / "exp/tri1/decode_test/num_jobs").rename(work / "num_jobs")
+    assert "decode_test/num_jobs to exist" in recipes.run(script, *given, code=1)
+    (work / "num_jobs").rename(work / "exp/tri1/decode_test/num_jobs")
     (work / "exp/tri1/decode_test/lat.2.gz").unlink()
     assert "job 2 failed" in recipes.run(script, *given, code=1)
     (work / "exp/tri1/decode_test/lat.1.gz").unlink()
@@ -201,6 +204,10 @@ def test_run(recipes: Recipes, work: Path) -> None:
     rows = json.loads((work / "out/results.json").read_text())["rows"]
     assert [row["name"] for row in rows] == ["Kaldi", "+ lm"]
     assert "decode with Kaldi first" in recipes.run("kaldi/run.sh", *given, "--dev", work / "none", code=2)
+    (work / "exp/tri1/decode_test/num_jobs").rename(work / "num_jobs")
+    said = recipes.run("kaldi/run.sh", *given, "--out", work / "other", code=2)
+    assert "decode_test/num_jobs" in said and not (work / "other").exists()
+    (work / "num_jobs").rename(work / "exp/tri1/decode_test/num_jobs")
     text = work / "data/test/text"
     text.write_text("".join(text.read_text().splitlines(keepends=True)[1:]))
     said = recipes.run("kaldi/run.sh", *given, "--out", work / "other", code=2)

@@ -36,7 +36,7 @@ find_old_lm() {  # sets old_lm where it is not given: that of the lang folder $1
 
 start_decode_dir() {  # start_decode_dir INDIR DIR: num_jobs, and beside the folder what scoring looks for there; sets nj
   local name
-  [ -f "$1/lat.1.gz" ] || die "expected file $1/lat.1.gz to exist"
+  for name in lat.1.gz num_jobs; do [ -f "$1/$name" ] || die "expected file $1/$name to exist"; done
   nj=$(cat "$1/num_jobs")
   mkdir -p "$2/log"
   cp "$1/num_jobs" "$2/num_jobs"
