@@ -20,7 +20,6 @@ ngram=               # an n-gram LM as well: ARPA, KenLM binary, or the one of t
 device=cpu           # where LMs are evaluated: cpu or cuda
 num_paths=100
 scale=               # of scores of the lattices for the lists, such as lm=1
-case=                # upper or lower, where the LMs' text is not in the case of the recogniser's
 out=exp/rescored
 . "$(dirname "$0")/../shared/recipe.sh"
 . "$(dirname "$0")/../shared/lists.sh"
@@ -40,7 +39,6 @@ declare -A lattices=([dev]=$dev [test]=$test)
 lists() {
   local set text=() scales=()
   if [ -n "$scale" ]; then scales=(--scale "$scale"); fi
-  if [ -n "$case" ]; then text+=(--case "$case"); fi
   if "$pieces"; then text+=(--pieces); fi
   for set in dev test; do
     rescore lattice nbest "k2:${lattices[$set]}" "$out/$set/paths.jsonl.gz" --words "$symbols" -n "$num_paths" \

@@ -184,6 +184,7 @@ def test_lattices_are_kept_and_rescored(recipe: Path, recipes: Recipes, tmp_path
     assert list(rows) == ["icefall", "+ tiny", "+ ngram", "+ all"]
     assert rows["icefall"]["wer"] == pytest.approx(50.0) and rows["+ ngram"]["wer"] == 0.0
     assert (tmp_path / "out/test/ngram/1best.txt").read_text().splitlines()[0] == "test-0-0 THE CAT"
+    assert "there is no option --case" in recipes.run("icefall/rescore.sh", *given, "--case", "lower", code=2)
     assert "decode with icefall first" in recipes.run("icefall/rescore.sh", *given, "--dev", "none", code=2)
 
 
