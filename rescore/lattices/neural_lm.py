@@ -63,8 +63,8 @@ class LatticeLM:
                 raise ScoreError(f"'{name}' is a masked LM, which scores whole sentences: it is for N-best lists only")
             if not hasattr(lm, "vocab"):
                 raise ScoreError(
-                    f"'{name}' ({type(lm).__name__}) scores whole texts of words, and cannot be asked token by token: it "
-                    "is for N-best lists only (rescore lattice nbest, then rescore nbest)"
+                    f"'{name}' ({type(lm).__name__}) scores whole texts of words, and cannot be asked token by token: "
+                    "it is for N-best lists only (rescore lattice nbest, then rescore nbest)"
                 )
 
     def __call__(self, lattices: Sequence[Lattice]) -> list[Lattice]:

@@ -9,6 +9,8 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from lm_zoo.base import LanguageModel, WordLM
 from lm_zoo.identity import lm_identity
 from lm_zoo.inference.viewed import Reader, ViewedNgram, view_of
@@ -18,6 +20,7 @@ from rescore.console import progress, remark
 from rescore.errors import ScoreError, UsageError
 from rescore.formats.counting import count_lattices
 from rescore.lattices.build import normalize_words
+from rescore.lattices.log_zero import LOG_ZERO
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.neural_lm import LatticeLM
 from rescore.lattices.ngram_lm import expand_ngram
@@ -193,6 +196,8 @@ class LatticeRescoring:
         for left, (name, lm) in zip(reversed(range(len(passes))), passes, strict=True):
             beam = None if left else self.ngram_beam  # where the old LM is taken out, the new one is missed
             lattice = expand_ngram(lattice, lm, name, self._lent(lattice, name), beam)
+            if name == OLD_NGRAM and self.scales[name] < 0:
+                _check_takes_out(lattice)
         if self.ngram_beam is not None and not passes:
             lattice = prune_beam(lattice, self._lent(lattice, ""), self.ngram_beam)
         return lattice
@@ -301,6 +306,17 @@ def rescore_lattices(
     total = WRITERS["lists" if request.n else "lattices"](request.target, results, on_error)
     say_rescored(doer.counted(), total, request.target, request.n)
     report_skipped(on_error)
+
+
+def _check_takes_out(lattice: Lattice) -> None:
+    """Raises ScoreError where the old LM has no probability: without it such a word would be the best of all."""
+    impossible = np.flatnonzero(lattice.scores[OLD_NGRAM] <= LOG_ZERO)
+    if len(impossible):
+        word = lattice.symbols[lattice.labels[impossible[0]]] or "the sentence end"
+        raise ScoreError(
+            f"lattice '{lattice.utt_id}': --old-ngram has no probability for '{word}' there, so that "
+            " it cannot be taken out; is it the LM that the lattices were made with?"
+        )
 
 
 def say_rescored(counts: Counter[str], total: int, target: str, n: int | None) -> None:

@@ -157,6 +157,41 @@ class Likes(ToyTrigram):
         return -1.0 if word == "A" else -15.0
 
 
+OLD = """\\data\\
+ngram 1=4
+ngram 2=1
+
+\\1-grams:
+-99\t<s>\t0
+-0.5\t</s>
+-0.5\ta\t0
+-0.5\tc\t0
+
+\\2-grams:
+-0.2\ta c
+
+\\end\\
+"""
+
+
+def test_what_the_old_lm_has_not_is_not_taken_out(tmp_path: Path) -> None:
+    """The word b, at e^228 against all others, would be on every best path."""
+    (tmp_path / "u1.slf").write_text(SLF)
+    (tmp_path / "old.arpa").write_text(OLD)
+    line = [
+        "lattice",
+        "rescore",
+        f"slf:{tmp_path}/u1.slf",
+        f"slf:{tmp_path}/out",
+        "--old-ngram",
+        f"{tmp_path}/old.arpa",
+    ]
+    error = CliRunner().invoke(cli, [*line, "--scale", "lm=10", "--scale", "old-ngram=-10"]).exception
+    assert isinstance(error, ScoreError)
+    assert "lattice 'u1': --old-ngram has no probability for 'b' there" in str(error)
+    assert CliRunner().invoke(cli, [*line, "--scale", "lm=10", "--scale", "old-ngram=1"]).exit_code == 0
+
+
 def test_an_old_ngram_alone_stands_for_the_neural_lms_in_the_beam() -> None:
     """Taken out with nothing in its place, the first pass would be cut by acoustics alone."""
     lattice = make([(0, 1, "A", -100.0, -16.0), (0, 1, "B", 0.0, -30.0)], 2)
