@@ -39,6 +39,7 @@ from rescore.formats.kaldi_fst import RawLattice
 from rescore.formats.kaldi_lattice import from_lattice, to_lattice
 from rescore.formats.symbols import SymbolTable
 from rescore.lattices.build import EPSILON, build_lattice
+from rescore.lattices.log_zero import LOG_ZERO
 from rescore.lattices.nbest import exact_paths
 from rescore.lattices.paths import best_path_words
 from rescore.text import TextNormalizer
@@ -122,7 +123,7 @@ def _lines(path: Lattice, old_lm: WordLM, table: SymbolTable) -> dict[str, str]:
     words = [path.symbols[label] for label in labels]
     scores = old_lm.score_words([words], max_unknown=None)[0]
     for word, score in zip([*words, "the sentence end"], scores, strict=True):
-        if not math.isfinite(score):
+        if not LOG_ZERO < score < math.inf:
             raise ScoreError(
                 f"utterance '{path.utt_id}': the old LM gives '{word}' the score {score}; is it the LM that the "
                 "lattices were made with?"

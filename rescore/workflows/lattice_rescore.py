@@ -315,7 +315,7 @@ def _check_takes_out(lattice: Lattice) -> None:
         word = lattice.symbols[lattice.labels[impossible[0]]] or "the sentence end"
         raise ScoreError(
             f"lattice '{lattice.utt_id}': --old-ngram has no probability for '{word}' there, so that "
-            " it cannot be taken out; is it the LM that the lattices were made with?"
+            "it cannot be taken out; is it the LM that the lattices were made with?"
         )
 
 

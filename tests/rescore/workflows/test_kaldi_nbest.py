@@ -142,6 +142,14 @@ def test_words_are_normalised_for_the_lm_alone(decode: Path) -> None:
     assert "B" in table(found / "words_text")["utt-a-1"]
 
 
+def test_an_old_lm_without_the_word_unk(decode: Path) -> None:
+    """KenLM gives words that it does not have 10^-100 then; taken out, they would be on every best path."""
+    text = ARPA.replace("ngram 1=7", "ngram 1=6").replace("-1.2\t<unk>\t0\n", "")
+    (decode / "old.arpa").write_text(text.replace("\tB\t", "\tE\t").replace("A B", "A E").replace("B <", "E <"))
+    with pytest.raises(ScoreError, match=r"the old LM gives 'B' the score -230\.\d+; is it the LM"):
+        archives(decode, "--old-ngram", decode / "old.arpa", "--max-unknown", 1)
+
+
 def test_bad_input(decode: Path) -> None:
     with pytest.raises(ScoreError, match="the old LM gives 'B' the score -inf; is it the LM"):
         write_lang(decode / "lang", ARPA.replace("\tB\t", "\tE\t").replace("A B", "A E").replace("B <", "E <"), ("B",))
