@@ -143,11 +143,10 @@ def command(
     decision_of(weights, weights_file)
     found = None
     if ref is not None:
-        kind = "nbest" if n else "lattice"
         new, old = new_scores(lms, ngram), OLD_NGRAM if old_ngram else None
         coming = [*new, old] if old else new
         search = ScaleSearch(ref, weights.scales, coming, common, cer, settings["normalizer"])
-        found = find_scales(source, target, kind, search, on_error, sharing)
+        found = find_scales(source, target, "nbest" if n else "lattice", search, on_error, sharing)
         found = weights = with_new_lms(found, weights.scales, new, old)
     settings = with_beams(settings, weights.scales, new_scores(lms, None))
     request = LatticeRequest(source, target, lms, ngram, old_ngram, weights, settings, n, dtype, device)

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,15 +18,12 @@ from safetensors.torch import load_file
 from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.registry import build, load
 from lm_zoo.text.batches import TokenText, tokenize
-from lm_zoo.text.sentences import read_word_list
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.training import runtime
 from lm_zoo.training import train as train_module
 from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.optimizers import learning_rate, make_optimizers
-from lm_zoo.training.run import TextRecipe, make_vocabulary
-from lm_zoo.training.run_log import RunLog
 from lm_zoo.training.train import planned_steps, train
 from rescore.cli.main import cli
 from tests.lm_zoo.zoo import NEURAL, neural
@@ -226,33 +222,6 @@ def test_a_run_without_a_record_holds_nobody_back(tmp_path: Path, monkeypatch: p
     assert json.loads((out / "run.json").read_text())["train"]["batch_tokens"] == 20
 
 
-def test_counts_of_words_and_bigrams_are_a_list_of_words(tmp_path: Path) -> None:
-    text, counts = tmp_path / "text", tmp_path / "counts"
-    text.write_text("he said 7\nhe said that\n")
-    cli.main(["--quiet", "count", "--text", str(text), "--out", str(counts)], standalone_mode=False)
-    assert counts.read_text().split("\n")[4] == "2 <s> he"
-    assert sorted(read_word_list(counts, lambda line: None)) == ["7", "he", "said", "that"]
-    counts.write_text("1 he\n2 he went\n")
-    assert read_word_list(counts, lambda line: None) == ["1", "he", "2", "he", "went"], "no counts"
-
-
-def test_a_table_of_words_and_numbers_is_a_list_of_words(tmp_path: Path) -> None:
-    table, words = tmp_path / "words.txt", tmp_path / "list.txt"
-    table.write_text("<eps> 0\nhe 1\n<UNK> 2\nsaid 3\nthat 4\n#0 5\n<s> 6\n</s> 7\n")
-    words.write_text("he said\nthat <UNK> 1\n")
-    said: list[str] = []
-    made = [
-        make_vocabulary(TextRecipe([], "", "word", 9, str(path)), tmp_path / path.stem, said.append)
-        for path in (table, words)
-    ]
-    assert [sorted(vocab.words) for vocab in made] == [  # type: ignore[attr-defined]
-        sorted([SOS_EOS, UNK, "<UNK>", "he", "said", "that", *more]) for more in ([], ["1"])
-    ]
-    assert f"{table}: a table of words and numbers; 4 words, 4 symbols left out" in said
-    for option in ("tokens word", "vocab-size 9"):
-        assert f"the vocabulary is that of {words}; --{option} says nothing" in said
-
-
 def test_a_kill_between_the_renames_of_a_checkpoint_loses_nothing(tmp_path: Path) -> None:
     train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=20))
     os.replace(tmp_path / "checkpoint", tmp_path / "checkpoint.old")
@@ -314,33 +283,6 @@ def test_weight_decay_leaves_the_posterior_alone() -> None:
         assert not [name for name in names if name.startswith("log_sigma") or "layers.0.linear" in name]
         assert "mean.input.embedding.weight" in names
         assert sum(len(group["params"]) for group in groups) == len(list(lm.parameters()))
-
-
-def test_missing_tensorboard_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    remarks: list[str] = []
-    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=5), remark=remarks.append)
-    assert "no TensorBoard logs" in remarks[0] and "pip install tensorboard six" in remarks[0]
-
-
-def test_tensorboard_logs_are_written(tmp_path: Path) -> None:
-    train("lstm", {"dim": 8}, VOCAB, text(0), text(1), tmp_path, config(steps=5))
-    assert list((tmp_path / "tensorboard").glob("events.*"))
-
-
-def test_tensorboard_shows_a_step_that_is_made_again_once(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    for begin, values in ((0, {1: 1.0, 2: 2.0, 3: 3.0}), (1, {2: 4.0, 3: 5.0})):  # the second goes on behind step 1
-        log = RunLog(tmp_path, lambda record: None, print)
-        log.open(begin)
-        for step, value in values.items():
-            log.write({"step": step}, {"loss": value})
-        log.close()
-    shown = EventAccumulator(str(tmp_path / "tensorboard"))
-    shown.Reload()
-    found = [(event.step, event.value) for event in shown.Scalars("loss")]
-    assert found == records(tmp_path) == [(1, 1.0), (2, 4.0), (3, 5.0)]
 
 
 @pytest.mark.slow

@@ -405,16 +405,6 @@ def test_srilm_words_that_would_be_read_as_scores(tmp_path: Path) -> None:
     assert list(read_nbest(f"{path}?scores=am,lm")) == lists
 
 
-def test_a_decoding_folder_of_kaldi_is_told_from_lists(tmp_path: Path) -> None:
-    (tmp_path / "lat.1.gz").write_bytes(b"")
-    for path in (tmp_path, tmp_path / "lat.1.gz"):
-        with pytest.raises(FormatError, match=rf"but lattices \(lat.1.gz\); .* rescore lattice nbest kaldi:{path} "):
-            list(read_nbest(f"kaldi:{path}"))
-    (tmp_path / "dev.ark").write_bytes(b"")  # which is in no folder of lattices, by its name
-    with pytest.raises(FormatError, match=r"but lattices \(dev.ark\); .* rescore lattice nbest kaldi:.*/dev.ark "):
-        list(read_nbest(f"kaldi:{tmp_path}/dev.ark"))
-
-
 @pytest.mark.parametrize(
     "spec",
     [

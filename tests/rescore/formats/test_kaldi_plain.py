@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from rescore.cli.main import cli
-from rescore.formats import copy_lattices, read_lattices, write_lattices
+from rescore.errors import FormatError
+from rescore.formats import copy_lattices, read_lattices, read_nbest, write_lattices
 from rescore.formats.k2 import one_id_an_arc
 from rescore.formats.kaldi_archive import read_all, read_records, write_records
 from rescore.formats.kaldi_fst import COMPACT, PLAIN, RawLattice
@@ -124,3 +125,13 @@ def test_real_lattices(shared_data: Path) -> None:
             scales = kaldi_scales(compact, lmwt, 0.5)
             assert best_path(other, scales).words == best_path(compact, scales).words
         assert compact.times is not None and other.times is not None and other.times[-1] == compact.times[-1]
+
+
+def test_a_decoding_folder_of_kaldi_is_told_from_lists(tmp_path: Path) -> None:
+    (tmp_path / "lat.1.gz").write_bytes(b"")
+    for path in (tmp_path, tmp_path / "lat.1.gz"):
+        with pytest.raises(FormatError, match=rf"but lattices \(lat.1.gz\); .* rescore lattice nbest kaldi:{path} "):
+            list(read_nbest(f"kaldi:{path}"))
+    (tmp_path / "dev.ark").write_bytes(b"")  # which is in no folder of lattices, by its name
+    with pytest.raises(FormatError, match=r"but lattices \(dev.ark\); .* rescore lattice nbest kaldi:.*/dev.ark "):
+        list(read_nbest(f"kaldi:{tmp_path}/dev.ark"))

@@ -244,3 +244,19 @@ def test_keys_are_told_apart_by_a_table_or_by_sorting(size: int) -> None:
     present, place = _distinct(keys, size)
     assert present.tolist() == sorted(set(keys.tolist())) and (present[place] == keys).all()
     assert (size > SPARSE * len(keys)) == (size == 10**5)
+
+
+def test_the_beam_of_the_ngram_pass_widens_for_lists() -> None:
+    lattice = make([(0, 1, "a", 0, 0), (0, 1, "b", -50, 0), (0, 1, "c", -90, 0)], 2)
+    nbest, counts = ngram_nbest(lattice, ToyTrigram(), "ngram", ALL_SCALES, 3, beam=0.0)
+    assert len(nbest.hyps) == 3 and counts["widened"] == 3  # 0, 1, to `b` at 48, 97
+
+
+@pytest.mark.parametrize("far", [1e30, 1e300, 1e308])
+def test_the_beam_reaches_scores_that_are_far_away(far: float) -> None:
+    """It was doubled a thousand times, and the lattice searched at each."""
+    ways = [(0, 1, "a", 0, 0), (0, 1, "b", -far, 0), (0, 1, "c", -1.5 * far, 0), (1, 2, "c", 0, 0)]
+    for n, words in ((2, ["a c", "b c"]), (5, ["a c", "b c", "c c"])):
+        nbest, counts = ngram_nbest(make(ways, 3), ToyTrigram(), "ngram", ALL_SCALES, n, beam=1.0)
+        assert [" ".join(hyp.words) for hyp in nbest.hyps] == words
+        assert counts["widened"] <= 4

@@ -1,0 +1,37 @@
+"""Vocabularies from lists of words, tables of words and numbers, and counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lm_zoo.text.sentences import read_word_list
+from lm_zoo.text.vocabulary import SOS_EOS, UNK
+from lm_zoo.training.run import TextRecipe, make_vocabulary
+from rescore.cli.main import cli
+
+
+def test_counts_of_words_and_bigrams_are_a_list_of_words(tmp_path: Path) -> None:
+    text, counts = tmp_path / "text", tmp_path / "counts"
+    text.write_text("he said 7\nhe said that\n")
+    cli.main(["--quiet", "count", "--text", str(text), "--out", str(counts)], standalone_mode=False)
+    assert counts.read_text().split("\n")[4] == "2 <s> he"
+    assert sorted(read_word_list(counts, lambda line: None)) == ["7", "he", "said", "that"]
+    counts.write_text("1 he\n2 he went\n")
+    assert read_word_list(counts, lambda line: None) == ["1", "he", "2", "he", "went"], "no counts"
+
+
+def test_a_table_of_words_and_numbers_is_a_list_of_words(tmp_path: Path) -> None:
+    table, words = tmp_path / "words.txt", tmp_path / "list.txt"
+    table.write_text("<eps> 0\nhe 1\n<UNK> 2\nsaid 3\nthat 4\n#0 5\n<s> 6\n</s> 7\n")
+    words.write_text("he said\nthat <UNK> 1\n")
+    said: list[str] = []
+    made = [
+        make_vocabulary(TextRecipe([], "", "word", 9, str(path)), tmp_path / path.stem, said.append)
+        for path in (table, words)
+    ]
+    assert [sorted(vocab.words) for vocab in made] == [  # type: ignore[attr-defined]
+        sorted([SOS_EOS, UNK, "<UNK>", "he", "said", "that", *more]) for more in ([], ["1"])
+    ]
+    assert f"{table}: a table of words and numbers; 4 words, 4 symbols left out" in said
+    for option in ("tokens word", "vocab-size 9"):
+        assert f"the vocabulary is that of {words}; --{option} says nothing" in said
