@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
 import sys
@@ -43,6 +44,7 @@ class Ranks:
             return cls(0, 1, place)
         if not torch.distributed.is_initialized():
             torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo")
+            atexit.register(torch.distributed.destroy_process_group)  # its threads may abort a process that ends
         return cls(torch.distributed.get_rank(), size, place)
 
     def wait(self) -> None:

@@ -61,7 +61,7 @@ class LatticeLM:
                 raise ScoreError(f"no scale for '{name}', the score of an LM")
             if lm.pseudo_likelihood:
                 raise ScoreError(f"'{name}' is a masked LM, which scores whole sentences: it is for N-best lists only")
-            if not hasattr(lm, "vocab"):
+            if not lm.has_tokens():
                 raise ScoreError(
                     f"'{name}' ({type(lm).__name__}) scores whole texts of words, and cannot be asked token by token: "
                     "it is for N-best lists only (rescore lattice nbest, then rescore nbest)"

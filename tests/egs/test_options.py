@@ -48,7 +48,7 @@ def test_lms_are_evaluated_on_the_device_that_is_given(run: Run, tmp_path: Path)
     data = tmp_path / "data"
     touch(*(data / "slf_pocketsphinx" / name for name in ("lat", "dev.text", "test.text")))
     run("pocketsphinx/run.sh", "--data", str(data), *where, "3", "--stop-stage", "3")
-    touch(data / "lat.1.gz", data / "words.txt", data / "text")
+    touch(data / "lat.1.gz", data / "num_jobs", data / "words.txt", data / "text")
     places = [word for name in ("lang", "dev", "dev-data", "test", "test-data") for word in (f"--{name}", str(data))]
     run("kaldi/run.sh", *places, *where, "0", "--stop-stage", "0", "--out", str(tmp_path / "out"))
     (tmp_path / "exp").mkdir()
