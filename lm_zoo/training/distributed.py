@@ -44,7 +44,7 @@ class Ranks:
             return cls(0, 1, place)
         if not torch.distributed.is_initialized():
             torch.distributed.init_process_group("nccl" if device == "cuda" else "gloo")
-            atexit.register(torch.distributed.destroy_process_group)  # its threads may abort a process that ends
+            atexit.register(leave_group)
         return cls(torch.distributed.get_rank(), size, place)
 
     def wait(self) -> None:
@@ -67,6 +67,12 @@ class Ranks:
         parts: list[Any] = [None] * self.size
         torch.distributed.all_gather_object(parts, items)
         return [part[index] for index in range(len(items)) for part in parts]
+
+
+def leave_group() -> None:
+    """Called at the end of a process, which the threads of its group may otherwise abort."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def to_start(size: int) -> bool:
