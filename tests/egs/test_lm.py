@@ -170,6 +170,25 @@ def test_earnings21(recipes: Recipes, tmp_path: Path) -> None:
     assert said.count("already done") == 4 * 3
 
 
+def test_earnings21_places(recipes: Recipes, tmp_path: Path) -> None:
+    run = ["earnings21/LM/places.sh", "--dl-dir", write_parts(tmp_path), "--words", 100, "--seeds", "1 2"]
+    run += ["--places", "uncertain=embedding blocks=1-6", "--dictionaries", "slots=50,order=1", "--steps", 2]
+    said = recipes.run(*run, "--valid-every", 1, "--train-options", QUICK)
+    exp = recipes.folder / "earnings21/LM/exp/places/100"
+    table = (exp / "ppl.md").read_text()
+    rows = [line.split(" | ")[0].strip("| ") for line in table.splitlines()[3:7]]
+    assert rows == ["tuned", "uncertain_embedding", "blocks_1-6", "lookup_slots50_order1"]
+    assert table in said and "against tuned" in table
+    configs = [json.loads((exp / f"{row}.2" / "config.json").read_text())["settings"] for row in rows]
+    assert [(config.get("uncertain"), config.get("blocks")) for config in configs[1:3]] == [
+        ("embedding", "1"),
+        ("feedforward", "1-6"),
+    ]
+    assert (configs[3]["slots"], configs[3]["order"]) == (50, 1)
+    trained = json.loads((exp / "tuned.2/run.json").read_text())["train"]
+    assert (trained["seed"], trained["patience"]) == (2, 0)
+
+
 def test_earnings21_from_scratch(recipes: Recipes, tmp_path: Path) -> None:
     corpus = write_parts(tmp_path)
     run = ["earnings21/LM/scratch.sh", "--dl-dir", corpus, "--rows", "none bayesian lookup", "--seeds", "1 2"]
