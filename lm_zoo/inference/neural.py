@@ -171,6 +171,10 @@ class NeuralLM(nn.Module, LanguageModel):
     def begin_training(self, text: TokenText) -> None:
         """Called before the first step of a run, with all of the training text."""
 
+    def untouched(self, steps: int) -> str:
+        """What of the LM no training text has come to in the first `steps` steps of a run; "" for nothing."""
+        return ""
+
     def kl(self) -> Tensor:
         """Added to the loss once a step, over the targets of the text: natural logs, `()`; 0 unless Bayesian."""
         return torch.zeros((), device=self.device)

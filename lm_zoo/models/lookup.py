@@ -134,6 +134,15 @@ class Lookup(Transformer):
         counts[self.vocab.eos] += len(text.offsets) - 1
         self.update_probability = (1.0 / counts.clamp(min=1).log()).clamp(max=1.0).to(self.device)
 
+    def untouched(self, steps: int) -> str:
+        after = self.config.update_after
+        if steps > after:
+            return ""
+        return (
+            f"the dictionary has no update in {steps} steps, it stays as it was at first: update_after={after} steps "
+            "are before the first one; train longer, or --set update_after=N"
+        )
+
     def after_step(self, batches: Iterable[Batch], step: int, seed: int) -> None:
         """Updates the dictionary with the batches of one optimiser step (all ranks' batches, in order)."""
         if step <= self.config.update_after:

@@ -106,6 +106,7 @@ class LMProgress(Progress):
     loss_tokens: int = 0
     lr_factor: float = 1.0  # halved by new-bob
     best_loss: float = math.inf
+    best_step: int = -1  # of that loss
     last_valid: float = math.inf
     stale: int = 0
     halving: bool = False

@@ -88,7 +88,12 @@ def train(
     lm.to(ranks.device)
     with closing(LMRun(lm, kind, planned, out, info or {}, ranks, report, remark)) as run:
         run.begin(checkpoint.newest(out / "checkpoint"), config.seed, config.dtype)
-        return run.loop(train_text, valid_text)
+        if untouched := lm.untouched(planned.steps):
+            remark(untouched)
+        progress = run.loop(train_text, valid_text)
+    if not untouched and progress.best_step >= 0 and (of_best := lm.untouched(progress.best_step)):
+        remark(f"{out}: the best model is that of step {progress.best_step}; {of_best}")
+    return progress
 
 
 class LMRun(TrainingRun):
@@ -359,7 +364,7 @@ class LMRun(TrainingRun):
             progress.lr_factor *= 0.5 if progress.halving else 1.0
         self.log(valid_loss=loss, **figures, lr=learning_rate(config, progress))
         if loss < progress.best_loss:
-            progress.best_loss = loss
+            progress.best_loss, progress.best_step = loss, progress.step
             if self.ranks.rank == 0:
                 made = {"step": progress.step, "tokens": progress.tokens, "valid_loss": loss, "seed": config.seed}
                 save_folder(self.out, self.lm, self.kind, {**self.info, "trained": made})

@@ -134,6 +134,23 @@ def test_no_update_in_the_first_steps_nor_in_evaluation() -> None:
     assert torch.equal(lm.dictionary, before)
 
 
+def test_a_dictionary_that_gets_no_update_is_said(tmp_path: Path) -> None:
+    """Before a run that is too short, and after one whose best model is older than the first update."""
+
+    def remarks(name: str, **changes: Any) -> list[str]:
+        lines: list[str] = []
+        settings, plan = SMALL | {"update_after": 6}, config(**changes)
+        train("lookup", settings, VOCAB, text(0), text(1), tmp_path / name, plan, remark=lines.append)
+        return [line for line in lines if "update" in line]
+
+    (line,) = remarks("short", steps=6)
+    assert line.startswith("the dictionary has no update in 6 steps") and "update_after=6 steps" in line
+    (line,) = remarks("early", steps=12, lr=0.0, warmup=0, valid_every=3, patience=1)
+    assert "the best model is that of step 3; the dictionary has no update in 3 steps" in line
+    assert not remarks("long", steps=12, valid_every=12)
+    assert load(str(tmp_path / "long")).dictionary.any()
+
+
 def test_padding_is_no_event() -> None:
     lm = lookup(update_after=0)
     lm.after_step([(torch.tensor([[0, 2, 3]]), torch.tensor([[2, -1, -1]]))], 1, seed=1)
