@@ -24,6 +24,7 @@ from asr.dataset.left_out import summarise
 from asr.errors import AsrError, CheckpointError, DataError
 from asr.model import checkpoint
 from asr.training.config import TransducerProgress, TransducerTrainConfig
+from asr.training.going_back import BEST, of_later, remove_later
 from asr.training.run_identity import LAST, check_configuration, check_free, check_settings, newest, other_data
 from asr.training.schedule import budget_used, make_optimizers, rate_share, warm_share
 from asr.training.step import (
@@ -94,12 +95,9 @@ def train(
     work = (model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark, made_of)
     with closing(TransducerRun(*work)) as run:
         run.begin(start or (None if anew else newest(out)), config.seed, config.dtype)
+        if start is not None:
+            run.leave_later_best(valid_batches)
         return run.loop(train_batches, valid_batches)
-
-
-def _number(path: Path) -> int:
-    """That of `epoch-N.pt` or `checkpoint-N.pt`."""
-    return int(path.stem.rpartition("-")[2])
 
 
 class TransducerRun(TrainingRun):
@@ -141,29 +139,9 @@ class TransducerRun(TrainingRun):
 
     def open(self) -> None:
         """As above; the folder gets the tokens."""
-        self._remove_later()
+        remove_later(self.out, self.start, self.progress, self.remark)
         self.vocab.save(self.out)
         super().open()
-
-    def _remove_later(self) -> None:
-        """Removes the checkpoints of after where the run stands: those of an older run, or of a way that is left.
-
-        They would count as newer than those still to come.
-        """
-        if self.start is not None and self.start.parent == self.out:
-            write_text(self.out / LAST, self.start.name + "\n")
-        else:
-            (self.out / LAST).unlink(missing_ok=True)
-        later = [path for path in checkpoint.find_checkpoints(self.out) if _number(path) > self.progress.step]
-        later += [p for p in checkpoint.find_checkpoints(self.out, "epoch") if _number(p) >= self.progress.epoch]
-        if self.start is None:
-            later += self.out.glob("best-*-loss.pt")
-        if later:
-            self.remark(
-                f"{self.out}: removed {len(later)} checkpoints of an older run, of after batch {self.progress.step}"
-            )
-        for path in later:
-            path.unlink()
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 
@@ -258,6 +236,24 @@ class TransducerRun(TrainingRun):
             write_text(self.out / LAST, name + "\n")
             checkpoint.remove_checkpoints(self.out, self.config.keep_last_k)
 
+    def leave_later_best(self, valid_batches: Batches | None) -> None:
+        """Puts the model gone on from in the place of a best one that is of after it, on a way that is left."""
+        progress, first = self.progress, self.ranks.rank == 0
+        later = of_later(self.out, progress.step) if first else [False] * len(BEST)
+        train, *others = self.ranks.sum(*map(float, later))
+        if train:
+            progress.best_train_loss = math.inf
+            if first:
+                (self.out / BEST[0]).unlink()
+        if not any(others):
+            return
+        self.remark(f"{self.out}: the best model is of after batch {progress.step}; from here the best is found anew")
+        if first:
+            (self.out / LAST).unlink(missing_ok=True)  # nothing goes on by itself before there is another best model
+        progress.best_valid_loss = math.inf
+        self.validate(valid_batches)
+        self.save(f"checkpoint-{progress.step}.pt")
+
     # -- the loop ----------------------------------------------------------------------------------------------
 
     def loop(self, train_batches: Batches, valid_batches: Batches | None) -> TransducerProgress:
@@ -283,7 +279,7 @@ class TransducerRun(TrainingRun):
         if not progress.finished or progress.last_valid_step != progress.step:
             progress.finished = True
             if progress.last_valid_step != progress.step:
-                self._validate(valid_batches)
+                self.validate(valid_batches)
             self.save(f"checkpoint-{progress.step}.pt")
         if skipped := self.skipped.of_all(self.ranks):
             self.remark(f"not used: {summarise(skipped)}")
@@ -292,7 +288,7 @@ class TransducerRun(TrainingRun):
     def _end_epoch(self, valid_batches: Batches | None) -> None:
         progress = self.progress
         if valid_batches is not None and progress.last_valid_step != progress.step:
-            self._validate(valid_batches)
+            self.validate(valid_batches)
         loss = progress.epoch_loss / max(progress.epoch_frames, 1.0)
         best = loss < progress.best_train_loss
         progress.best_train_loss = min(loss, progress.best_train_loss)
@@ -324,7 +320,7 @@ class TransducerRun(TrainingRun):
                 self._log_step()
             progress.finished = (budget_used(config, progress) or 0.0) >= 1.0
             if progress.step % config.valid_every == 0 and not progress.finished:
-                self._validate(valid_batches)
+                self.validate(valid_batches)
             if progress.step % config.save_every_n == 0 and not progress.finished:
                 self.save(f"checkpoint-{progress.step}.pt")
 
@@ -402,7 +398,7 @@ class TransducerRun(TrainingRun):
         scales = dict(zip(("simple", "pruned"), self.options.weights(warm), strict=True))
         return {**scales, "ctc": self.config.ctc_scale} if self.config.ctc_scale else scales
 
-    def _validate(self, batches: Batches | None) -> None:
+    def validate(self, batches: Batches | None) -> None:
         """Validation loss (every rank computes it whole); keeps the best model, or the last where there is no data."""
         progress = self.progress
         progress.last_valid_step = progress.step

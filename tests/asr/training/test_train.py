@@ -21,7 +21,6 @@ from asr.model.checkpoint import read_checkpoint
 from asr.model.config import EncoderConfig, TransducerConfig
 from asr.training import train as loop
 from asr.training.config import TransducerProgress, TransducerTrainConfig
-from asr.training.run_identity import LAST, newest
 from asr.training.schedule import inner_matrices, rate_share
 from asr.training.step import noisy
 from asr.training.train import train
@@ -387,31 +386,6 @@ def test_old_checkpoints_go(tmp_path: Path) -> None:
         "best-train-loss.pt",
         "best-valid-loss.pt",
     }
-
-
-def test_a_run_anew_in_the_folder_of_an_older_one_keeps_its_own_checkpoints(tmp_path: Path) -> None:
-    run(tmp_path, config(max_steps=None, num_epochs=6))
-    settings = config(max_steps=None, num_epochs=1, save_every_n=5, keep_last_k=2, base_lr=0.02)
-    (tmp_path / LAST).rename(tmp_path / "aside")
-    with pytest.raises(CheckpointError, match=r"checkpoints, such as epoch-6.pt, but no last-checkpoint"):
-        run(tmp_path, settings)
-    (tmp_path / "aside").rename(tmp_path / LAST)
-    run(tmp_path, settings, anew=True)
-    names = {path.name for path in tmp_path.glob("*-*.pt")}
-    best = {"best-train-loss.pt", "best-valid-loss.pt"}
-    assert names == {"checkpoint-5.pt", "checkpoint-10.pt", "epoch-1.pt"} | best
-    assert read_checkpoint(tmp_path / "checkpoint-10.pt")["base_lr"] == 0.02
-
-
-def test_a_run_that_goes_back_leaves_the_later_checkpoints(tmp_path: Path) -> None:
-    settings = config(max_steps=None, num_epochs=4, keep_last_k=2, save_every_n=10)
-    run(tmp_path, settings)
-    with pytest.raises(Killed):
-        run(tmp_path, settings, start=tmp_path / "epoch-3.pt", report=killer(35))
-    assert newest(tmp_path) == tmp_path / "epoch-3.pt"
-    assert not (tmp_path / "epoch-4.pt").exists() and not (tmp_path / "checkpoint-40.pt").exists()
-    run(tmp_path, settings)
-    assert {"epoch-3.pt", "epoch-4.pt", "checkpoint-40.pt"} <= {path.name for path in tmp_path.glob("*.pt")}
 
 
 def test_noise_is_taken_away_again() -> None:
