@@ -72,9 +72,3 @@ def all_skipped() -> int:
 def said_by(on_error: OnError) -> list[str]:
     """The messages of what was left out since the last time."""
     return on_error.take() if isinstance(on_error, Skip) else []
-
-
-def report_skipped(on_error: OnError, what: str = "lattices") -> None:
-    """A remark on how many were skipped, if any was."""
-    if isinstance(on_error, Skip) and on_error.count:
-        remark(f"{on_error.count} {what} skipped because of errors")

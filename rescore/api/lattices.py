@@ -16,10 +16,11 @@ from rescore.api.lists import Lists, path_of, words_of
 from rescore.api.numbers import limit, number_from
 from rescore.api.texts import Texts, references
 from rescore.api.weights import AnyWeights, scales_of, weights_of
+from rescore.console import remark
 from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts, check_same_utterances, units
 from rescore.shown import Shown, Table
-from rescore.skipping import Skip, fail, report_skipped
+from rescore.skipping import Skip, fail
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
 from rescore.weights import default_scales
@@ -289,4 +290,5 @@ def _stream(spec: str | Path, words: str | Path | None, on_error: str) -> Iterat
     policy = Skip() if on_error == "skip" else fail
     for lattice in formats.read_lattices(formats.with_option(str(path_of(spec)), "words", words), policy):
         yield Lattice.of(lattice)
-    report_skipped(policy)
+    if isinstance(policy, Skip) and policy.count:
+        remark(f"{policy.count} lattices skipped because of errors")

@@ -17,7 +17,7 @@ from rescore.formats.counting import count
 from rescore.lattices.build import normalize_words
 from rescore.sharing.parts import MAX_UNKNOWN
 from rescore.sharing.shares import Sharing
-from rescore.skipping import OnError, Skip, fail, report_skipped
+from rescore.skipping import OnError, Skip, fail
 from rescore.text import TextNormalizer
 from rescore.types import Hypothesis, Lattice, NbestList, Words
 from rescore.weights import WORDS_COLUMN, default_scales
@@ -257,7 +257,6 @@ def lattices_to_nbest(
     written = write_nbest(request.target, converted(), on_error)
     unsaid = {name: count for name, count in doer.counted().items() if name != USELESS and not name.startswith(IDLE)}
     say_converted(Counter(unsaid), written, request.target, doer.work.n)
-    report_skipped(on_error)
 
 
 def _open_paths(request: ConvertRequest) -> PathsDoer:
@@ -275,7 +274,6 @@ def lattices_to_lattices(
         else:
             total = write_lattices(target, counted_left_out(read_lattices(source, on_error), counts), on_error)
         say_converted(counts, total, target)
-        report_skipped(on_error)
         return
     if normalizer.is_identity and can_copy(source, target):
         raise UsageError(f"{source} is copied as it is, which one process does: leave --split and --executor out")
@@ -300,7 +298,6 @@ def run(job: Job, sharing: Sharing, on_error: OnError = fail) -> None:
     found = progress(through(doer, on_error), "converting", count(job.source))
     total = WRITERS[job.results](job.target, found, on_error)
     say_converted(doer.counted(), total, job.target, job.n)
-    report_skipped(on_error)
 
 
 def _is_ranked(nbest: NbestList, work: LatticeToNbest) -> bool:

@@ -28,7 +28,7 @@ from rescore.lattices.paths import best_path_words
 from rescore.lattices.prune import prune_beam
 from rescore.sharing.parts import MAX_UNKNOWN
 from rescore.sharing.shares import Sharing
-from rescore.skipping import OnError, Skip, report_skipped
+from rescore.skipping import OnError, Skip
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList, Weights
 from rescore.weights import MBR, NGRAM, OLD_NGRAM, WORDS_COLUMN, decision_of, default_scales
@@ -305,7 +305,6 @@ def rescore_lattices(
     results = progress(through(doer, on_error), "lattices", count_lattices(doer.source))
     total = WRITERS["lists" if request.n else "lattices"](request.target, results, on_error)
     say_rescored(doer.counted(), total, request.target, request.n)
-    report_skipped(on_error)
 
 
 def _check_takes_out(lattice: Lattice) -> None:

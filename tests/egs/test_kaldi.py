@@ -212,3 +212,18 @@ def test_run(recipes: Recipes, work: Path) -> None:
     text.write_text("".join(text.read_text().splitlines(keepends=True)[1:]))
     said = recipes.run("kaldi/run.sh", *given, "--out", work / "other", code=2)
     assert f"{text} does not fit the lattices" in said and not (work / "other/dev").exists()
+
+
+def test_run_with_references_of_other_utterances(recipes: Recipes, work: Path) -> None:
+    """Some that were not decoded, some that are missing."""
+    for name in ("dev", "test"):
+        text = work / f"data/{name}/text"
+        text.write_text("".join(text.read_text().splitlines(keepends=True)[1:]) + f"{name}-9 A C\n")
+    folders = [(f"--{name}", work / f"exp/tri1/decode_{name}", f"--{name}-data", work / f"data/{name}")
+               for name in ("dev", "test")]  # fmt: skip
+    given = ["--lang", work / "data/lang", *folders[0], *folders[1], "--lm", work / "lm", "--out", work / "out"]
+    assert "--utterances common" in recipes.run("kaldi/run.sh", *given, code=2)
+    recipes.run("kaldi/run.sh", *given, "--utterances", "common")
+    rows = json.loads((work / "out/results.json").read_text())["rows"]
+    assert [row["utterances"] for row in rows] == [3, 3]
+    assert len(lattices(work, work / "out/decode_test")) == 4

@@ -60,7 +60,7 @@ def _policy(on_error: str) -> OnError:
 
 
 def each_lattice(do: Callable[[Lattice], R], source: str, words: str | None, on_error: OnError) -> Iterator[R]:
-    """What `do` makes of each lattice of `source`, with progress; at the end a remark on how many were skipped.
+    """What `do` makes of each lattice of `source`, with progress.
 
     Args:
       on_error: gets the error of a lattice that cannot be read or has not the right scores, or that memory does not
@@ -73,7 +73,6 @@ def each_lattice(do: Callable[[Lattice], R], source: str, words: str | None, on_
     from rescore.formats.counting import lattices_with_progress
     from rescore.formats.part_files import utt_id_of
     from rescore.sharing.work import in_halves
-    from rescore.skipping import report_skipped
 
     def do_all(lattices: list[Lattice]) -> list[R]:
         return [do(lattice) for lattice in lattices]
@@ -84,6 +83,5 @@ def each_lattice(do: Callable[[Lattice], R], source: str, words: str | None, on_
         for result in in_halves(do_all, [lattice], utt_id_of, on_error):
             done += 1
             yield result
-    report_skipped(on_error)
     if not done:
         raise FormatError(source, f"no lattice in it that can be read{' and done' if read else ''}")

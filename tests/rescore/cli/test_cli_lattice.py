@@ -164,8 +164,7 @@ def test_skipping(run: Run, decode: Path, jobs: int) -> None:
     result = run("nbest", f"kaldi:{decode}", out, *words, "--on-error", "skip", "--jobs", jobs)
     assert len(list(read_nbest(str(out)))) == 2
     assert "skipped: " in result.stderr and "utterance 'bad' at byte 0" in result.stderr
-    assert "1 lattices skipped because of errors" in result.stderr
-    assert "1 lattices skipped" in run("best-path", f"kaldi:{decode}", *words, "--on-error", "skip").stderr
+    assert "skipped: " in run("best-path", f"kaldi:{decode}", *words, "--on-error", "skip").stderr
 
 
 def test_kaldi_to_kaldi_keeps_every_byte(run: Run, decode: Path) -> None:

@@ -121,7 +121,7 @@ def test_indices(
         assert code == 2 and out == "" and message in err.splitlines()[-1], err
         if "second time" not in message:
             code, out, err = rescore("best-path", index, *words, "--on-error", "skip")
-            assert code == 3 and out == expected(2) and "1 lattices skipped" in err
+            assert code == 3 and out == expected(2) and "1 left out because of errors" in err
 
 
 def test_an_index_of_packed_and_of_single_files(rescore: Rescore, tmp_path: Path, words: tuple[str, Path]) -> None:

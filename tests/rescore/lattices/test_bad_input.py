@@ -91,7 +91,10 @@ def assert_refused(rescore: Rescore, source: str, message: str, skipped: int = 1
     assert last.startswith("rescore: ") and "bad" in last and re.search(message, last), err
     code, out, err = rescore("best-path", source, "--on-error", "skip")
     assert code == 3 and sorted(line.split()[0] for line in out.splitlines()) == ["good-1", "good-2"], err
-    assert re.search(f"skipped: .*{message}", err) and f"{skipped} lattices skipped because of errors" in err
+    assert re.search(f"skipped: .*{message}", err) and err.splitlines()[-1].startswith(
+        f"{skipped} left out because of errors;"
+    )
+    assert err.count("because of errors") == 1
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -226,7 +229,7 @@ def test_truncated_kaldi_archives(rescore: Rescore, tmp_path: Path, packed: bool
     if packed:
         assert "compressed file is truncated or damaged" in err
     code, out, err = rescore("best-path", source, "--on-error", "skip")
-    assert code == 3 and out == "good-1 a b\nbad a b\n" and "1 lattices skipped because of errors" in err
+    assert code == 3 and out == "good-1 a b\nbad a b\n" and "1 left out because of errors" in err
 
 
 @pytest.mark.parametrize(
@@ -254,7 +257,7 @@ def test_other_truncated_files(rescore: Rescore, tmp_path: Path, form: str, left
     code, out, err = rescore("best-path", source)
     assert code == 2 and out == "" and re.search(message, err.splitlines()[-1]), err
     code, out, err = rescore("best-path", source, "--on-error", "skip")
-    assert code == 3 and len(out.splitlines()) == 2 and "1 lattices skipped because of errors" in err
+    assert code == 3 and len(out.splitlines()) == 2 and "1 left out because of errors" in err
 
 
 def test_truncated_k2_files(rescore: Rescore, tmp_path: Path) -> None:
@@ -289,7 +292,7 @@ def test_one_file_of_a_folder_is_damaged(rescore: Rescore, tmp_path: Path) -> No
         assert code == 2 and name.format(2) in err.splitlines()[-1]
         code, out, err = rescore("best-path", spec, "--on-error", "skip")
         assert code == 3 and len(out.splitlines()) == (6 if form == "kaldi" else 3), err
-        assert "1 lattices skipped because of errors" in err
+        assert "1 left out because of errors" in err
 
 
 @pytest.mark.parametrize("text", [False, True])
@@ -338,7 +341,7 @@ def test_a_corrupt_record_between_good_ones(rescore: Rescore, tmp_path: Path, te
     ):  # fmt: skip
         code, _, err = rescore(*args, "--on-error", "skip")
         assert code == 3 and f"utterance 'bad' at byte {at}: " in err, (args, err)
-        assert "1 lattices skipped because of errors" in err, (args, err)
+        assert "1 left out because of errors" in err, (args, err)
     assert len(list(read_nbest(str(out_of["lists.jsonl"])))) == 2
     for name in ("pruned.ark", "copy.ark", "new.ark"):
         assert [lattice.utt_id for lattice in read_lattices(f"kaldi:{out_of[name]}")] == ["good-1", "good-2"]
