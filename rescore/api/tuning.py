@@ -40,6 +40,7 @@ def tune(
       fix: scales that stay as they are.
       seed, restarts, folds, objective, decision: as of `rescore tune`; `combine` repeats the decision.
       cer: count errors of characters, and as `words` the characters of lists that do not have it; `combine` repeats it.
+        Minimum Bayes risk over lattices decodes by words all the same.
       normalise: name of a normaliser of references and hypotheses, "basic", "whisper-en" or "librispeech"; of lists,
         hypotheses that become equal are one, their probabilities summed, and `combine` repeats it; of lattices, each
         word is normalised by itself.

@@ -40,8 +40,8 @@ def command(
     """Minimum Bayes risk: the words with the fewest expected errors, their confidences, and confusion networks.
 
     After Xu, Povey, Mangu and Zhu (2011).  Pruned lattices (rescore lattice prune) take less time.  With --weights and
-    --ref, texts are compared in the form that the weights were tuned for (rescore tune --normalise, --cer).  Expected
-    errors are those of words, with --cer too.
+    --ref, texts are compared in the form that the weights were tuned for (rescore tune --normalise, --cer).  --cer
+    counts the characters of the result; it is decided by words all the same, the expected errors are those of words.
 
     \b
     Example: rescore lattice mbr lattices/ --scale am=1 --scale lm=12 --posterior-scale 0.08 --ctm mbr.ctm

@@ -157,6 +157,15 @@ def test_oracle_of_characters(lattices: Path) -> None:
     assert result.stdout.startswith("%CER 0.00 [ 0 / 24, 0 ins, 0 del, 0 sub ]")
     assert json.loads((lattices / "found.json").read_text())["name"] == "CER"
     assert read_kaldi_text(lattices / "best")["u0"] == ("你", "好", "世", "戒")
+    info = "lattice", "info", lattices / "lat", "--ref", lattices / "ref"
+    assert "oracle WER       100.00 [ 18 / 18, " in run(*info).stdout
+    result = run(*info, "--cer", "--json", lattices / "info.json")
+    assert "oracle CER       0.00 [ 0 / 24, 0 ins, 0 del, 0 sub ]" in result.stdout
+    density = "arcs a ref. word"  # words of the references, with --cer too
+    assert next(line for line in result.stdout.splitlines() if density in line) in run(*info).stdout
+    assert json.loads((lattices / "info.json").read_text())["oracle"]["name"] == "CER"
+    with pytest.raises(UsageError, match="--cer counts errors, which are those against --ref TEXT"):
+        run("lattice", "info", lattices / "lat", "--cer")
     found = rs.read_lattices(lattices / "lat")
     assert found.oracle(lattices / "ref").errors == 18 and found.oracle(lattices / "ref", cer=True).errors == 0
     assert found[0].oracle(("你好", "世戒"), cer=True).counts.ref_words == 4
