@@ -13,6 +13,7 @@ import numpy as np
 from rescore.shown import Shown, Table
 
 Words = tuple[str, ...]
+LARGEST = 1e100  # score, of either sign: sums over an utterance, and squares of totals, are numbers still
 
 
 @dataclass

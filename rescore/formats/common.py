@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from rescore.errors import FormatError, RescoreError, ScoreError, UsageError
 from rescore.files import MARK, MARKED, read_lines
 from rescore.skipping import OnError
 from rescore.text import short
-from rescore.types import Hypothesis, NbestList, Words
+from rescore.types import LARGEST, Hypothesis, NbestList, Words
 from rescore.weights import is_finite
 
 SCORE = "score"  # the name of a recogniser's one combined score
@@ -182,12 +181,13 @@ def utterance_id(value: object, place: Place, what: str = "utterance id") -> str
 
 
 def finite_score(value: object, name: str, rank: int, place: Place) -> float:
-    """The number `value` as a finite float; `rank` counts hypotheses from 1."""
+    """The number `value` as a float, of at most `LARGEST`; `rank` counts hypotheses from 1."""
     if value is None:
         raise place.score_error(f"hypothesis {rank} has no score '{name}'")
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST:
         return float(value)
-    raise place.score_error(f"hypothesis {rank} has score '{name}' {short(value)}, expected a finite number")
+    wanted = f"expected a finite number from -{LARGEST:g} to {LARGEST:g}"
+    raise place.score_error(f"hypothesis {rank} has score '{name}' {short(value)}, {wanted}")
 
 
 def text_score(text: str | None, name: str, rank: int, place: Place) -> float:

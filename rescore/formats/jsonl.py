@@ -15,7 +15,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ from rescore.formats.common import (
 )
 from rescore.skipping import OnError, fail
 from rescore.text import short
-from rescore.types import Hypothesis, NbestList, Words
+from rescore.types import LARGEST, Hypothesis, NbestList, Words
 
 _ID_KEYS = ("utt_id", "id")
 _LIST_KEYS = ("hyps", "nbest")
@@ -169,7 +168,7 @@ def _hypothesis(hyp: object, rank: int, place: Place) -> Hypothesis:
     elif not isinstance(scores, dict):
         raise place.format_error(f"hypothesis {rank} has scores {short(scores)}, expected an object of named numbers")
     for name, value in scores.items():
-        if type(value) is not float or not isfinite(value):
+        if type(value) is not float or not abs(value) <= LARGEST:
             scores[name] = finite_score(value, name, rank, place)
     words = _words(hyp[words_key], f"hypothesis {rank}", place)
     return Hypothesis(words, scores, None if len(hyp) == 2 else _extra(hyp, (words_key, score_key), place))

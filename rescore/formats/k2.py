@@ -257,7 +257,7 @@ def joined(parts: Sequence[Arcs]) -> dict[str, torch.Tensor]:
     found = {"arcs": torch.from_numpy(flat), "aux_labels": torch.from_numpy(np.concatenate([p.words for p in parts]))}
     found[HAS_ID] = torch.from_numpy(np.concatenate([part.has_id for part in parts]))
     for name in names:
-        column = np.concatenate([part.scores[name] for part in parts]).astype(np.float32)
+        column = np.concatenate([_as_float32(part.scores[name], part.utt_id) for part in parts])
         if name != "am":
             found["lm_scores" if name == "lm" else name] = torch.from_numpy(column)
     return found
@@ -323,6 +323,16 @@ def to_arcs(lattice: Lattice, table: SymbolTable) -> Arcs:
     final = dst == states - 1
     labels[final], words[final] = FINAL, FINAL
     total = scores.get("am", np.zeros(len(src))) + scores.get("lm", np.zeros(len(src)))
-    bits = total.astype(np.float32).view(np.int32)
+    bits = _as_float32(total, lattice.utt_id).view(np.int32)
     arcs = np.stack([src, dst, labels, bits], axis=1).astype(np.int32)
     return Arcs(lattice.utt_id, arcs, words.astype(np.int32), scores, states, has_id)
+
+
+def _as_float32(column: np.ndarray, utt_id: str) -> np.ndarray:
+    """The scores as k2 holds them; RescoreError where one is none of its numbers."""
+    with np.errstate(over="ignore"):
+        made = column.astype(np.float32)
+    if len(beyond := np.flatnonzero(np.isinf(made) & np.isfinite(column))):
+        found = f"a score of {column[beyond[0]]:g}"
+        raise RescoreError(f"lattice '{utt_id}' has {found}, which float32, in which k2 has scores, cannot hold")
+    return made

@@ -128,7 +128,8 @@ def from_lattice(lattice: Lattice, table: SymbolTable, graph: Mapping[str, float
             raise ScoreError(f"no score '{name}' for the graph cost; it has: {', '.join(lattice.scores) or 'none'}")
     total = total_scores(lattice, graph)
     none = np.zeros(lattice.num_arcs)
-    costs = (0.0 - np.stack([total, lattice.scores.get("am", none)], axis=1)).astype(np.float32)
+    with np.errstate(over="ignore"):
+        costs = (0.0 - np.stack([total, lattice.scores.get("am", none)], axis=1)).astype(np.float32)
     if not np.isfinite(costs).all():
         raise ScoreError("a score that is not finite cannot be written as a cost; prune such arcs before")
     try:

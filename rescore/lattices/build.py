@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from rescore.errors import RescoreError
-from rescore.types import Alignments, Lattice
+from rescore.types import LARGEST, Alignments, Lattice
 
 EPSILON = 0  # label of the empty word
 
@@ -37,9 +37,11 @@ def build_lattice(
     Args:
       possible: arcs with a score of -inf are removed and counted, too.
     Raises:
-      RescoreError: there is a cycle, no path from `start` to `final`, or `start` is `final` and there are arcs; the
-        message does not name the file.
+      RescoreError: a score is a number beyond `LARGEST`, there is a cycle, no path from `start` to `final`, or `start`
+        is `final` and there are arcs; the message does not name the file.
     """
+    for name, column in scores.items():
+        _check_size(name, np.asarray(column))
     rows = np.arange(len(src))
     if possible:
         rows = np.flatnonzero(np.min([np.zeros(len(src)), *scores.values()], axis=0) > -np.inf)
@@ -73,6 +75,13 @@ def build_lattice(
         None if alignments is None else alignments.take(rows),
         add_counts(counts or {}, removed_states=num_states - len(order), removed_arcs=given - len(rows)),
     )
+
+
+def _check_size(name: str, column: np.ndarray) -> None:
+    sizes = np.abs(column)
+    if len(beyond := np.flatnonzero((sizes > LARGEST) & (sizes < np.inf))):
+        found = f"a score {name} of {column[beyond[0]]:g}"
+        raise RescoreError(f"{found}, expected numbers from -{LARGEST:g} to {LARGEST:g}")
 
 
 def with_an_arc(lattice: Lattice) -> Lattice:

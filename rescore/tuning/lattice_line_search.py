@@ -22,8 +22,8 @@ from rescore.lattices.batched_paths import BATCH, Forest
 from rescore.lattices.build import EPSILON
 from rescore.lattices.oracle import as_characters, oracle
 from rescore.tuning.line_search import PaddedLists, Steps, merge_steps
-from rescore.tuning.spread import LARGEST, deviation, spread
-from rescore.types import Lattice, Words
+from rescore.tuning.spread import deviation, spread
+from rescore.types import LARGEST, Lattice, Words
 from rescore.weights import SIGNED, WORDS_COLUMN, check_same_scores
 
 ROUNDING = 1e-11  # relative; a path that is better by less is not

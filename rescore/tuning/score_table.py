@@ -13,8 +13,8 @@ from rescore.errors import ScoreError
 from rescore.evaluation.distances import pairwise_distances
 from rescore.evaluation.wer import check_same_form, check_same_utterances, edit_distance
 from rescore.text import short
-from rescore.tuning.spread import LARGEST, deviation, spread
-from rescore.types import NbestList, Words
+from rescore.tuning.spread import deviation, spread
+from rescore.types import LARGEST, NbestList, Words
 from rescore.weights import check_same_scores, is_finite, with_words
 
 

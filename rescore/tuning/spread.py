@@ -16,8 +16,7 @@ FAR = 100.0  # times as far from the median of its list as half of the values ar
 ROUNDING = 1e-6  # relative to a value, and of values below 1; what is nearer to the median is there
 MOST = 0.9  # of the variance; values far out that make up more are named
 
-LARGEST = 1e100  # score, of either sign: the squares of its totals are numbers still
-LARGEST_SCALE = 1e50  # that stays
+LARGEST_SCALE = 1e50  # that stays: its squares, times those of the `LARGEST` score, are numbers still
 
 
 class Listed(Protocol):

@@ -25,7 +25,7 @@ ODD = (
 WORDS = [word for line in ODD for word in line.split(" ")]
 CHARACTER = st.characters(blacklist_categories=("Cs",), blacklist_characters=" \t\n\r\v\f")
 WORD = st.sampled_from(WORDS) | st.text(CHARACTER, min_size=1, max_size=4)
-SCORE = st.sampled_from([0.0, -0.0, 5e-324, -1e308, 1e308, 1e39, -1e-45, -1 / 3]) | st.floats(-1e4, 0)
+SCORE = st.sampled_from([0.0, -0.0, 5e-324, -1e100, 1e100, 1e39, -1e-45, -1 / 3]) | st.floats(-1e4, 0)
 UTT_IDS = 'a a-1 a-1-2 0 é 漢字 a/b a.b .a {"a" [a] #a <s> a:b a=b a\u3000b \'a\' "a" \\ ref utts nodes \ufeffa'
 UTT_ID = st.sampled_from(UTT_IDS.split(" "))
 
