@@ -98,13 +98,18 @@ def _counted(stream: IO[bytes], start: bytes) -> bytes:
 
 
 def _wav(head: bytes, stream: IO[bytes]) -> tuple[int, np.ndarray]:
-    """16-bit WAV, of which more may follow; int16 `(samples,)` or `(samples, channels)`."""
-    with wave.open(cast(IO[bytes], _Joined(head, stream)), "rb") as sound:
-        if sound.getsampwidth() != 2:
-            raise DataError(f"WAV of {8 * sound.getsampwidth()} bits, expected 16")
-        samples = np.frombuffer(sound.readframes(sound.getnframes()), dtype="<i2")
-        channels, rate = sound.getnchannels(), sound.getframerate()
-    return rate, samples if channels == 1 else samples.reshape(-1, channels)
+    """WAV, of which more may follow; int16 `(samples,)` or `(samples, channels)`, of other than 16 bits float64."""
+    begin = stream.tell() - len(head)
+    try:
+        with wave.open(cast(IO[bytes], _Joined(head, stream)), "rb") as sound:
+            if sound.getsampwidth() == 2:
+                samples = np.frombuffer(sound.readframes(sound.getnframes()), dtype="<i2")
+                channels, rate = sound.getnchannels(), sound.getframerate()
+                return rate, samples if channels == 1 else samples.reshape(-1, channels)
+    except wave.Error:  # floats, or the extensible header that 24 bits often have
+        pass
+    stream.seek(begin)
+    return _audio(stream.read())
 
 
 class _Joined:

@@ -37,7 +37,8 @@ def write_lattices(path: Path, lattices: Iterable[Lattice], on_error: OnError = 
     with atomic_folder(path) as folder:
         for utt_id, text in formed(lattices, form, path, on_error):
             if not is_file_name(utt_id):
-                raise FormatError(path, f"utterance id {short(utt_id)} cannot be the name of a file")
+                advice = "which each lattice is here; write them to another format, such as kaldi-lat:PATH"
+                raise FormatError(path, f"utterance id {short(utt_id)} cannot be the name of a file, {advice}")
             with atomic_binary(folder / f"{utt_id}.slf.gz") as stream:
                 put(stream, text)
             count += 1
