@@ -185,3 +185,10 @@ def window_batches(
             inputs[row, : stop - start] = stream[start:stop]
             targets[row, : stop - start] = stream[start + 1 : stop + 1]
         yield torch.from_numpy(inputs), torch.from_numpy(targets)
+
+
+def with_tokens_behind(tokens: Tensor, batch: Batch) -> Batch:
+    """A window with the tokens `(batch, tokens)` before it, which are no targets."""
+    inputs, targets = batch
+    tokens = tokens.to(inputs.device)
+    return torch.cat([tokens, inputs], 1), torch.cat([torch.full_like(tokens, IGNORE), targets], 1)

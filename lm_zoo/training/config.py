@@ -102,6 +102,7 @@ class LMProgress(Progress):
     """Where the run of an LM stands."""
 
     tokens: int = 0
+    left_out: int = 0  # tokens at the ends of passes, in fewer batches than a step of several processes takes
     loss_sum: float = 0.0  # since the last log record
     loss_tokens: int = 0
     lr_factor: float = 1.0  # halved by new-bob

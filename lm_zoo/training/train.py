@@ -25,7 +25,6 @@ from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
 from lm_zoo.registry import build, check_place, neural_class, save_folder
 from lm_zoo.text.batches import (
-    IGNORE,
     Batch,
     TokenText,
     carried_batches,
@@ -34,6 +33,7 @@ from lm_zoo.text.batches import (
     sentence_batches,
     streams_of,
     window_batches,
+    with_tokens_behind,
 )
 from lm_zoo.text.vocabulary import Vocabulary
 from lm_zoo.training import checkpoint
@@ -255,7 +255,7 @@ class LMRun(TrainingRun):
     def after_step(self, group: list[Any]) -> None:
         """Called after every step with this rank's batches."""
         if self.behind:
-            group = [_with_tokens_behind(*pair) for pair in zip(self.behind, group, strict=True)]
+            group = [with_tokens_behind(*pair) for pair in zip(self.behind, group, strict=True)]
             self.behind = []
         self.lm.after_step(self._of_all_ranks(group), self.progress.step, self.config.seed)
 
@@ -289,6 +289,9 @@ class LMRun(TrainingRun):
         if progress.valid_step != progress.step:
             self.validate(valid_data)
         self.save()
+        if progress.left_out:
+            left_out = f"{progress.left_out} tokens at the ends of {progress.epoch} passes left out"
+            self.remark(f"{self.out}: {left_out}, in batches too few for a step of {self.ranks.size} processes")
         return progress
 
     def _epoch(self, batches: Iterator[Any], valid_data: Any) -> None:
@@ -297,8 +300,9 @@ class LMRun(TrainingRun):
         while not progress.finished:
             group = list(islice(batches, config.accumulate))
             short = self.ranks.sum(float(len(group) < config.accumulate))[0]
-            if short and (self.ranks.size > 1 or not group):
-                return  # the ragged end of an epoch: ranks must take the same number of steps
+            if short and (self.ranks.size > 1 or not group):  # ranks must take the same number of steps
+                progress.left_out += int(self.ranks.sum(float(sum(map(self.count, group))))[0])
+                return
             count = self._step(group)
             progress.loss_tokens += count
             progress.batch += len(group)
@@ -370,13 +374,6 @@ class LMRun(TrainingRun):
                 save_folder(self.out, self.lm, self.kind, {**self.info, "trained": made})
         if progress.stale >= self.patience:
             progress.finished = True
-
-
-def _with_tokens_behind(tokens: Tensor, batch: Batch) -> Batch:
-    """A window with the tokens `(batch, tokens)` before it, which are no targets."""
-    inputs, targets = batch
-    tokens = tokens.to(inputs.device)
-    return torch.cat([tokens, inputs], 1), torch.cat([torch.full_like(tokens, IGNORE), targets], 1)
 
 
 def planned_steps(text: TokenText, vocab: Vocabulary, config: TrainConfig, ranks: int) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import socket
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from safetensors.torch import load_file
 
 from lm_zoo.errors import LMError
 from lm_zoo.registry import load
+from lm_zoo.text.batches import TokenText
 from lm_zoo.training.distributed import Ranks, start, to_start
 from lm_zoo.training.train import train
 from rescore.cli.main import cli
@@ -65,6 +68,34 @@ def test_stopped_processes_continue_with_the_same_losses(tmp_path: Path) -> None
     assert len(records(tmp_path / "killed")) == 3
     start(work, (tmp_path / "killed", 0), 2, free_port())
     assert records(tmp_path / "killed") == records(tmp_path / "straight")
+
+
+class Twin(Ranks):
+    """The first of two processes, of which the other one does the same."""
+
+    def sum(self, *values: float) -> list[float]:
+        return [2.0 * value for value in values]
+
+    def gather(self, items: list[Any]) -> list[Any]:
+        return [copy.deepcopy(item) for item in items for _ in range(2)]
+
+
+@pytest.mark.parametrize(("batches", "left"), [(6, 12), (8, 0)])
+def test_what_is_left_out_at_the_ends_of_passes_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int, left: int
+) -> None:
+    """Of six sentences, a batch each, each process has three, of which a step takes two."""
+    monkeypatch.setattr(Ranks, "start", lambda device: Twin(0, 2, torch.device("cpu")))
+    monkeypatch.setattr(torch.nn.parallel, "DistributedDataParallel", lambda lm, **options: lm)
+    monkeypatch.setattr(torch.nn.Module, "no_sync", lambda lm: nullcontext(), raising=False)
+    data = TokenText(text(0).tokens[: 5 * batches], np.arange(0, 5 * batches + 1, 5), 5 * batches, 0)
+    lines: list[str] = []
+    plan = config(batch_tokens=6, accumulate=2, passes=4, valid_every=0)
+    progress = train("lstm", {"dim": 8}, VOCAB, data, text(1), tmp_path, plan, remark=lines.append)
+    assert (progress.epoch, progress.left_out) == (4, 4 * left)
+    assert progress.tokens == 4 * (6 * batches - left)
+    said = [line for line in lines if f": {4 * left} tokens at the ends of 4 passes left out" in line]
+    assert len(said) == (left > 0)
 
 
 def free_port() -> int:

@@ -74,7 +74,7 @@ def test_slf_bad_scores(tmp_path: Path) -> None:
         write_lattices(f"slf:{tmp_path / 'out'}", [lattice])
     lattice = lattice_of({"am": [0.0] * 4})
     lattice.utt_id = "a/b"
-    with pytest.raises(FormatError, match="cannot be the name of a file, .* kaldi-lat:PATH"):
+    with pytest.raises(FormatError, match=r"cannot be the name of a file, .* kaldi-lat:PATH"):
         write_lattices(f"slf:{tmp_path / 'out'}", [lattice])
 
 
