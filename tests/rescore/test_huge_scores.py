@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,7 @@ from rescore.errors import RescoreError
 from rescore.formats import read_lattices, read_nbest, write_lattices
 
 SLF = "VERSION=1.0\nUTTERANCE=u\nstart=0 end=2\nN=3 L=2\nI=0\nI=1\nI=2\nJ=0 S=0 E=1 W=A a={0}\nJ=1 S=1 E=2 W=B a={0}\n"
-
-
-@pytest.fixture(autouse=True)
-def no_warnings() -> None:
-    warnings.simplefilter("error")
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # numpy's
 
 
 def lattice(folder: Path, score: str) -> str:
