@@ -20,6 +20,7 @@ from lm_zoo.text.view import alphabet
 from lm_zoo.text.vocabulary import WordVocabulary
 
 if TYPE_CHECKING:
+    from lm_zoo.text.view import View
     from lm_zoo.text.vocabulary import Vocabulary
 
 MOST_UNKNOWN = 0.5  # share of the running words of a text that may be unknown, unless more are allowed
@@ -128,14 +129,17 @@ class Coverage:
 
 
 @contextmanager
-def taken_back(coverages: Iterable[Coverage]) -> Iterator[None]:
+def taken_back(coverages: Iterable[Coverage], views: Iterable[View]) -> Iterator[None]:
     """What is counted in the block does not count if that ends by an error: it may be done again."""
-    before = [(coverage, coverage.words, coverage.unknown) for coverage in coverages]
+    known = [(coverage, coverage.words, coverage.unknown) for coverage in coverages]
+    seen = [(view, view.texts, view.changed, view.rules.copy()) for view in views]
     try:
         yield
     except BaseException:
-        for coverage, words, unknown in before:
+        for coverage, words, unknown in known:
             coverage.words, coverage.unknown = words, unknown
+        for view, texts, changed, rules in seen:
+            view.texts, view.changed, view.rules = texts, changed, rules
         raise
 
 

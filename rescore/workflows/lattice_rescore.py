@@ -133,7 +133,7 @@ class LatticeRescoring:
         for lattice in group:
             self._check_asked(lattice)
             self._say_what_counts_nothing(lattice)
-        with taken_back(self.coverages):
+        with taken_back(self.coverages, self.views.values()):
             found = [self.prepare(lattice) for lattice in group]
             if self.lms:
                 found = self._with_neural(found)

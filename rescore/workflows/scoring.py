@@ -51,7 +51,7 @@ def score_batch(
     columns = new_columns(scorers, mix)
     for nbest in batch:
         _check_free(nbest, columns)
-    with taken_back(scorer.coverage for scorer in scorers):
+    with taken_back([scorer.coverage for scorer in scorers], [scorer.view for scorer in scorers]):
         for scorer in scorers:
             scorer.count(batch)
         return _scored(batch, scorers, mix, contexts)

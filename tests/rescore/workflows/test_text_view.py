@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,9 @@ from rescore.errors import ScoreError, UsageError
 from rescore.formats import read_nbest, write_nbest
 from rescore.lattices.build import build_lattice
 from rescore.lattices.nbest import exact_nbest
-from rescore.types import Hypothesis, Lattice, NbestList
+from rescore.sharing.work import in_halves
+from rescore.skipping import Skip, fail
+from rescore.types import Hypothesis, Lattice, NbestList, Words
 from rescore.workflows.columns import LMColumn
 from rescore.workflows.lattice_rescore import LatticeRescoring
 from rescore.workflows.scoring import score_batch
@@ -109,6 +113,30 @@ def test_lattices_are_scored_word_by_word(lm: LanguageModel) -> None:
     plain = [[part for word in hyp.words for part in spoken_word(word)] for hyp in nbest.hyps]
     assert [hyp.scores[name] for hyp in nbest.hyps] == pytest.approx(lm.score_sentences(plain), abs=1e-4)
     assert work.coverages[0].unknown == 0 and "1 of 1 lattices" in work.views[name].said("lattices")
+
+
+def test_lattices_in_error_are_not_counted_as_shown() -> None:
+    """A group with one is done again in halves."""
+    work = LatticeRescoring({"am": 1.0, "nn": 1.0}, {"nn": neural()})
+    group = [replace(sausage([["Mr.", "paid"]]), utt_id=f"u{place}") for place in range(4)]
+    group[2].scores["nn"] = np.zeros(2)
+    found = in_halves(work.rescored, group, lambda lattice: lattice.utt_id, Skip())
+    assert [lattice.utt_id for lattice in found] == ["u0", "u1", "u3"]
+    assert "3 of 3 lattices" in work.views["nn"].said("lattices") and sum(work.views["nn"].rules.values()) == 2 * 3
+
+
+def test_lists_in_error_are_not_counted_as_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    lm, lists = neural(), [NbestList(f"u{place}", [Hypothesis(("Mr.", "Hale"))]) for place in range(3)]
+    scorer, score_sentences = LMColumn("nn", lm), lm.score_sentences
+
+    def too_many(sentences: Sequence[Words], *rest: Any) -> list[float]:
+        if len(sentences) > 1:
+            raise MemoryError
+        return score_sentences(sentences, *rest)
+
+    monkeypatch.setattr(lm, "score_sentences", too_many)
+    assert len(in_halves(lambda batch: score_batch(batch, [scorer]), lists, lambda nbest: nbest.utt_id, fail)) == 3
+    assert "3 of 3 hypotheses" in scorer.view.said()
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
