@@ -25,7 +25,7 @@ from rescore.files import atomic_binary, read_lines, whole_number
 from rescore.formats.common import SCORE, TOO_LARGE, Place, UniqueIds, encoded, formed, named_if_too_large, put
 from rescore.formats.frames import frame_times, given_shift, say_lost_shift, shift_of, usual_shift
 from rescore.formats.symbols import IDS, NUMBERS_WRITTEN, SymbolTable, are_ids, is_id, read_symbols, table_for
-from rescore.lattices.build import EPSILON, build_lattice
+from rescore.lattices.build import EPSILON, build_lattice, with_an_arc
 from rescore.skipping import OnError, fail
 from rescore.types import Alignments, Lattice
 
@@ -250,6 +250,7 @@ def write_lattices(
     first = list[str]()  # words of the first lattice that has any
 
     def form(lattice: Lattice) -> bytes:
+        lattice = with_an_arc(lattice)  # whose weight tells which scores it has
         place = Place(path, utt_id=lattice.utt_id)
         names = _names(lattice, options, place)
         words = _words(lattice, table, place)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from rescore.errors import FormatError, RescoreError, ScoreError
 from rescore.formats import copy_lattices, read_lattices, write_lattices
 from rescore.formats.symbols import SymbolTable
+from rescore.lattices.build import build_lattice
 from rescore.lattices.paths import best_path
 from rescore.skipping import Skip
 from rescore.types import Alignments, Lattice
@@ -148,6 +149,18 @@ def test_transition_ids_are_written_with_kaldi_weights(tmp_path: Path) -> None:
     (again,) = read_lattices(f"openfst:{tmp_path / 'out'}")
     assert again.alignments is not None
     assert [again.alignments.string(arc) for arc in range(4)] == [(1, 2), (), (3,), (4,)]
+
+
+def test_openfst_of_a_single_state_keeps_its_scores(tmp_path: Path) -> None:
+    """As of an empty utterance: without a weight in the file its score would be another than those of the others."""
+    none = np.empty(0, dtype=np.int32)
+    scores = {"graph": np.empty(0), "am": np.empty(0)}
+    strings = Alignments.of_lengths(none, none)
+    lattice = build_lattice("u", 1, none, none, none, scores, [""], 0, 0, alignments=strings)
+    write_lattices(f"openfst:{tmp_path}/lat.txt", [lattice])
+    (found,) = read_lattices(f"openfst:{tmp_path}/lat.txt")
+    assert set(found.scores) == {"graph", "am"} and found.alignments is not None
+    assert best_path(found, {"graph": 1.0}).scores == {"graph": 0.0, "am": 0.0, "words": 0.0}
 
 
 def test_four_fields_may_be_two_labels(tmp_path: Path) -> None:
