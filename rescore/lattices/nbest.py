@@ -75,6 +75,7 @@ class _NbestSearch:
         self.totals = total_scores(lattice, scales)  # finite, or -inf: see `exact_paths`
         self.backward = backward_scores(lattice, self.totals)
         self.ranges = arc_ranges(lattice)
+        self.to_come = self.backward[lattice.dst]  # behind each arc
         self.tolerance = rounding(float(np.abs(self.backward[self.backward > -np.inf]).max()))
         self.n = n
         self.queue: list[tuple[float, int, _Prefix, int]] = []
@@ -101,35 +102,38 @@ class _NbestSearch:
 
     def _open_extended(self, prefix: _Prefix, label: int) -> None:
         """The prefix one word longer: of the arcs into one state the best counts."""
-        labels = self.lattice.labels[prefix.next_arcs]
-        rows = np.arange(np.searchsorted(labels, label), np.searchsorted(labels, label, side="right"))
-        rows = rows[best_of_parallel(self.lattice.dst[prefix.next_arcs[rows]], prefix.scores[rows])]
+        begin, end = self.lattice.labels[prefix.next_arcs].searchsorted((label, label + 1))
+        rows = np.arange(begin, end)
+        if len(rows) > 1:
+            rows = rows[best_of_parallel(self.lattice.dst[prefix.next_arcs[rows]], prefix.scores[rows])]
         arcs = prefix.next_arcs[rows]
         self._open(prefix, arcs, prefix.from_row[rows], self.lattice.dst[arcs], prefix.scores[rows])
 
     def _open(
         self, parent: _Prefix | None, arcs: np.ndarray, previous: np.ndarray, states: np.ndarray, scores: np.ndarray
     ) -> None:
-        """Queues the words that may follow in `states` `(states,)`, reached with `scores` by `arcs`."""
+        """Queues the words that may follow in `states` `(states,)`, ascending, reached with `scores` by `arcs`."""
         # All arcs out of the states, (arcs,) each: the arc, and which of the states it leaves.
         low = self.ranges[states]
         counts = self.ranges[states + 1] - low
-        from_row = np.repeat(np.arange(len(states)), counts)
-        next_arcs = np.arange(counts.sum()) + np.repeat(low - np.cumsum(counts) + counts, counts)
+        ends = counts.cumsum()
+        from_row = np.arange(len(states)).repeat(counts)
+        next_arcs = np.arange(ends[-1]) + (low - ends + counts).repeat(counts)
         # Best score through each arc so far, and of the whole path; those that can be among the n best, by label.
         through = scores[from_row] + self.totals[next_arcs]
-        reached = through + self.backward[self.lattice.dst[next_arcs]]
+        reached = through + self.to_come[next_arcs]
         labels = self.lattice.labels[next_arcs]
-        wanted = np.flatnonzero((reached >= self._threshold()) & (labels != EPSILON))
-        wanted = wanted[np.argsort(labels[wanted], kind="stable")]
-        end = np.flatnonzero(states == self.lattice.num_states - 1)
-        end_row = int(end[0]) if len(end) else -1
+        wanted = ((reached >= self._threshold()) & (labels != EPSILON)).nonzero()[0]
+        wanted = wanted[labels[wanted].argsort(kind="stable")]
+        end_row = len(states) - 1 if states[-1] == self.lattice.num_states - 1 else -1
         prefix = _Prefix(parent, arcs, previous, next_arcs[wanted], from_row[wanted], through[wanted], end_row)
         # Each word is offered once, (words,), with the score of the best completion over its arcs; so is the end.
-        labels = labels[wanted]
-        firsts = np.flatnonzero(np.append(True, labels[1:] != labels[:-1])) if len(labels) else np.empty(0, np.int64)
-        best = np.maximum.reduceat(reached[wanted], firsts) if len(labels) else np.empty(0)
-        offers = list(zip(best.tolist(), labels[firsts].tolist(), strict=True))
+        offers: list[tuple[float, int]] = []
+        if len(wanted):
+            labels = labels[wanted]
+            firsts = np.concatenate([[0], (labels[1:] != labels[:-1]).nonzero()[0] + 1])
+            best = np.maximum.reduceat(reached[wanted], firsts)
+            offers = list(zip(best.tolist(), labels[firsts].tolist(), strict=True))
         if end_row >= 0:
             offers.append((float(scores[end_row]), _END))
         self._push(prefix, sorted(offers, reverse=True))
