@@ -10,6 +10,7 @@ import click
 from rescore.cli.completion import formats
 from rescore.cli.normalise import cer_option, normalise_option
 from rescore.cli.numbers import POSITIVE
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 
@@ -17,6 +18,7 @@ from rescore.cli.results import json_option
 @click.command()
 @click.option(
     "--scores",
+    cls=Once,
     required=True,
     metavar="DIR|[FORMAT:]PATH",
     shell_complete=formats,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rescore.cli.normalise import cer_option, normalise_option
+from rescore.cli.once import Once
 from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.option(
     "--ref",
+    cls=Once,
     required=True,
     type=click.Path(path_type=Path),
     help="References: Kaldi text, recogs, lists, NeMo manifests.",

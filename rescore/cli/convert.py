@@ -10,6 +10,7 @@ import click
 from rescore.cli.completion import formats
 from rescore.cli.device import max_unknown_option, text_view_option
 from rescore.cli.numbers import POSITIVE
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import sharing_options
 from rescore.cli.words import words_options
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
 @click.argument("source", metavar="SRC", shell_complete=formats)
 @click.argument("target", metavar="DST", type=OutputSpec())
 @click.option("-n", type=click.IntRange(min=1), help="Hypotheses an utterance; default: 100 of lattices, else all.")
-@click.option("--ngram", metavar="FILE|NAME", help="n-gram LM (ARPA, KenLM binary, shipped) to score lattices with.")
+@click.option(
+    "--ngram", cls=Once, metavar="FILE|NAME", help="n-gram LM (ARPA, KenLM binary, shipped) to score lattices with."
+)
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score of lattices; repeat it.")
 @click.option(
     "--beam",

@@ -10,6 +10,7 @@ import click
 
 from rescore.cli.completion import formats
 from rescore.cli.device import device_option, dtype_option, lms_option, max_unknown_option, text_view_option
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 from rescore.cli.sharing import max_memory_option, max_seconds_option, sharing_options
@@ -22,15 +23,17 @@ if TYPE_CHECKING:
 @click.option(
     "--nbest",
     "source",
+    cls=Once,
     required=True,
     metavar="[FORMAT:]PATH",
     shell_complete=formats,
     help="N-best lists, or the lattices' N-best made by rescore convert.",
 )
 @lms_option("An LM by name or model folder, or hf:NAME|DIR, hf-mlm:NAME|DIR of Hugging Face; may be repeated.")
-@click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM (ARPA or KenLM binary), column `ngram`.")
+@click.option("--ngram", cls=Once, metavar="FILE|NAME", help="An n-gram LM (ARPA or KenLM binary), column `ngram`.")
 @click.option(
     "--mix",
+    cls=Once,
     type=click.Path(path_type=Path),
     help="Interpolation weights written by rescore ppl --save-mix: adds the column `mix`.",
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rescore.cli.device import device_option, lms_option, max_unknown_option, text_view_option
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import is_alone, json_option
 from rescore.cli.sharing import sharing_options
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @lms_option("An LM, by name or model folder; may be repeated.")
-@click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM (ARPA or KenLM binary).")
-@click.option("--text", required=True, help="Text, one sentence a line (.gz, .xz); kaldi:FILE drops utterance ids.")
-@click.option("--tune-mix", metavar="TEXT", help="Find interpolation weights on this text by EM (never the test text).")
+@click.option("--ngram", cls=Once, metavar="FILE|NAME", help="An n-gram LM (ARPA or KenLM binary).")
+@click.option(
+    "--text", cls=Once, required=True, help="Text, one sentence a line (.gz, .xz); kaldi:FILE drops utterance ids."
+)
+@click.option(
+    "--tune-mix", cls=Once, metavar="TEXT", help="Find interpolation weights on this text by EM (never the test text)."
+)
 @click.option(
     "--mixture",
     "mixtures",

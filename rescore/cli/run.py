@@ -11,6 +11,7 @@ import click
 from rescore.cli.completion import formats
 from rescore.cli.device import device_option, dtype_option, lms_option, max_unknown_option
 from rescore.cli.normalise import cer_option, normalise_option
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
@@ -18,10 +19,16 @@ from rescore.cli.utterances import utterances_option
 
 @click.command()
 @click.option(
-    "--dev", required=True, metavar="[FORMAT:]PATH", shell_complete=formats, help="N-best lists or lattices to tune on."
+    "--dev",
+    cls=Once,
+    required=True,
+    metavar="[FORMAT:]PATH",
+    shell_complete=formats,
+    help="N-best lists or lattices to tune on.",
 )
 @click.option(
     "--test",
+    cls=Once,
     required=True,
     metavar="[FORMAT:]PATH",
     shell_complete=formats,
@@ -35,7 +42,7 @@ from rescore.cli.utterances import utterances_option
     type=click.Path(path_type=Path),
     help="References of both: Kaldi text, recogs, lists, NeMo manifests; may be repeated.",
 )
-@click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM for all systems, column `ngram`.")
+@click.option("--ngram", cls=Once, metavar="FILE|NAME", help="An n-gram LM for all systems, column `ngram`.")
 @lms_option("An LM to try; may be repeated.", required=True)
 @click.option(
     "-n",

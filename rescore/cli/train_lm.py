@@ -9,6 +9,7 @@ import click
 
 from rescore.cli.completion import formats, kinds, lm_names
 from rescore.cli.kinds import NeuralKind, TrainingCommand
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputPath
 from rescore.cli.processes import process_options
 from rescore.cli.settings import parse_settings
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Training text, one sentence a line; kaldi:FILE drops utterance ids. May be repeated.",
 )
-@click.option("--valid", required=True, help="Validation text; with --nbest: N-best lists.")
+@click.option("--valid", cls=Once, required=True, help="Validation text; with --nbest: N-best lists.")
 @click.option("--out", required=True, type=OutputPath(folder=True), help="Folder of the run and of the model.")
 @click.option(
     "--tokens",
@@ -51,12 +52,16 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--nbest",
+    cls=Once,
     metavar="[FORMAT:]PATH",
     shell_complete=formats,
     help="Train on these N-best lists instead, for few expected errors; --text may be given beside them.",
 )
 @click.option(
-    "--ref", type=click.Path(path_type=Path), help="With --nbest: references of all lists: Kaldi text, recogs, lists."
+    "--ref",
+    cls=Once,
+    type=click.Path(path_type=Path),
+    help="With --nbest: references of all lists: Kaldi text, recogs, lists.",
 )
 @click.option(
     "--weights",

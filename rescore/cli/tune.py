@@ -9,6 +9,7 @@ import click
 
 from rescore.cli.completion import formats
 from rescore.cli.normalise import cer_option, normalise_option
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
@@ -22,18 +23,21 @@ if TYPE_CHECKING:
 @click.command()
 @click.option(
     "--scores",
+    cls=Once,
     metavar="DIR|[FORMAT:]PATH",
     shell_complete=formats,
     help="Folder with scores.jsonl.gz of dev, or N-best lists with their own scores.",
 )
 @click.option(
     "--lattices",
+    cls=Once,
     metavar="[FORMAT:]PATH",
     shell_complete=formats,
     help="Lattices of dev instead: searches over all their paths.",
 )
 @click.option(
     "--ref",
+    cls=Once,
     required=True,
     type=click.Path(path_type=Path),
     help="References of dev: Kaldi text, recogs, lists, NeMo manifests.",

@@ -9,6 +9,7 @@ import click
 
 from rescore.cli.completion import formats
 from rescore.cli.normalise import cer_option, normalise_option
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 from rescore.cli.utterances import utterances_option
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.option(
     "--ref",
+    cls=Once,
     required=True,
     type=click.Path(path_type=Path),
     help="References: Kaldi text, recogs, lists, NeMo manifests.",
 )
 @click.option(
     "--hyp",
+    cls=Once,
     required=True,
     metavar="[FORMAT:]PATH",
     shell_complete=formats,

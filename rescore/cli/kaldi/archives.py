@@ -8,13 +8,16 @@ import click
 
 from rescore.cli.device import max_unknown_option
 from rescore.cli.numbers import POSITIVE
+from rescore.cli.once import Once
 
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path))
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--words", required=True, type=click.Path(path_type=Path), help="words.txt of the lattices.")
-@click.option("--old-ngram", required=True, metavar="FILE|NAME", help="Their LM: G.fst, ARPA or KenLM binary.")
+@click.option(
+    "--old-ngram", cls=Once, required=True, metavar="FILE|NAME", help="Their LM: G.fst, ARPA or KenLM binary."
+)
 @click.option("--job", type=click.IntRange(min=1), default=1, show_default=True, help="Number of the job.")
 @click.option("-n", type=click.IntRange(min=1), default=10, show_default=True, help="Hypotheses an utterance.")
 @click.option("--lmwt", type=POSITIVE, default=10.0, show_default=True, help="LM weight.")

@@ -10,6 +10,7 @@ import click
 from rescore.cli.lattice.source import source_options
 from rescore.cli.normalise import cer_option
 from rescore.cli.numbers import NUMBER, POSITIVE
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights of rescore tune instead.")
 @click.option(
     "--ref",
+    cls=Once,
     type=click.Path(path_type=Path),
     help="References (Kaldi text, recogs, lists): print error rates, not words.",
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rescore.cli.normalise import cer_option
+from rescore.cli.once import Once
 from rescore.cli.outputs import hold
 from rescore.cli.utterances import utterances_option
 
@@ -23,6 +24,7 @@ def first_pass_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments `ref`, `cer` and `common`."""
     option = click.option(
         "--ref",
+        cls=Once,
         type=click.Path(path_type=Path),
         help="References of a development set (Kaldi text, recogs, lists): find LM weight and penalty first.",
     )

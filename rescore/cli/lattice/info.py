@@ -9,6 +9,7 @@ import click
 
 from rescore.cli.lattice.source import source_options
 from rescore.cli.normalise import cer_option
+from rescore.cli.once import Once
 from rescore.cli.results import json_option
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 @source_options
 @click.option(
     "--ref",
+    cls=Once,
     type=click.Path(path_type=Path),
     help="References (Kaldi text, recogs, lists): the exact oracle error rate too.",
 )

@@ -9,6 +9,7 @@ import click
 
 from rescore.cli.lattice.options import posterior_scale, scaled_options
 from rescore.cli.normalise import cer_option
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 from rescore.cli.sharing import max_seconds_option
@@ -20,6 +21,7 @@ from rescore.cli.sharing import max_seconds_option
 @max_seconds_option
 @click.option(
     "--ref",
+    cls=Once,
     type=click.Path(path_type=Path),
     help="References (Kaldi text, recogs, lists): print error rates, not words.",
 )

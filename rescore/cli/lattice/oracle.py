@@ -9,6 +9,7 @@ import click
 
 from rescore.cli.lattice.options import text_options
 from rescore.cli.normalise import cer_option
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 @text_options
 @click.option(
     "--ref",
+    cls=Once,
     required=True,
     type=click.Path(path_type=Path),
     help="References: Kaldi text, recogs, lists, NeMo manifests.",

@@ -13,6 +13,7 @@ from rescore.cli.device import device_option, dtype_option, lms_option, max_unkn
 from rescore.cli.lattice.first_pass import find_scales, first_pass_options, keep_scales
 from rescore.cli.lattice.source import source_options, words_for
 from rescore.cli.numbers import Number
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import max_memory_option, max_seconds_option, sharing_options
 from rescore.cli.words import words_options
@@ -74,8 +75,12 @@ def pass_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @source_options
 @click.argument("target", metavar="DST", type=OutputSpec())
 @lms_option("A neural LM; may be repeated.")
-@click.option("--ngram", metavar="FILE|NAME", help="An n-gram LM over the whole lattice, exactly; score `ngram`.")
-@click.option("--old-ngram", metavar="FILE|NAME", help="The LM that the lattices were made with; score `old-ngram`.")
+@click.option(
+    "--ngram", cls=Once, metavar="FILE|NAME", help="An n-gram LM over the whole lattice, exactly; score `ngram`."
+)
+@click.option(
+    "--old-ngram", cls=Once, metavar="FILE|NAME", help="The LM that the lattices were made with; score `old-ngram`."
+)
 @click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
 @click.option(
     "--scale",

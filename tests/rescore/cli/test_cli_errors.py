@@ -172,3 +172,21 @@ def test_want_of_memory_anywhere(error: Exception, rescore: Rescore, monkeypatch
     monkeypatch.setattr("rescore.evaluation.counts.count_ngrams", lambda *_, **__: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         rescore("count", "--text", "text", "--out", "out")
+
+
+ONCE = [
+    ("run", "--test", "--dev lists.jsonl --ref ref --lm lstm --out x"),
+    ("nbest", "--ngram", "--nbest lists.jsonl --out x"),
+    ("tune", "--ref", "--scores lists.jsonl --out x"),
+    ("combine", "--scores", "--out x"),
+    ("wer", "--hyp", "--ref ref"),
+    ("ppl", "--text", "--lm lstm"),
+    ("lattice info", "--ref", "slf:empty"),
+]
+
+
+@pytest.mark.parametrize(("command", "option", "others"), ONCE)
+def test_an_input_is_given_once(folder: Path, rescore: Rescore, command: str, option: str, others: str) -> None:
+    """The last one alone would count, as of two test sets."""
+    code, out, err = rescore(*command.split(), *others.split(), option, "one", option, "two")
+    assert (code, out) == (2, "") and f"{option} is given 2 times (one, two), expected once" in err
