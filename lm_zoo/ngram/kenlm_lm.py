@@ -28,6 +28,7 @@ from lm_zoo.text.vocabulary import SOS_EOS, UNK, TextForm, Vocabulary, WordVocab
 LN10 = math.log(10.0)
 LONGEST_NAME = 255  # bytes that file systems take
 SPECIAL = ("<s>", "</s>", "<unk>", "<UNK>")  # KenLM takes the last two for the same
+IMPOSSIBLE = -90.0  # log10; SRILM writes -99 for a probability of 0, and KenLM takes -100 where a file has no <unk>
 BOUNDARIES = ("<s>", "</s>")  # in KenLM words like any other; inside a sentence they are unknown words here
 
 
@@ -91,6 +92,18 @@ class NgramLM(WordLM):
     def knows(self, word: str) -> bool:
         """Whether the word has a unigram of its own."""
         return self._known[word]
+
+    def said(self) -> str:
+        """Whether unknown words were met that the file gives no probability: each outweighs all other words."""
+        state = self._state_class()
+        self._model.NullContextWrite(state)
+        score = self._score(state, UNK, self._state_class())
+        if score > IMPOSSIBLE or all(self._known.values()):
+            return ""
+        return (
+            f"{self.path} has no <unk>, or one of probability 0: each unknown word costs {-score * LN10:.0f} nats, and "
+            "little else counts; estimate the LM with unknown words (SRILM: ngram-count -unk)"
+        )
 
     def score_words(
         self, sentences: Sequence[Sequence[str]], max_unknown: float | None = MOST_UNKNOWN

@@ -11,7 +11,7 @@ class Once(click.Option):
     """An option that is refused where it is given a second time; click takes the last one, without a word."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, multiple=True, **kwargs)
+        super().__init__(*args, **{**kwargs, "multiple": True})
 
     def process_value(self, ctx: click.Context, value: Any) -> Any:
         values = super().process_value(ctx, value)

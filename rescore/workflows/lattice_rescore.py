@@ -305,6 +305,9 @@ def rescore_lattices(
     results = progress(through(doer, on_error), "lattices", count_lattices(doer.source))
     total = WRITERS["lists" if request.n else "lattices"](request.target, results, on_error)
     say_rescored(doer.counted(), total, request.target, request.n)
+    for name, lm in ((NGRAM, doer.work.ngram), (OLD_NGRAM, doer.work.old_ngram)):
+        if lm is not None and (shown := lm.said()):
+            remark(f"{name}: {shown}")
 
 
 def _check_takes_out(lattice: Lattice) -> None:

@@ -252,3 +252,17 @@ def test_shared_books(shared_data: Path) -> None:
     sentences = list(read_sentences(shared_data / "books" / "valid.txt.xz"))[:2000]
     scores = [score for row in lm.score_words(sentences) for score in row]
     assert 200 < math.exp(-sum(scores) / len(scores)) < 400
+
+
+@pytest.mark.parametrize(("unk", "nats"), [("", 230), ("-99\t<unk>\n", 228), ("-1.5\t<unk>\n", 0)])
+def test_unknown_words_without_a_probability_are_said(tmp_path: Path, unk: str, nats: int) -> None:
+    """As SRILM writes it by default, and with <unk> in the vocabulary alone."""
+    path = tmp_path / "lm.arpa"
+    unigrams = f"-1\t</s>\n-99\t<s>\t-0.3\n{unk}-0.9\tHE\t-0.2\n"
+    counts = f"ngram 1={unigrams.count(chr(10))}\nngram 2=1\n"
+    path.write_text(f"\\data\\\n{counts}\n\\1-grams:\n{unigrams}\n\\2-grams:\n-0.3\t<s> HE\n\n\\end\\\n")
+    lm = NgramLM(path)
+    lm.score_words([["HE", "HE"]])
+    assert lm.said() == ""
+    lm.score_words([["HE", "HE", "SAID"]])
+    assert (f"each unknown word costs {nats} nats" in lm.said()) if nats else lm.said() == ""
