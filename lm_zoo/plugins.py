@@ -56,6 +56,7 @@ class PlugIn:
         lm = make(**options)
         if not isinstance(lm, LanguageModel):
             raise ModelError(f"{self.where} gives a {type(lm).__name__}, expected a lm_zoo.base.LanguageModel")
+        check_methods(lm)
         return lm
 
     def files(self) -> Iterator[Path]:
@@ -78,6 +79,20 @@ class PlugIn:
             )
         made: Callable[..., Any] = found
         return made
+
+
+def check_methods(lm: LanguageModel) -> None:
+    """Raises a ModelError unless the LM has the methods for which there is no default, with the arguments they get."""
+    for name, arguments in (("score_words", ("sentences", "max_unknown")), ("knows", ("word",))):
+        method, expected = getattr(type(lm), name), f"expected {name}(self, {', '.join(arguments)})"
+        if method is getattr(LanguageModel, name):
+            raise ModelError(f"a {type(lm).__name__} has no {name}; {expected}, as docs/bring-your-lm.md has it")
+        try:
+            inspect.signature(method).bind(lm, *arguments)  # some callers name the last one
+            inspect.signature(method).bind(lm, arguments[0], **dict.fromkeys(arguments[1:]))
+        except TypeError:
+            found = f"{name}{inspect.signature(method)}"
+            raise ModelError(f"a {type(lm).__name__} has {found}; {expected}") from None
 
 
 def plug_in(name: str) -> PlugIn | None:

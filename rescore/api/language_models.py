@@ -12,6 +12,7 @@ from torch.nn import Module
 from lm_zoo.base import LanguageModel
 from lm_zoo.errors import ModelError
 from lm_zoo.inference.products import DTYPES
+from lm_zoo.plugins import check_methods
 from rescore.errors import UsageError
 
 LM = str | Path | LanguageModel | Module  # as `load_lm` takes it
@@ -47,7 +48,7 @@ def load_lm(
     if dtype not in DTYPES:
         raise UsageError(f"dtype is {dtype!r}, expected one of {', '.join(DTYPES)}")
     if isinstance(source, LanguageModel):
-        lm, found = source, source.name
+        lm, found = _checked(source), source.name
     elif isinstance(source, (str, Path)):
         from lm_zoo.inference.devices import find_device
         from lm_zoo.registry import load
@@ -63,6 +64,11 @@ def load_lm(
         lm = _of_hugging_face(source, tokenizer, case)
         found = Path(str(getattr(source, "name_or_path", ""))).name or "hf"
     lm.name = name or found
+    return lm
+
+
+def _checked(lm: LanguageModel) -> LanguageModel:
+    check_methods(lm)
     return lm
 
 
@@ -113,14 +119,16 @@ def by_column(lms: LMs, dtype: str = "float32", device: str | torch.device | Non
                 raise UsageError(f"an LM's column is {column!r}, expected a name: {{'column': lm}}")
         check_columns(list(lms))
         return {
-            column: lm
+            column: _checked(lm)
             if isinstance(lm, LanguageModel)
             else load_lm(lm, name=column, dtype=dtype, device=device or "cpu")
             for column, lm in lms.items()
         }
     found: dict[str, LanguageModel] = {}
     for given in lms if isinstance(lms, Iterable) and not isinstance(lms, (str, LanguageModel)) else [lms]:
-        lm = given if isinstance(given, LanguageModel) else load_lm(given, dtype=dtype, device=device or "cpu")
+        lm = (
+            _checked(given) if isinstance(given, LanguageModel) else load_lm(given, dtype=dtype, device=device or "cpu")
+        )
         if not lm.name:
             raise UsageError(f"a {type(lm).__name__} without a name: give LMs as {{'column': lm}}, or set lm.name")
         if lm.name in found:

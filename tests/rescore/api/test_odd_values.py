@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import rescore as rs
+from lm_zoo.base import LanguageModel
 from tests.lm_zoo import zoo
 
 
@@ -137,3 +138,35 @@ def test_errors_name_arguments_as_python_has_them() -> None:
     ):
         with pytest.raises(rs.RescoreError, match=message):
             call()
+
+
+class Unfinished(LanguageModel):
+    name = "own"
+
+    def score_words(self, sentences: Any, max_unknown: float | None = 0.5) -> Any:
+        raise AssertionError
+
+
+class Short(Unfinished):
+    def score_words(self, sentences: Any) -> Any:  # type: ignore[override]
+        raise AssertionError
+
+    def knows(self, word: str) -> bool:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("lm", "message"),
+    [
+        (Unfinished(), r"a Unfinished has no knows; expected knows\(self, word\), as docs/bring-your-lm.md has it"),
+        (Short(), r"a Short has score_words\(self, sentences.*; expected score_words\(self, sentences, max_unknown\)"),
+    ],
+)
+def test_an_lm_has_the_methods_without_default(lm: LanguageModel, message: str) -> None:
+    for given in (lm, {"nn": lm}, [lm]):
+        with pytest.raises(rs.LMError, match=message):
+            rs.score(lists(), given)
+    with pytest.raises(rs.LMError, match=message):
+        rs.load_lm(lm)
+    with pytest.raises(rs.LMError, match=message):
+        rs.load_lm(f"{__name__}:{type(lm).__name__}")
