@@ -254,7 +254,7 @@ class Lattices(Shown):
 
     def write(self, spec: str | Path) -> int:
         """Writes the lattices as `[FORMAT:]PATH` says, and returns how many; a RescoreError if they cannot be."""
-        return formats.write_lattices(str(spec), self.lattices)
+        return formats.write_lattices(str(path_of(spec)), self.lattices)
 
     def _each(self, change: Callable[[Lattice], Lattice]) -> Lattices:
         return Lattices([change(lattice) for lattice in self])

@@ -66,7 +66,7 @@ class Lists(Shown):
 
     def write(self, spec: str | Path) -> int:
         """Writes the lists as `[FORMAT:]PATH` says, and returns how many; raises a RescoreError if they cannot be."""
-        return formats.write_nbest(str(spec), self.lists)
+        return formats.write_nbest(str(path_of(spec)), self.lists)
 
     def _table(self) -> Table:
         columns = [name for name in self.columns if name != "words"]

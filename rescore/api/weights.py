@@ -23,7 +23,7 @@ class TunedWeights(Shown, Weights):
 
     def save(self, path: str | Path) -> None:
         """Writes them as `rescore tune` does."""
-        save_weights(path, self)
+        save_weights(path_of(path), self)
 
     def _table(self) -> Table:
         same = {name: region.get("same") for name, region in self.info.get("flat_region", {}).items()}

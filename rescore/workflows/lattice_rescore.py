@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lm_zoo.base import LanguageModel, WordLM
-from lm_zoo.identity import lm_identity
+from lm_zoo.identity import files_of_lm, lm_identity
 from lm_zoo.inference.viewed import Reader, ViewedNgram, view_of
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, taken_back
 from lm_zoo.text.view import View
@@ -85,10 +85,7 @@ class LatticeRescoring:
     _said: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        if not self.lms and self.ngram is None and self.old_ngram is None:
-            raise UsageError(
-                "no LM given; use --lm NAME|DIR or --ngram FILE (in Python lms or ngram; rescore lms lists names)"
-            )
+        _check_any(self.lms, self.ngram, self.old_ngram)
         for option, value in (("--beam", self.beam), ("--most", self.most)):
             if value is not None and not self.lms:
                 raise UsageError(
@@ -329,6 +326,20 @@ def say_rescored(counts: Counter[str], total: int, target: str, n: int | None) -
     for name, count in sorted(counts.items()):
         if count and name != "unknown_words" and not is_seen(name):
             remark(f"{_SAID.get(name, name.replace('_', ' '))}: {count}")
+
+
+def check_there(lms: Sequence[str], ngram: str | None, old_ngram: str | None) -> None:
+    """Before a search for scales.  Raises a UsageError where there is no LM, a ModelError where one is not there."""
+    _check_any(lms, ngram, old_ngram)
+    for name in (*(column_of(lm)[1] for lm in lms), *filter(None, (ngram, old_ngram))):
+        files_of_lm(name)
+
+
+def _check_any(lms: Collection[str], *ngrams: WordLM | str | None) -> None:
+    if not lms and all(ngram is None for ngram in ngrams):
+        raise UsageError(
+            "no LM given; use --lm NAME|DIR or --ngram FILE (in Python lms or ngram; rescore lms lists names)"
+        )
 
 
 def new_scores(lms: Sequence[str], ngram: str | None) -> list[str]:

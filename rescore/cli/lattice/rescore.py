@@ -137,7 +137,7 @@ def command(
     """
     from rescore.weights import OLD_NGRAM, decision_of, parse_scales
     from rescore.workflows.first_pass import ScaleSearch, given_scales, with_new_lms
-    from rescore.workflows.lattice_rescore import LatticeRequest, new_scores, rescore_lattices, with_beams
+    from rescore.workflows.lattice_rescore import LatticeRequest, check_there, new_scores, rescore_lattices, with_beams
 
     if n:
         (source,) = words_for(words, source)
@@ -148,6 +148,7 @@ def command(
     decision_of(weights, weights_file)
     found = None
     if ref is not None:
+        check_there(lms, ngram, old_ngram)
         new, old = new_scores(lms, ngram), OLD_NGRAM if old_ngram else None
         coming = [*new, old] if old else new
         search = ScaleSearch(ref, weights.scales, coming, common, cer, settings["normalizer"])

@@ -170,3 +170,11 @@ def test_an_lm_has_the_methods_without_default(lm: LanguageModel, message: str) 
         rs.load_lm(lm)
     with pytest.raises(rs.LMError, match=message):
         rs.load_lm(f"{__name__}:{type(lm).__name__}")
+
+
+@pytest.mark.parametrize("path", [None, 3, ["a.jsonl"]])
+def test_what_is_no_path_is_not_written_to(path: Any) -> None:
+    weights = rs.tune(several(), folds=0)
+    for write in (lists().write, rs.Lattices([]).write, weights.save):
+        with pytest.raises(rs.RescoreError, match=r"found (None|3|\['a.jsonl'\]), expected a path"):
+            write(path)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from lm_zoo.errors import ModelError
 from lm_zoo.registry import save_folder
 from rescore.cli.main import cli
 from rescore.errors import ReferencesError, RescoreError, ScoreError, UsageError
@@ -90,10 +91,10 @@ def test_what_does_not_fit_is_said_before_any_work(folder: Path) -> None:
     [
         ("nbest kaldi:dev lattice-rescore:out", "lattice-rescore is read only"),
         (
-            "rescore kaldi:dev openfst:out.fst.txt?words=no.txt --lm x --words data/lang_test/words.txt",
+            "rescore kaldi:dev openfst:out.fst.txt?words=no.txt --lm lstm --words data/lang_test/words.txt",
             "no.txt: no such",
         ),
-        ("rescore kaldi:dev slf:out --lm x -n 3", "slf holds lattices, expected N-best lists"),
+        ("rescore kaldi:dev slf:out --lm lstm -n 3", "slf holds lattices, expected N-best lists"),
     ],
 )
 def test_a_target_that_cannot_be_written_is_refused_first(
@@ -103,6 +104,25 @@ def test_a_target_that_cannot_be_written_is_refused_first(
     monkeypatch.setattr("rescore.workflows.first_pass.find_first_pass", lambda *_: pytest.fail("looked for scales"))
     with pytest.raises(RescoreError, match=message):
         run(*command.split(), "--ref", "dev.text")
+
+
+@pytest.mark.parametrize(
+    ("lms", "message"),
+    [
+        ("", "no LM given"),
+        ("--ngram no.arpa", "no LM is called 'no.arpa'"),
+        ("--lm nn=no/lm", "no LM is called 'no/lm'"),
+        ("--lm lstm --old-ngram no/G.fst", "no LM is called 'no/G.fst'"),
+    ],
+)
+def test_an_lm_that_is_not_there_is_told_first(
+    folder: Path, capsys: pytest.CaptureFixture[str], lms: str, message: str
+) -> None:
+    with pytest.raises((UsageError, ModelError), match=message):
+        cli.main(
+            ["lattice", "rescore", "kaldi:dev", "slf:out", "--ref", "dev.text", *lms.split()], standalone_mode=False
+        )
+    assert "looking for scales" not in capsys.readouterr().err
 
 
 def test_weights_have_the_name_of_what_they_belong_to() -> None:
