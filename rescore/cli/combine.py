@@ -24,7 +24,9 @@ from rescore.cli.results import json_option
     shell_complete=formats,
     help="Folder with scores.jsonl.gz, or N-best lists with their own scores.",
 )
-@click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by `rescore tune`.")
+@click.option(
+    "--weights", "weights_file", cls=Once, type=click.Path(path_type=Path), help="Weights written by `rescore tune`."
+)
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
 @click.option(
     "--mbr",

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
 
@@ -25,7 +26,9 @@ class Target(OutputPath):
 
 @click.command()
 @click.argument("out", metavar="OUT", type=Target(folder=None))
-@click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Of nbest: weights of rescore tune.")
+@click.option(
+    "--weights", "weights_file", cls=Once, type=click.Path(path_type=Path), help="Of nbest: weights of rescore tune."
+)
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Of nbest: scale of one score; repeat it.")
 @json_option
 def command(out: Path, weights_file: Path | None, scales: tuple[str, ...], json_file: Path | None) -> None:

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Interpolation weights written by rescore ppl --save-mix: adds the column `mix`.",
 )
-@click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
+@click.option(
+    "--weights", "weights_file", cls=Once, type=click.Path(path_type=Path), help="Weights written by rescore tune."
+)
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of one score; may be repeated.")
 @click.option(
     "--context",

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 @click.option(
     "--weights",
     "weights_file",
+    cls=Once,
     type=click.Path(path_type=Path),
     help="With --nbest: the scales of the other scores and of the LM, as written by rescore tune.",
 )

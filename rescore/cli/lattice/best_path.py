@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 @source_options
 @click.option("--lmwt", type=POSITIVE, help="LM weight.  [default: 10]")
 @click.option("--wip", type=NUMBER, help="Word insertion penalty, a cost for each word.  [default: 0]")
-@click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights of rescore tune instead.")
+@click.option(
+    "--weights", "weights_file", cls=Once, type=click.Path(path_type=Path), help="Weights of rescore tune instead."
+)
 @click.option(
     "--ref",
     cls=Once,

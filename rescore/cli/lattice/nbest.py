@@ -9,6 +9,7 @@ import click
 
 from rescore.cli.lattice.first_pass import find_scales, first_pass_options, keep_scales
 from rescore.cli.lattice.source import source_options
+from rescore.cli.once import Once
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import max_seconds_option, sharing_options
 
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 @click.argument("target", metavar="DST", type=OutputSpec())
 @click.option("-n", type=click.IntRange(min=1), default=100, show_default=True, help="Word sequences an utterance.")
 @click.option("--scale", "scales", multiple=True, metavar="NAME=VALUE", help="Scale of a score; repeat it.")
-@click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
+@click.option(
+    "--weights", "weights_file", cls=Once, type=click.Path(path_type=Path), help="Weights written by rescore tune."
+)
 @first_pass_options
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes; default: the number of cores.")
 @max_seconds_option

@@ -10,6 +10,7 @@ import click
 
 from rescore.cli.lattice.source import source_options
 from rescore.cli.numbers import POSITIVE
+from rescore.cli.once import Once
 from rescore.cli.words import words_options
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def scaled_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments of `each_scaled`, but for `do` and `factor`."""
     for option in (
-        click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights of rescore tune."),
+        click.option(
+            "--weights", "weights_file", cls=Once, type=click.Path(path_type=Path), help="Weights of rescore tune."
+        ),
         click.option(
             "--scale",
             "scales",

@@ -81,7 +81,9 @@ def pass_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--old-ngram", cls=Once, metavar="FILE|NAME", help="The LM that the lattices were made with; score `old-ngram`."
 )
-@click.option("--weights", "weights_file", type=click.Path(path_type=Path), help="Weights written by rescore tune.")
+@click.option(
+    "--weights", "weights_file", cls=Once, type=click.Path(path_type=Path), help="Weights written by rescore tune."
+)
 @click.option(
     "--scale",
     "scales",

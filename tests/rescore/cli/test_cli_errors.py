@@ -179,6 +179,7 @@ ONCE = [
     ("nbest", "--ngram", "--nbest lists.jsonl --out x"),
     ("tune", "--ref", "--scores lists.jsonl --out x"),
     ("combine", "--scores", "--out x"),
+    ("combine", "--weights", "--scores lists.jsonl --out x"),
     ("wer", "--hyp", "--ref ref"),
     ("ppl", "--text", "--lm lstm"),
     ("lattice info", "--ref", "slf:empty"),
