@@ -7,15 +7,16 @@ All scores are natural logs.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, NoReturn
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from lm_zoo.deadline import check_time
 from lm_zoo.errors import LMError
 from lm_zoo.text.coverage import MOST_UNKNOWN
 from lm_zoo.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:  # n-grams, and whoever asks LMs word by word, are not to load torch
+    import torch
+    from torch import Tensor
 
 Context = tuple[tuple[str, ...], ...]  # the sentences before one, oldest first, as words
 
@@ -192,7 +193,6 @@ def one_a_word(lm: object, sentences: Sequence[Sequence[str]], rows: Any) -> lis
     return found
 
 
-@torch.no_grad()
 def score_in_batches(
     lm: LanguageModel, sentences: Sequence[Sequence[str]], batch_tokens: int = 8192
 ) -> list[list[float]]:
@@ -203,6 +203,8 @@ def score_in_batches(
     Returns:
       for each sentence a list of `len(words) + 1` natural logs, in the order given.
     """
+    import torch
+
     word_tokens = [[lm.vocab.encode_word(word) for word in words] for words in sentences]
     sizes = [sum(map(len, tokens)) for tokens in word_tokens]
     order = sorted(range(len(sentences)), key=sizes.__getitem__)
@@ -215,7 +217,8 @@ def score_in_batches(
         for row, index in enumerate(chosen):
             flat = [token for word in word_tokens[index] for token in word]
             tokens[row, : len(flat)] = torch.tensor(flat, dtype=torch.long)
-        scores = lm.score(tokens, torch.tensor([sizes[index] for index in chosen])).double().tolist()
+        with torch.no_grad():
+            scores = lm.score(tokens, torch.tensor([sizes[index] for index in chosen])).double().tolist()
         for row, index in enumerate(chosen):
             result[index] = _sum_to_words(scores[row], [len(word) for word in word_tokens[index]])
     return result

@@ -1,26 +1,23 @@
 """Model folders, of an LM or a recogniser: `config.json`, `model.safetensors`, and the files of its vocabulary.
 
-Whoever wrote it: values are checked, and there is room for weights only where the file has so many.
+Whoever wrote it: values are checked.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from typing import TYPE_CHECKING, Any
 
 from lm_zoo.errors import ModelError
 from lm_zoo.files import save_tensors, write_text
 from lm_zoo.reading import read_json
 
+if TYPE_CHECKING:  # whoever wants but the names of the files is not to load torch
+    from torch import Tensor
+
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 RUN, LOG = "run.json", "log.jsonl"  # of a training run in the folder: what it is made of, and its log
-SPARE = 1 << 15  # numbers that a model may have beside those of its file, such as tables of positions
-_MAKERS = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.arange)
 
 
 def write_model(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor], half: bool = False) -> None:
@@ -108,22 +105,3 @@ def check_shapes(
         if expected[name].shape != found[name].shape:
             shape, wanted = tuple(found[name].shape), tuple(expected[name].shape)
             raise ModelError(f"{where}: '{name}' has the shape {shape}, {plan} calls for {wanted}")
-
-
-class Allowance(TorchFunctionMode):
-    """While a model is made (`with Allowance(path): ...`): no more numbers than its file of weights has bytes.
-
-    A tensor's size is known before there is memory for it; ValueError where there are too many.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.name, self.left = path.name, path.stat().st_size + SPARE
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in _MAKERS:
-            self.left -= 1 + func(*args, **{**kwargs, "device": "meta"}).numel()
-            if self.left < 0:
-                raise ValueError(f"the sizes in config.json call for far more numbers than {self.name} has")
-        return func(*args, **kwargs)

@@ -15,7 +15,6 @@ from lm_zoo.model_folder import (
     LOG,
     RUN,
     WEIGHTS,
-    Allowance,
     check_shapes,
     is_like,
     read_object,
@@ -304,6 +303,8 @@ def load_folder(folder: Path, config: dict[str, Any] | None = None) -> NeuralLM:
       ModelError: weights missing, damaged, NaN or infinite, or of other names or shapes than the config says.
       VocabError: the vocabulary's size is not that of the weights.
     """
+    from lm_zoo.allowance import Allowance
+
     config = config or read_config(folder)
     vocab = load_vocabulary(folder, config.get("case") or "mixed", text_form(config))
     weights = read_tensors(folder / WEIGHTS)

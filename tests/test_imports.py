@@ -44,7 +44,7 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
         ("text",),
         ("layers",),
         ("hub", "safe_unpickle"),
-        ("model_folder",),
+        ("allowance", "model_folder"),
         ("files", "reading"),
         ("deadline", "errors"),
     ],
@@ -78,6 +78,7 @@ NEIGHBOURS: dict[str, tuple[str, ...]] = {
     "rescore.cli": ("lm_zoo",),
     "rescore.workflows": (*ZOO, "lm_zoo.registry", "lm_zoo.text"),
     "asr": (
+        "lm_zoo.allowance",
         "lm_zoo.base",
         "lm_zoo.errors",
         "lm_zoo.files",
@@ -404,6 +405,19 @@ def test_the_command_line_loads_no_heavy_package(package: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     heavy = {"torch", "numpy", "kenlm", "k2", "lhotse", "sentencepiece", "scipy", "kaldialign", "transformers"}
     assert heavy.intersection(done.stdout.split()) == set()
+
+
+def test_torch_is_left_to_neural_lms() -> None:
+    """A worker that is begun, n-grams, formats, and what needs no LM at all are there without seconds of torch.
+
+    Nor could a worker else be told its share of the threads, which torch reads when it is imported.
+    """
+    modules = ["rescore.sharing.shares", "lm_zoo.base", "lm_zoo.hub", "lm_zoo.registry", "lm_zoo.ngram.kenlm_lm"]
+    work = ("convert", "kaldi_nbest", "lattice_nbest", "lattice_rescore", "merge", "nbest", "run", "report.write")
+    modules += [f"rescore.workflows.{name}" for name in (*work, "scoring", "streams")]
+    modules += [module for module in files() if module.startswith("rescore.formats.")]
+    program = f"import sys, {', '.join(modules)}\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True)
 
 
 def test_old_names_that_the_documentation_showed() -> None:

@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from asr.errors import CheckpointError
 from asr.model.config import TransducerConfig
+from lm_zoo.allowance import Allowance
 from lm_zoo.errors import LMError
 from lm_zoo.files import save_torch, write_text
 from lm_zoo.model_folder import (
     CONFIG,
     WEIGHTS,
-    Allowance,
     check_finite,
     check_shapes,
     read_object,

@@ -20,10 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lm_zoo.allowance import Allowance
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.files import save_torch
 from lm_zoo.inference.neural import NeuralLM
-from lm_zoo.model_folder import Allowance, check_finite
+from lm_zoo.model_folder import check_finite
 from lm_zoo.models.icefall_transformer import IcefallTransformer
 from lm_zoo.models.lstm import LSTM
 from lm_zoo.registry import build, check_no_run, check_weights, count_parameters, load, save_folder, state_tensors

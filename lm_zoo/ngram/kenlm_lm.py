@@ -11,10 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from lm_zoo.base import Context, WordLM
 from lm_zoo.deadline import in_time
@@ -24,6 +21,9 @@ from lm_zoo.ngram.kenlm_check import check_file
 from lm_zoo.reading import BLANKS, read_json
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, TextForm, Vocabulary, WordVocabulary, text_case, text_form
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LN10 = math.log(10.0)
 LONGEST_NAME = 255  # bytes that file systems take
@@ -194,6 +194,8 @@ class NgramLM(WordLM):
 
     def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """As `LanguageModel.score`."""
+        import torch
+
         words = self.vocab.words
         result = torch.zeros(len(tokens), tokens.shape[1] + 1)
         for row, (sentence, length) in enumerate(zip(tokens.tolist(), lengths.tolist(), strict=True)):
@@ -207,6 +209,8 @@ class NgramLM(WordLM):
 
     def step(self, state: list[Any], parents: Tensor, tokens: Tensor) -> tuple[list[Any], Tensor]:
         """As `LanguageModel.step`; asks KenLM for every word of the vocabulary, so it is slow."""
+        import torch
+
         words = self.vocab.words
         new_state = []
         for parent, token in zip(parents.tolist(), tokens.tolist(), strict=True):

@@ -7,11 +7,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm_zoo.inference.perplexity import WordScores
 from lm_zoo.reading import parse_json
 from rescore.errors import FormatError
 from rescore.files import atomic_binary, atomic_text, read_chunks, read_lines
@@ -19,6 +18,9 @@ from rescore.formats import jsonl
 from rescore.formats.common import Place, encoded, formed, named_if_too_large, put
 from rescore.skipping import OnError, fail
 from rescore.types import Alignments, Lattice, NbestList
+
+if TYPE_CHECKING:
+    from lm_zoo.inference.perplexity import WordScores
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,8 @@ def _write_texts(path: Path, texts: Iterable[ScoredText], on_error: OnError = fa
 
 
 def _read_texts(path: Path, on_error: OnError = fail) -> Iterator[ScoredText]:
+    from lm_zoo.inference.perplexity import WordScores
+
     for _, line in read_lines(path, ended=True):
         found = parse_json(line)
         log_probs, known, tokens = (_unpacked(found[name]) for name in ("log_probs", "known", "tokens"))

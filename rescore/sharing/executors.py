@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -37,13 +38,20 @@ def _do(work: Work, split: Split) -> Ended:
 
 def _begin(threads: int, others: int, max_memory: int | None, max_seconds: float | None) -> None:
     """A worker's share of the machine: its threads, and one of `others` parts of the free memory; and its limits."""
-    os.environ["OMP_NUM_THREADS"] = str(threads)  # before torch is imported
+    take_threads(threads)
     share_memory(others)
     if max_memory is not None:
         limit_memory(max_memory)
     limit_time(max_seconds)
     keep_loaded()
     be_quiet()
+
+
+def take_threads(threads: int) -> None:
+    """Has this process use so many, whether or not torch, which reads the variable but once, is imported already."""
+    os.environ["OMP_NUM_THREADS"] = str(threads)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
 
 
 class LocalWorkers:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from lm_zoo.base import Context, LanguageModel, one_a_word
 from lm_zoo.deadline import in_time
 from lm_zoo.hub import hub_name
-from lm_zoo.inference.memory import found_to_fit
 from lm_zoo.inference.viewed import Reader, view_of
 from lm_zoo.registry import foreign
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
@@ -111,6 +110,8 @@ class LMColumn:
         }
 
     def _say_what_fits(self) -> None:
+        from lm_zoo.inference.memory import found_to_fit
+
         if not self._short_of_memory and (fits := found_to_fit(self.lm)):
             self._short_of_memory = True
             remark(f"{self.column}: memory did not suffice; going on with {fits} prefixes or fewer at once")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from rescore.formats.counting import count_lattices
 from rescore.lattices.build import normalize_words
 from rescore.lattices.log_zero import LOG_ZERO
 from rescore.lattices.nbest import exact_nbest
-from rescore.lattices.neural_lm import LatticeLM
 from rescore.lattices.ngram_lm import expand_ngram
 from rescore.lattices.paths import best_path_words
 from rescore.lattices.prune import prune_beam
@@ -39,6 +38,9 @@ from rescore.workflows.first_pass import usual_beams
 from rescore.workflows.scored_by import in_plan
 from rescore.workflows.seen import is_seen, seen_counts, seen_lines
 from rescore.workflows.streams import WRITERS, Job, lattice_groups, run_shared, through
+
+if TYPE_CHECKING:  # an n-gram is not to load torch
+    from rescore.lattices.neural_lm import LatticeLM
 
 _SAID = {
     "impossible_words": "words with an LM score of -inf (log p = -228 is taken)",
@@ -105,8 +107,9 @@ class LatticeRescoring:
                 f"no scale for {', '.join(missing)}; give one with --scale NAME=VALUE, or --weights FILE (in Python "
                 "weights={'NAME': VALUE})"
             )
-        LatticeLM(self.lms, self.scales)  # refuses LMs that are for lists alone, before any lattice
         self.views = {name: view_of(lm, self.exact) for name, lm in lms.items()}
+        if self.lms:
+            self._plan()  # refuses LMs that are for lists alone, before any lattice
         readers = {name: Reader(lm, self.views[name]) for name, lm in lms.items()}
         self.coverages = [Coverage(reader, name, self.max_unknown) for name, reader in readers.items()]
 
@@ -156,12 +159,16 @@ class LatticeRescoring:
             raise ScoreError(f"lattice '{lattice.utt_id}' has no score '{unknown[0]}'; it has: {', '.join(known)}")
 
     def _with_neural(self, group: list[Lattice]) -> list[Lattice]:
-        plan = LatticeLM(
-            self.lms, self.scales, self.context, self.beam, self.most, (NGRAM, "lm", OLD_NGRAM), self.views
-        )
+        plan = self._plan()
         found = plan(group)
         self.counts["evaluations"] += plan.evaluations
         return found
+
+    def _plan(self) -> LatticeLM:
+        from rescore.lattices.neural_lm import LatticeLM
+
+        ngrams = NGRAM, "lm", OLD_NGRAM
+        return LatticeLM(self.lms, self.scales, self.context, self.beam, self.most, ngrams, self.views)
 
     def check(self) -> None:
         """Raises VocabError if too many of all words are unknown to an LM."""

@@ -13,12 +13,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from lm_zoo.files import locked
 from lm_zoo.registry import save_folder
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import write_nbest
-from rescore.sharing.executors import LocalWorkers, RayWorkers, _in_ray
+from rescore.sharing.executors import LocalWorkers, RayWorkers, _in_ray, take_threads
 from rescore.sharing.parts import FOLDER, Parts, Split, finished_splits, parse_split
 from rescore.sharing.shares import MOST_DEATHS, Sharing, share_out
 from rescore.types import Hypothesis, NbestList
@@ -150,6 +151,17 @@ def test_a_job_with_some_of_the_cores_has_as_many_workers(monkeypatch: pytest.Mo
         share_out(fail_at_three, Sharing("local"))
     assert made[0].count == 4 and made[0]._prepare.args[:2] == (1, 4)
     assert LocalWorkers(fail_at_three, 2)._prepare.args[:2] == (2, 2)
+
+
+def test_a_worker_that_has_torch_already_takes_its_threads_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the script of a user imports it, which spawned processes import anew."""
+    threads = torch.get_num_threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    try:
+        take_threads(3)
+        assert torch.get_num_threads() == 3 and os.environ["OMP_NUM_THREADS"] == "3"
+    finally:
+        torch.set_num_threads(threads)
 
 
 @pytest.mark.slow
