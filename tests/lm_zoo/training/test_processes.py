@@ -34,6 +34,12 @@ def work(out: Path, kill_at: int) -> None:
     train("transfornn", SETTINGS | {"dropout": 0.3}, VOCAB, text(0), text(1), out, config(), report=report)
 
 
+def work_twice(folder: Path, kill_at: int) -> None:
+    """In the same processes, whose start takes longer than the work."""
+    work(folder / "straight", 0)
+    work(folder / "killed", kill_at)
+
+
 @pytest.mark.parametrize(("device", "size", "index"), [("cuda", "2", 1), ("cuda:1", "1", 1), ("cuda", "1", None)])
 def test_each_process_has_its_gpu_as_torchs_current_one_before_they_meet(
     monkeypatch: pytest.MonkeyPatch, device: str, size: str, index: int | None
@@ -62,9 +68,8 @@ def test_more_processes_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_stopped_processes_continue_with_the_same_losses(tmp_path: Path) -> None:
     """Each process drops its own units, so each needs its own random state."""
-    start(work, (tmp_path / "straight", 0), 2, free_port())
     with pytest.raises(LMError, match="the run has ended"):
-        start(work, (tmp_path / "killed", 15), 2, free_port(), (Killed,))
+        start(work_twice, (tmp_path, 15), 2, free_port(), (Killed,))
     assert len(records(tmp_path / "killed")) == 3
     start(work, (tmp_path / "killed", 0), 2, free_port())
     assert records(tmp_path / "killed") == records(tmp_path / "straight")
