@@ -83,7 +83,9 @@ def taken() -> float:
 
 
 def is_want_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory did not suffice, the CPU's or a GPU's, or that of a thread to be started."""
+    """Whether an error says that memory did not suffice, the CPU's or a GPU's, or that of a library or a thread to be started."""
+    if isinstance(error, (ImportError, OSError)):  # of torch, whose libraries are larger than what is left of a limit
+        return any(said in str(error) for said in ("cannot map", "failed to map", "allocate memory"))
     if not isinstance(error, RuntimeError):
         return isinstance(error, MemoryError)
     return any(said in str(error).lower() for said in ("memory", "start new thread"))

@@ -31,6 +31,8 @@ EXTRAS = {
     "tensorboard": "train",
 }
 
+NO_MEMORY = "memory does not suffice; give it more, or fewer --workers"
+
 
 def run(name: str, command: click.Command) -> None:
     """Runs the program `name`, whose arguments are those of this process; see `watched`."""
@@ -52,11 +54,11 @@ def watched(name: str, work: Callable[[], Any]) -> None:
     except (MemoryError, RuntimeError) as error:
         if not is_want_of_memory(error):
             raise
-        message = "memory does not suffice; give it more, or fewer --workers"
+        message = NO_MEMORY
     except OSError as error:  # a full disk, a folder without permission
         message = explain(error)
     except ImportError as error:
-        message = missing_package(error)
+        message = NO_MEMORY if is_want_of_memory(error) else missing_package(error)
         if not message:
             raise
     else:

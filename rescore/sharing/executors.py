@@ -15,7 +15,7 @@ from typing import Any
 from lm_zoo.deadline import limit_time, time_limit
 from lm_zoo.errors import LMError
 from lm_zoo.hub import OFFLINE
-from lm_zoo.inference.limits import limit_memory, share_memory
+from lm_zoo.inference.limits import is_want_of_memory, limit_memory, share_memory
 from rescore.console import be_quiet
 from rescore.errors import RescoreError
 from rescore.sharing.parts import Split
@@ -31,7 +31,9 @@ def _do(work: Work, split: Split) -> Ended:
         work(split)
     except (RescoreError, LMError) as error:
         return True, str(error)
-    except MemoryError:
+    except (MemoryError, ImportError, OSError) as error:
+        if not is_want_of_memory(error):
+            raise
         return False, None
     return True, None
 

@@ -193,7 +193,12 @@ def test_a_stopped_run_continues_with_the_same_losses(
     init, text = tmp_path / "init", tmp_path / "text"
     save_folder(init, zoo.neural("transfornn"), "transfornn", {})
     text.write_text("A B C\nB C\nD C A\n" * 5)
-    options: dict[str, Any] = {"save_every": 2, "texts": [str(text)] if with_text else None, "log_every": 1, "passes": 3}
+    options: dict[str, Any] = {
+        "save_every": 2,
+        "texts": [str(text)] if with_text else None,
+        "log_every": 1,
+        "passes": 3,
+    }
     trained(tmp_path / "whole", init, "transfornn", **options)
     step, count = mwer.MwerRun._step, [0]
 

@@ -158,10 +158,16 @@ def test_a_module_of_ours_that_is_not_there_is_a_bug() -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    "error", [MemoryError(), RuntimeError("can't start new thread"), RuntimeError("out of memory")]
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        RuntimeError("out of memory"),
+        ImportError("libtorch.so: cannot map zero-fill pages"),
+    ],
 )
 def test_want_of_memory_anywhere(error: Exception, rescore: Rescore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also that of a thread to be started, and torch's own."""
+    """Also that of a thread to be started, torch's own, and what torch is larger than."""
 
     def starved(*_: object, **__: object) -> None:
         raise error

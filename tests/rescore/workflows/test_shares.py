@@ -19,7 +19,7 @@ from lm_zoo.files import locked
 from lm_zoo.registry import save_folder
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import write_nbest
-from rescore.sharing.executors import LocalWorkers, RayWorkers, _in_ray, take_threads
+from rescore.sharing.executors import LocalWorkers, RayWorkers, _do, _in_ray, take_threads
 from rescore.sharing.parts import FOLDER, Parts, Split, finished_splits, parse_split
 from rescore.sharing.shares import MOST_DEATHS, Sharing, share_out
 from rescore.types import Hypothesis, NbestList
@@ -162,6 +162,18 @@ def test_a_worker_that_has_torch_already_takes_its_threads_too(monkeypatch: pyte
         assert torch.get_num_threads() == 3 and os.environ["OMP_NUM_THREADS"] == "3"
     finally:
         torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("message", ["libtorch_cpu.so: cannot map zero-fill pages", "No module named 'torch'"])
+def test_a_limit_that_torch_does_not_fit_is_want_of_memory(message: str) -> None:
+    def work(_: Split) -> None:
+        raise ImportError(message)
+
+    if "map" in message:
+        assert _do(work, Split()) == (False, None)
+    else:
+        with pytest.raises(ImportError, match=message):
+            _do(work, Split())
 
 
 @pytest.mark.slow
