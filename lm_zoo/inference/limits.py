@@ -83,7 +83,7 @@ def taken() -> float:
 
 
 def is_want_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory did not suffice, the CPU's or a GPU's, or that of a library or a thread to be started."""
+    """Whether an error says that memory did not suffice, the CPU's or a GPU's, or for a library or a thread."""
     if isinstance(error, (ImportError, OSError)):  # of torch, whose libraries are larger than what is left of a limit
         return any(said in str(error) for said in ("cannot map", "failed to map", "allocate memory"))
     if not isinstance(error, RuntimeError):
