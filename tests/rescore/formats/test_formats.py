@@ -16,7 +16,7 @@ from rescore import console
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError
 from rescore.formats import is_lattice, parse_spec, read_lattices, read_nbest, write_nbest
 from rescore.formats.table import FORMATS
-from rescore.types import Hypothesis, NbestList
+from rescore.types import LARGEST, Hypothesis, NbestList
 
 # one spec of each N-best format, with names of scores that it can hold
 SPECS = {
@@ -177,7 +177,7 @@ def test_lattices_are_not_lists() -> None:
 
 CHARACTERS = "aB'é漢😀\"\\,:;{}[]-0_.<>%"  # all that some format could stumble over
 WORD = st.text(CHARACTERS, max_size=4).map(lambda word: f"w{word}")
-SCORE = st.floats(allow_nan=False, allow_infinity=False)
+SCORE = st.floats(-LARGEST, LARGEST)
 UTT_ID = st.from_regex(r"[a-z][a-z0-9._-]{0,6}", fullmatch=True)
 
 
