@@ -33,10 +33,9 @@ words=$lang/words.txt
 read -r first_beam second_beam <<< "$(awk "BEGIN {print $lmwt * $beam, $lmwt * $lm_beam}")"
 search=(--words "$words" --lm "nn=$lm" --device "$device" --ngram-beam "$first_beam" --beam "$second_beam")
 
-check() {  # check LATTICES DATA: before the work, do the references fit
+check() {  # check LATTICES DATA: do the references fit
   rescore lattice best-path "kaldi:$1" --words "$words" --lmwt "$lmwt" --out "$out/search.txt"
-  rescore wer --ref "$2/text" --hyp "$out/search.txt" --utterances "$utterances" ||
-    fail "$2/text does not fit the lattices of $1; where it has others on purpose: --utterances common"
+  rescore wer --ref "$2/text" --hyp "$out/search.txt" --utterances "$utterances" || fail "$2/text does not fit $1; with others on purpose: --utterances common"
 }
 
 scores() {
@@ -61,8 +60,7 @@ decode() {  # Kaldi's jobs stay as they are
     if [ -e "$test/../$name" ]; then ln -sf "$(readlink -f "$test/../$name")" "$out/$name"; fi
   done
   for job in $(seq "$(cat "$test/num_jobs")"); do
-    rescore lattice rescore "kaldi:$test/lat.$job.gz" "kaldi:$target/lat.$job.gz?weights=$out/weights.json" \
-      "${search[@]}" --weights "$out/weights.json"
+    rescore lattice rescore "kaldi:$test/lat.$job.gz" "kaldi:$target/lat.$job.gz?weights=$out/weights.json" "${search[@]}" --weights "$out/weights.json"
   done
   cp "$test/num_jobs" "$target/"
 }

@@ -50,7 +50,10 @@ def _begin(threads: int, others: int, max_memory: int | None, max_seconds: float
 
 
 def take_threads(threads: int) -> None:
-    """Has this process use so many, whether or not torch, which reads the variable but once, is imported already."""
+    """Has this process use so many, or fewer if OMP_NUM_THREADS says so; torch reads that but once, at its import."""
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdecimal() and int(asked):
+        threads = min(threads, int(asked))
     os.environ["OMP_NUM_THREADS"] = str(threads)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(threads)

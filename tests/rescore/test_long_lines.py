@@ -100,6 +100,7 @@ def test_a_part_whose_line_does_not_fit_into_memory(kind: str, tmp_path: Path) -
 
 
 LONG_LINE = """
+import torch
 from rescore.workflows import columns, nbest, scoring
 from lm_zoo.inference.limits import limit_memory, taken
 limit_memory(int(taken()) + (60 << 20))

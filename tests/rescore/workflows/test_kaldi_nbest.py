@@ -49,8 +49,8 @@ def run(*arguments: object, code: int = 0) -> str:
     return result.output
 
 
-def archives(folder: Path, *more: object) -> Path:
-    lang = ("--words", folder / "lang/words.txt", "--old-ngram", folder / "lang/G.fst")
+def archives(folder: Path, *more: object, old: str = "lang/G.fst") -> Path:
+    lang = ("--words", folder / "lang/words.txt", "--old-ngram", folder / old)
     run("kaldi", "archives", folder / "decode/lat.1.gz", folder / "out", *lang, "-n", 3, "--lmwt", 2, *more)
     return folder / "out/archives.1"
 
@@ -147,7 +147,7 @@ def test_an_old_lm_without_the_word_unk(decode: Path) -> None:
     text = ARPA.replace("ngram 1=7", "ngram 1=6").replace("-1.2\t<unk>\t0\n", "")
     (decode / "old.arpa").write_text(text.replace("\tB\t", "\tE\t").replace("A B", "A E").replace("B <", "E <"))
     with pytest.raises(ScoreError, match=r"the old LM gives 'B' the score -230\.\d+; is it the LM"):
-        archives(decode, "--old-ngram", decode / "old.arpa", "--max-unknown", 1)
+        archives(decode, "--max-unknown", 1, old="old.arpa")
 
 
 def test_bad_input(decode: Path) -> None:

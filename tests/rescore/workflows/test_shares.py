@@ -153,13 +153,16 @@ def test_a_job_with_some_of_the_cores_has_as_many_workers(monkeypatch: pytest.Mo
     assert LocalWorkers(fail_at_three, 2)._prepare.args[:2] == (2, 2)
 
 
-def test_a_worker_that_has_torch_already_takes_its_threads_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the script of a user imports it, which spawned processes import anew."""
+@pytest.mark.parametrize(("asked", "share"), [("7", 3), ("2", 2), ("", 3)])
+def test_a_worker_that_has_torch_already_takes_its_threads_too(
+    asked: str, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the script of a user imports it, which spawned processes import anew; never more than the user allows."""
     threads = torch.get_num_threads()
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
     try:
         take_threads(3)
-        assert torch.get_num_threads() == 3 and os.environ["OMP_NUM_THREADS"] == "3"
+        assert torch.get_num_threads() == share and os.environ["OMP_NUM_THREADS"] == str(share)
     finally:
         torch.set_num_threads(threads)
 
