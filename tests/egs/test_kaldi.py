@@ -211,7 +211,7 @@ def test_run(recipes: Recipes, work: Path) -> None:
     text = work / "data/test/text"
     text.write_text("".join(text.read_text().splitlines(keepends=True)[1:]))
     said = recipes.run("kaldi/run.sh", *given, "--out", work / "other", code=2)
-    assert f"{text} does not fit the lattices" in said and not (work / "other/dev").exists()
+    assert f"{text} does not fit" in said and not (work / "other/dev").exists()
 
 
 def test_run_with_references_of_other_utterances(recipes: Recipes, work: Path) -> None:
