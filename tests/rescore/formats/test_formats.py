@@ -225,26 +225,36 @@ def test_what_is_written_is_known_by_its_name(tmp_path: Path, name: str) -> None
 @pytest.mark.parametrize("name", [name for name in SPECS if not name.endswith("xz")])  # its dictionary is 64 MB
 def test_reading_and_writing_take_one_utterance_at_a_time(tmp_path: Path, name: str) -> None:
     """The peak of memory is a small part of the data, and does not hold the lists that are written."""
-    spec = spec_in(tmp_path, name)
-    names = SPECS[name][1]
-    utterances = 400
+    names, utterances = SPECS[name][1], 400
     (tmp_path / "first").mkdir()
     first = spec_in(tmp_path / "first", name)
     write_nbest(first, make_lists(names, 2))  # imports what is needed
     list(read_nbest(first))
-    tracemalloc.start()
-    try:
-        write_nbest(spec, make_lists(names, utterances))
-        for _ in read_nbest(spec):
-            pass
-        streamed = tracemalloc.get_traced_memory()[1]
-        tracemalloc.reset_peak()
-        held = list(read_nbest(spec))
-        whole = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert len(held) == utterances
-    assert streamed < whole / 2 or streamed < 500_000
+
+    def peaks(folder: Path) -> tuple[int, int]:
+        folder.mkdir()
+        spec = spec_in(folder, name)
+        tracemalloc.start()
+        try:
+            write_nbest(spec, make_lists(names, utterances))
+            for _ in read_nbest(spec):
+                pass
+            streamed = tracemalloc.get_traced_memory()[1]
+            tracemalloc.reset_peak()
+            held = list(read_nbest(spec))
+            assert len(held) == utterances
+            return streamed, tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    def are_small(streamed: int, whole: int) -> bool:
+        return streamed < whole / 2 or streamed < 500_000
+
+    # What other threads of this process take counts, too, such as those that tests before this one have left.
+    tries = []
+    while len(tries) < 3 and not (tries and are_small(*tries[-1])):
+        tries.append(peaks(tmp_path / str(len(tries))))
+    assert are_small(*tries[-1]), tries
 
 
 @every_format
