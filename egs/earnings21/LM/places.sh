@@ -10,10 +10,10 @@ stop_stage=2
 exp_dir=exp/places
 dl_dir=
 source=transformer  # an LM of the zoo, or a folder
-words=10000         # of target text, or all
+words=10000         # of target text
 rate=0.0005         # learning rate: of 0.0005 and 0.002 the better on valid with fine-tuning
-steps=48            # all words: 300
-valid_every=8       # all words: 25
+steps=48
+valid_every=8
 places="uncertain=embedding uncertain=attention blocks=1 blocks=1-2 blocks=1-3 blocks=1-4 blocks=1-5 blocks=1-6"
 dictionaries="slots=5000,entries=64"
 seeds="1 2 3"
