@@ -37,11 +37,9 @@ def build_lattice(
     Args:
       possible: arcs with a score of -inf are removed and counted, too.
     Raises:
-      RescoreError: a score is a number beyond `LARGEST`, there is a cycle, no path from `start` to `final`, or `start`
-        is `final` and there are arcs; the message does not name the file.
+      RescoreError: a score beyond `LARGEST`, a cycle, no path, or arcs where `start` is `final`; names no file.
     """
-    for name, column in scores.items():
-        _check_size(name, np.asarray(column))
+    _check_sizes(scores)
     rows = np.arange(len(src))
     if possible:
         rows = np.flatnonzero(np.min([np.zeros(len(src)), *scores.values()], axis=0) > -np.inf)
@@ -62,7 +60,7 @@ def build_lattice(
     number[order] = np.arange(len(order))
     keep = np.flatnonzero((number[src] >= 0) & (number[dst] >= 0))
     keep = keep[np.argsort(number[src[keep]], kind="stable")]
-    given, rows = len(labels), rows[keep]
+    rows = rows[keep]
     return Lattice(
         utt_id,
         len(order),
@@ -73,15 +71,16 @@ def build_lattice(
         list(symbols),
         None if times is None else times[used[order]],
         None if alignments is None else alignments.take(rows),
-        add_counts(counts or {}, removed_states=num_states - len(order), removed_arcs=given - len(rows)),
+        add_counts(counts or {}, removed_states=num_states - len(order), removed_arcs=len(labels) - len(rows)),
     )
 
 
-def _check_size(name: str, column: np.ndarray) -> None:
-    sizes = np.abs(column)
-    if len(beyond := np.flatnonzero((sizes > LARGEST) & (sizes < np.inf))):
-        found = f"a score {name} of {column[beyond[0]]:g}"
-        raise RescoreError(f"{found}, expected numbers from -{LARGEST:g} to {LARGEST:g}")
+def _check_sizes(scores: Mapping[str, np.ndarray]) -> None:
+    for name, column in scores.items():
+        sizes = np.abs(column)
+        if len(beyond := np.flatnonzero((sizes > LARGEST) & (sizes < np.inf))):
+            found = f"a score {name} of {np.asarray(column)[beyond[0]]:g}"
+            raise RescoreError(f"{found}, expected numbers from -{LARGEST:g} to {LARGEST:g}")
 
 
 def with_an_arc(lattice: Lattice) -> Lattice:

@@ -152,8 +152,7 @@ def command(
     if ref is not None:
         check_there(lms, ngram, old_ngram)
         new, old = new_scores(lms, ngram), OLD_NGRAM if old_ngram else None
-        coming = [*new, old] if old else new
-        search = ScaleSearch(ref, weights.scales, coming, common, cer, settings["normalizer"])
+        search = ScaleSearch(ref, weights.scales, [*new, *filter(None, [old])], common, cer, settings["normalizer"])
         found = find_scales(source, target, "nbest" if n else "lattice", search, on_error, sharing)
         found = weights = with_new_lms(found, weights.scales, new, old)
     settings = with_beams(settings, weights.scales, new_scores(lms, None))
