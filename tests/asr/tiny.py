@@ -48,7 +48,7 @@ class Stateless(nn.Module):
         return self.out(padded.unfold(1, 2, 1))
 
     def initial(self, batch: int, device: Any) -> Tensor:
-        return torch.zeros(batch, 2, dtype=torch.long)
+        return torch.zeros(batch, 2, dtype=torch.long, device=device)
 
     def step(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         state = torch.cat([state[:, 1:], tokens.unsqueeze(1)], dim=1)
@@ -71,7 +71,7 @@ class Recurrent(nn.Module):
         return self.rnn(self.embedding(torch.nn.functional.pad(tokens, (1, 0))))[0]
 
     def initial(self, batch: int, device: Any) -> tuple[Tensor, Tensor]:
-        zeros = torch.zeros(batch, self.output_dim)
+        zeros = torch.zeros(batch, self.output_dim, device=device)
         return zeros, zeros
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
