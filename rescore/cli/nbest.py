@@ -70,6 +70,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="An utterance that cannot be read or scored: stop, or leave it out, name and count it (exit status 3).",
 )
+@click.option(
+    "--reuse",
+    is_flag=True,
+    help="Keep the columns that --out has already of the same lists, LM and settings: LMs that are added are scored.",
+)
 @max_memory_option
 @max_seconds_option
 @sharing_options
@@ -90,6 +95,7 @@ def command(
     max_unknown: float,
     text_view: str,
     on_error: str,
+    reuse: bool,
     max_memory: int | None,
     json_file: Path | None,
     out: Path,
@@ -125,7 +131,8 @@ def command(
     if context is not None:
         before = ContextOptions(None if context == "all" else int(context), recording_of, recordings)
     exact, skip = text_view == "exact", on_error == "skip"
-    request = Request(source, lms, out, ngram, mix, dtype, device, max_unknown, exact=exact, context=before, skip=skip)
+    settings = dtype, device, max_unknown, exact
+    request = Request(source, lms, out, ngram, mix, *settings, context=before, skip=skip, reuse=reuse)
     counts = rescore_nbest(request, given_weights(weights_file, scales), sharing, max_memory)
     show(asdict(counts), [], json_file)
 

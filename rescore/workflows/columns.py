@@ -35,6 +35,7 @@ class LMColumn:
       lm: anything of the zoo.
       most_unknown: the largest share of hypothesis words that may be unknown to it.
       exact: it sees the words as they are written, and refuses those of another case than its text's.
+      reused: lists may have its scores already; of those that have, it is not evaluated.
       view: what it sees of written words.
       coverage: the words counted so far, and those of them that the LM does not know.
     """
@@ -43,6 +44,7 @@ class LMColumn:
     lm: LanguageModel
     most_unknown: float = MOST_UNKNOWN
     exact: bool = False
+    reused: bool = False
     view: View = field(init=False)
     coverage: Coverage = field(init=False)
     _short_of_memory: bool = False
@@ -118,6 +120,9 @@ class LMColumn:
 
     def columns_of(self, lists: list[NbestList], contexts: Sequence[Context] | None = None) -> dict[str, list[float]]:
         """The values of every hypothesis of the lists, by column; contexts as in `word_columns`."""
+        hyps = [hyp for nbest in lists for hyp in nbest.hyps]
+        if self.reused and all(column in hyp.scores for hyp in hyps for column in self.columns):
+            return {column: [hyp.scores[column] for hyp in hyps] for column in self.columns}
         if len(self.columns) > 1:
             by_word = self.word_columns(lists, contexts)
             return {column: [sum(scores) for scores in rows] for column, rows in by_word.items()}

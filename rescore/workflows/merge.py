@@ -25,6 +25,7 @@ from rescore.types import NbestList, Weights
 from rescore.weights import equal_weights
 from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, write_combined
 from rescore.workflows.context import with_context
+from rescore.workflows.reuse import note_scored
 from rescore.workflows.scored_by import lms_of, note_lms, remark_other_lms
 from rescore.workflows.seen import TextCounts, check_unknown
 
@@ -64,6 +65,7 @@ def merge(out: Path, weights: Weights | None) -> CombineCounts:
     note_skipped([*found[0]["unread"], *notes(folder, number).skipped])
     join_parts(folder, number, out / SCORES_FILE)
     note_lms(out, lms)
+    note_scored(out, plan)
     remove_parts(folder)  # at last: a merge that is stopped can be called again
     remark(f"{counts.utterances} utterances scored, in {len(found)} shares")
     for column, counted in words.items():

@@ -27,6 +27,7 @@ from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, 
 from rescore.workflows.context import TextBefore, with_context
 from rescore.workflows.merge import merge
 from rescore.workflows.recordings import find_recordings
+from rescore.workflows.reuse import columns_there, note_scored, with_columns
 from rescore.workflows.scored_by import EARLIER, in_plan, known_lms, note_lms, remark_other_lms
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class Request:
       exact: LMs see words as they are written, and refuse those of another case than their text's.
       context: LMs see the text before an utterance.
       skip: an utterance that cannot be read or scored is left out, named and counted.
+      reuse: columns that `out` has already, of the same lists, LM and settings, are kept.
     """
 
     source: str
@@ -62,6 +64,7 @@ class Request:
     exact: bool = False
     context: ContextOptions | None = None
     skip: bool = False
+    reuse: bool = False
 
     def plan(
         self, given: dict[str, str], earlier: dict[str, str], mix: dict[str, float] | None, before: TextBefore | None
@@ -106,6 +109,8 @@ def rescore_nbest(
     context, out = request.context, request.out
     if context is not None and time_limit() is not None:
         raise UsageError("--max-seconds leaves out what the text before others is made of: leave it or --context out")
+    if request.reuse and (context is not None or request.mix_file is not None):
+        raise UsageError("--reuse is for columns of sentences by themselves: leave it out, or --context and --mix")
     if context is not None:
         request = replace(request, context=replace(context, weights=weights))
     work = partial(_score, request)
@@ -143,6 +148,8 @@ def _score(request: Request, split: Split | None, weights: Weights | None = None
     checked = _within_limits(source, every, scorers, unread)
     given, earlier = identities(lms, ngram), known_lms(source)
     plan = request.plan(given, earlier, mix, before)
+    if request.reuse and plan is not None:
+        checked = _with_scores(checked, scorers, out, plan)
     if split is not None:
         errors = on_error, unread
         written = write_scores(checked, scorers, out, plan, mix, _count, split, before, *errors)
@@ -156,8 +163,22 @@ def _score(request: Request, split: Split | None, weights: Weights | None = None
 
     written = write_scores(checked, scorers, out, plan, mix, use, None, before, on_error, unread, count_nbest(source))
     note_lms(out, {**earlier, **given})
+    note_scored(out, plan)
     _say_what_was_scored(written, scorers)
     return written
+
+
+def _with_scores(
+    lists: Iterable[NbestList], scorers: list[LMColumn], out: Path, plan: dict[str, Any]
+) -> Iterable[NbestList]:
+    """The lists with the columns that `out` has of them already, whose LMs are `reused` from here on."""
+    there = columns_there(out, plan)
+    for scorer in scorers:
+        scorer.reused = scorer.column in there
+    if not there:
+        return lists
+    remark(f"{', '.join(there)}: kept, {out / SCORES_FILE} has the scores of the same LM for the same lists")
+    return with_columns(lists, out, [column for scorer in scorers if scorer.reused for column in scorer.columns])
 
 
 def _say_what_was_scored(written: ScoringResult, scorers: list[LMColumn]) -> None:

@@ -224,7 +224,7 @@ def _list_steps(run: Run, part: str) -> list[Step]:
     arguments += [] if ngram is None else ["--ngram", ngram]
     arguments += ["--dtype", run.dtype] if run.dtype != "float32" else []
     arguments += ["--device", run.device] if run.device != "cpu" else []
-    arguments += [*unknown, "--out", str(run.out / part)]
+    arguments += [*unknown, "--reuse", "--out", str(run.out / part)]
     lms = [column_of(name)[1] for name in run.lms] + ([] if ngram is None else [ngram])
     return [*steps, Step(f"scores of {part}", arguments, [source], run.out / part / SCORES_FILE, lms)]
 

@@ -25,8 +25,12 @@ def in_plan(identities: Mapping[str, str]) -> dict[str, str]:
 
 def lms_of(plan: Mapping[str, Any]) -> dict[str, str]:
     """Column -> identity of the LMs of a plan, with those that gave the lists the scores that they had before."""
-    found = {name[len(_PLAN) : -1]: value for name, value in plan.items() if name.startswith(_PLAN)}
-    return {**(plan.get(EARLIER) or {}), **found}
+    return {**(plan.get(EARLIER) or {}), **lms_in(plan)}
+
+
+def lms_in(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Column -> identity of the LMs that score by a plan; `in_plan` the other way round."""
+    return {name[len(_PLAN) : -1]: value for name, value in plan.items() if name.startswith(_PLAN)}
 
 
 def note_lms(out: Path, lms: Mapping[str, str]) -> None:

@@ -45,10 +45,10 @@ def score_batch(
       mix: column -> weight of a linear interpolation word by word; the weights sum to 1.
       contexts: `(batch,)`, the text before each utterance; None: no LM sees any.
     Raises:
-      ScoreError: a column that the lists already have, or a score that is not finite.
+      ScoreError: a column that the lists already have (and that is not reused), or a score that is not finite.
       UsageError: as `check_columns`.
     """
-    columns = new_columns(scorers, mix)
+    columns = new_columns([scorer for scorer in scorers if not scorer.reused], mix)
     for nbest in batch:
         _check_free(nbest, columns)
     with taken_back([scorer.coverage for scorer in scorers], [scorer.view for scorer in scorers]):
@@ -89,7 +89,8 @@ def _with_columns(utt_id: str, hyp: Hypothesis, new: dict[str, list[float]], row
     for column, value in scores.items():
         if not math.isfinite(value):
             raise ScoreError(f"utterance {utt_id}: the LM '{column}' gave {value} to '{' '.join(hyp.words)}'")
-    return replace(hyp, scores={**hyp.scores, **scores})
+    others = {column: value for column, value in hyp.scores.items() if column not in scores}
+    return replace(hyp, scores={**others, **scores})
 
 
 def _mixed(by_column: dict[str, list[list[float]]], mix: dict[str, float]) -> list[float]:

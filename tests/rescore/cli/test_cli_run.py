@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import shlex
+import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +23,7 @@ from rescore.formats import read_nbest, write_nbest
 from tests.lm_zoo.zoo import ARPA
 from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
 from tests.rescore.runs import LIKES, LM, write_inputs
+from tests.toy_lm import Toy
 
 pytestmark = pytest.mark.slow
 
@@ -187,6 +191,57 @@ def test_normalised_text_is_so_in_every_step(folder: Path) -> None:
     assert table["rows"][2]["errors"] < table["rows"][1]["errors"]
     page = Path("out/report.html").read_text()
     assert "normalised by basic" in page and '"he said so"' in page
+
+
+def scored_by(monkeypatch: pytest.MonkeyPatch, most: float = math.inf) -> Counter[str]:
+    """LM (what it likes) -> how many sentences it scores from now on; behind `most` of all it is stopped."""
+    scored, score_words = Counter[str](), Toy.score_words
+
+    def counted(self: Toy, sentences: list[tuple[str, ...]], max_unknown: float | None = None) -> list[list[float]]:
+        if scored.total() > most:
+            raise KeyboardInterrupt
+        scored[",".join(sorted(self.likes))] += len(sentences)
+        return score_words(self, sentences, max_unknown)
+
+    monkeypatch.setattr(Toy, "score_words", counted)
+    return scored
+
+
+def contents(out: Path) -> dict[str, bytes]:
+    """The scores and decisions of both sets, and the scales."""
+    files = [file for each in ("dev", "test", "weights") for file in (out / each).rglob("*") if file.is_file()]
+    return {str(file.relative_to(out)): file.read_bytes() for file in files}
+
+
+def test_an_lm_that_is_added_is_scored_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert start().exit_code == 0
+    scored = scored_by(monkeypatch)
+    added = start("--lm", "b=tests.toy_lm:Toy?likes=UH")
+    assert added.exit_code == 0, added.output
+    sentences = sum(len(nbest.hyps) for part in ("dev", "test") for nbest in read_nbest(f"{part}.jsonl.gz"))
+    assert scored == {"UH": sentences}
+    assert "toy: kept, out/dev/scores.jsonl.gz has the scores" in added.stderr
+    from_both = contents(Path("out"))
+    shutil.rmtree("out")
+    start("--lm", "b=tests.toy_lm:Toy?likes=UH")
+    assert contents(Path("out")) == from_both
+    scored.clear()
+    assert start().exit_code == 0 and start("--lm", "b=tests.toy_lm:Toy?likes=UH,HOME").exit_code == 0
+    assert scored == {"HOME,UH": sentences}  # `toy` alone needs no LM, `b` is another one than before
+
+
+def test_a_run_with_an_lm_more_that_was_stopped_goes_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rescore.workflows.scoring.BATCH_WORDS", 64)
+    start()
+    with monkeypatch.context() as patch:
+        before = scored_by(patch, most=20)
+        assert start("--lm", "b=tests.toy_lm:Toy?likes=UH").exit_code != 0
+    assert next(read_nbest("out/dev/scores.jsonl.gz")).columns == ["am", "toy"]  # until all of `b` are there
+    after = scored_by(monkeypatch)
+    result = start("--lm", "b=tests.toy_lm:Toy?likes=UH")
+    assert result.exit_code == 0 and "of them by a run that was stopped" in result.stderr
+    sentences = sum(len(nbest.hyps) for part in ("dev", "test") for nbest in read_nbest(f"{part}.jsonl.gz"))
+    assert before["UH"] > 20 and sentences - before["UH"] <= after["UH"] < sentences and list(after) == ["UH"]
 
 
 def test_another_set_of_lms_leaves_nothing_behind(folder: Path) -> None:

@@ -29,7 +29,7 @@ from tests.rescore.slow_worker import fail_at_three, note, take_time
 from tests.rescore.workflows.test_scoring import run
 
 ROOT = Path(__file__).parents[3]
-OUTPUTS = ("scores.jsonl.gz", "lms.json", "nbest.jsonl.gz", "1best.txt", "weights.json")
+OUTPUTS = ("scores.jsonl.gz", "lms.json", "scored.json", "nbest.jsonl.gz", "1best.txt", "weights.json")
 
 
 @pytest.fixture(scope="module")
