@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from asr.model import checkpoint
 from asr.training.run_identity import LAST
 from lm_zoo.files import write_text
-from lm_zoo.model_folder import CONFIG
+from lm_zoo.model_folder import CONFIG, WEIGHTS
 from lm_zoo.training.run_log import Remark
 from lm_zoo.training.runtime import Progress
 
@@ -35,6 +36,20 @@ def remove_later(out: Path, start: Path | None, progress: Progress, remark: Rema
         remark(f"{out}: removed {len(later)} checkpoints of an older run, of after batch {step}")
     for path in later:
         path.unlink()
+
+
+def remove_best(out: Path, remark: Remark) -> None:
+    """Removes the best model of an older run, which would pass for that of one that begins anew; other files stay."""
+    folder = out / "model"
+    found = [
+        path for name in (CONFIG, WEIGHTS, checkpoint.PIECES, checkpoint.TOKENS) if (path := folder / name).exists()
+    ]
+    for path in found:
+        path.unlink()
+    if found:
+        remark(f"{folder}: removed, it was of an older run")
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def of_later(out: Path, step: int) -> list[bool]:

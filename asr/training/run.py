@@ -155,6 +155,8 @@ def make_model(plan: TrainPlan) -> tuple[Transducer, PieceVocabulary]:
     from asr.model.transducer import Transducer
 
     if plan.init is not None:
+        if plan.start_epoch == 1 and plan.init.resolve() == (plan.exp_dir / "model").resolve():
+            raise ConfigError(f"{plan.init}: --start-epoch 1 removes it; choose another --exp-dir")
         if plan.config is not None or plan.model_settings:
             raise ConfigError("--init brings its own configuration; leave out --config, --set and --context-size")
         model, vocab = load_model(plan.init)

@@ -24,7 +24,7 @@ from asr.dataset.left_out import summarise
 from asr.errors import AsrError, CheckpointError, DataError
 from asr.model import checkpoint
 from asr.training.config import TransducerProgress, TransducerTrainConfig
-from asr.training.going_back import BEST, of_later, remove_later
+from asr.training.going_back import BEST, of_later, remove_best, remove_later
 from asr.training.run_identity import LAST, check_configuration, check_free, check_settings, newest, other_data
 from asr.training.schedule import budget_used, make_optimizers, rate_share, warm_share
 from asr.training.step import (
@@ -79,7 +79,7 @@ def train(
       report: gets every log record; losses are natural logs, a frame of 40 ms.
       remark: gets lines for the user, of every process those of its own utterances that are not used.
       start: checkpoint to continue from; None: the newest of the run, if there is one.
-      anew:  do not continue, whatever `out` holds.
+      anew:  do not continue, whatever `out` holds; its `model` goes, too.
       made_of: what the batches of an epoch follow from, `max_duration` among it, and what `other_data` names; a run
         that goes on with others says so.
     Returns:
@@ -95,6 +95,8 @@ def train(
     work = (model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark, made_of)
     with closing(TransducerRun(*work)) as run:
         run.begin(start or (None if anew else newest(out)), config.seed, config.dtype)
+        if anew and ranks.rank == 0:
+            remove_best(out, remark)
         if start is not None:
             run.leave_later_best(valid_batches)
         return run.loop(train_batches, valid_batches)

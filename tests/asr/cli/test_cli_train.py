@@ -157,6 +157,7 @@ def test_options_that_do_not_fit_each_other(data: Path, tmp_path: Path) -> None:
         (["--use-fp16", 1], ConfigError, "float16 needs a GPU"),
         (["--prune-range", 1], ConfigError, "prune_range is 1"),
         (["--init", data], AsrError, "not a model folder"),
+        (["--init", tmp_path / "x/model", "--start-epoch", 1], ConfigError, "--start-epoch 1 removes it; choose"),
         (["--start-batch", 7], AsrError, r"checkpoint-7.pt: no such checkpoint"),
     ]
     for options, error, message in cases:

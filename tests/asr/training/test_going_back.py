@@ -30,6 +30,16 @@ def test_a_run_anew_in_the_folder_of_an_older_one_keeps_its_own_checkpoints(tmp_
     assert read_checkpoint(tmp_path / "checkpoint-10.pt")["base_lr"] == 0.02
 
 
+def test_a_run_anew_leaves_the_model_of_an_older_one(tmp_path: Path) -> None:
+    run(tmp_path, config(max_steps=None, num_epochs=1))
+    (tmp_path / "model/README.md").write_text("of mine")
+    with pytest.raises(Killed):  # before there is a model
+        run(tmp_path, config(max_steps=None, num_epochs=1), report=killer(5), anew=True)
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["README.md"]
+    run(tmp_path, config(max_steps=None, num_epochs=1))
+    assert model_steps(tmp_path) == 10
+
+
 def test_a_run_that_goes_back_leaves_the_later_checkpoints(tmp_path: Path) -> None:
     settings = config(max_steps=None, num_epochs=4, keep_last_k=2, save_every_n=10)
     run(tmp_path, settings)
