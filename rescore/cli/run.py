@@ -85,8 +85,8 @@ def command(
     each LM (with the n-gram, if there is one), and `all` LMs together.  Scales are tuned on dev alone; the system with
     the lowest cross-validated error rate on dev is the one that is decided for.  References, utterance ids, letter
     cases, words tables and LMs are checked before anything is computed.  Each step is a command, which is printed; when
-    the same run is started again, steps whose input is the same are not done again; scores of an LM are kept where another
-    LM is added or left out.
+    the same run is started again, steps whose input is the same are not done again; scores of an LM are kept where
+    another is added or left out.
 
     \b
     Example: rescore run --dev dev.jsonl.gz --test test.jsonl.gz --ref text --lm transfornn --out exp/run
