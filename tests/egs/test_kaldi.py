@@ -157,6 +157,33 @@ def restricted(lattice, words):  # type: ignore[no-untyped-def]
     return next(hyp for hyp in exact_nbest(lattice, {"graph": 1.0, "am": 0.1}, 9).hyps if hyp.words == words)
 
 
+def one_job(work: Path) -> None:
+    """Decodes test again, in one job."""
+    decode = work / "exp/tri1/decode_test"
+    both = b"".join((decode / f"lat.{job}.gz").read_bytes() for job in (1, 2))
+    (decode / "lat.2.gz").unlink()
+    (decode / "lat.1.gz").write_bytes(both)
+    (decode / "num_jobs").write_text("1\n")
+
+
+@pytest.mark.parametrize("kind", ["nbest", "lattice"])
+def test_drop_ins_leave_nothing_of_an_earlier_run_with_more_jobs(recipes: Recipes, work: Path, kind: str) -> None:
+    script, given = f"kaldi/steps/lmrescore_{kind}_zoo.sh", arguments(work, "exp/tri1/decode_test_nn")
+    recipes.run(script, "--skip-scoring", "true", *given)
+    out = work / "exp/tri1/decode_test_nn"
+    before = {str(path.relative_to(out)) for path in out.rglob("*")} - {"log"}
+    (out / "lat.orig.gz").write_bytes(b"")  # of the user's own
+    one_job(work)
+    recipes.run(script, "--skip-scoring", "true", *given)
+    after = {str(path.relative_to(out)) for path in out.rglob("*")} - {"log"}
+    first = {name for name in before if ".2" not in name or name.endswith(".log")}
+    assert after == first | {"lat.orig.gz"}
+    (out / "lat.orig.gz").unlink()
+    assert sorted(lattice.utt_id for lattice in lattices(work, out)) == [
+        f"test-{j}-{k}" for j in (1, 2) for k in (0, 1)
+    ]
+
+
 def test_scoring_without_kaldi(recipes: Recipes, work: Path) -> None:
     given = (work / "data/test", work / "data/lang", work / "exp/tri1/decode_test")
     options = ["--min-lmwt", "10", "--max-lmwt", "11", "--word-ins-penalty", "0.0,0.5"]
@@ -208,6 +235,9 @@ def test_run(recipes: Recipes, work: Path) -> None:
     said = recipes.run("kaldi/run.sh", *given, "--out", work / "other", code=2)
     assert "decode_test/num_jobs" in said and not (work / "other").exists()
     (work / "num_jobs").rename(work / "exp/tri1/decode_test/num_jobs")
+    one_job(work)
+    recipes.run("kaldi/run.sh", *given, "--stage", 2)
+    assert [path.name for path in sorted(target.glob("lat.*"))] == ["lat.1.gz"] and len(lattices(work, target)) == 4
     text = work / "data/test/text"
     text.write_text("".join(text.read_text().splitlines(keepends=True)[1:]))
     said = recipes.run("kaldi/run.sh", *given, "--out", work / "other", code=2)

@@ -45,6 +45,16 @@ start_decode_dir() {  # start_decode_dir INDIR DIR: num_jobs, and beside the fol
   done
 }
 
+remove_later_jobs() {  # remove_later_jobs DIR: what an earlier run of more than $nj jobs has left; scoring reads all that is there
+  local path job
+  for path in "$1"/{lat,nbest1,lattice_expansion/lat}.*.gz "$1"/archives.*; do
+    job=${path##*/}
+    job=${job#*.}
+    job=${job%.gz}
+    if [[ $job =~ ^[0-9]+$ ]] && [ "$job" -gt "$nj" ]; then rm -r "$path"; fi
+  done
+}
+
 score() {  # score DATA LANG DIR, by the recipe's own script if there is one
   if "$skip_scoring"; then
     say "not scoring because --skip-scoring was given"
@@ -57,3 +67,4 @@ score() {  # score DATA LANG DIR, by the recipe's own script if there is one
 
 find_old_lm "$lang"
 start_decode_dir "$indir" "$dir"
+remove_later_jobs "$dir"
