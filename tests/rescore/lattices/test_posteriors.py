@@ -142,6 +142,11 @@ def test_density_counts_words_and_seconds() -> None:
     assert prune_density(lattice, scales, 2.0, "word").num_arcs == 4
     assert prune_density(lattice, scales, 1.5, "second").num_arcs == 3
     assert prune_density(lattice, scales, 0.1, "second").num_arcs == 2
+    lattice.times = np.array([0.4, 0.5, 0.7])
+    assert prune_density(lattice, scales, 10.0, "second").num_arcs == 3  # 2.9999999999999996 in floats
+    assert prune_density(lattice, scales, 9.99, "second").num_arcs == 2
+    lattice.times = np.array([0.0, 0.5, 100.0])
+    assert prune_density(lattice, scales, 1e308, "second") is lattice
     lattice.times = None
     with pytest.raises(ScoreError, match="lattice 'utt' has no times; give the density a word"):
         prune_density(lattice, scales, 1.5, "second")
