@@ -230,6 +230,7 @@ class Lattices(Shown):
         from lm_zoo.registry import load_ngram
         from rescore.workflows.columns import prepared_scorer
         from rescore.workflows.lattice_rescore import LatticeRescoring, with_beams
+        from rescore.workflows.seen import seen_lines
 
         number_from("max_unknown", max_unknown, 0, 1)
         settings = {
@@ -237,8 +238,8 @@ class Lattices(Shown):
             "ngram_beam": limit("ngram_beam", ngram_beam),
             "beam": limit("beam", beam),
         }
-        found = by_column(lms, dtype, device) if lms else {}
-        scorers = [prepared_scorer(column, lm, dtype, device, max_unknown) for column, lm in found.items()]
+        given = by_column(lms, dtype, device) if lms else {}
+        scorers = [prepared_scorer(column, lm, dtype, device, max_unknown) for column, lm in given.items()]
         scales = {**default_scales(["am"]), **({} if weights is None else scales_of(weights))}
         asked = tuple(weights) if isinstance(weights, Mapping) else ()
         work = LatticeRescoring(
@@ -248,9 +249,12 @@ class Lattices(Shown):
             None if old_ngram is None else load_ngram(str(old_ngram)),
             max_unknown=max_unknown,
             asked=asked,
-            **with_beams(settings, scales, list(found)),
+            **with_beams(settings, scales, list(given)),
         )
-        return Lattices([Lattice.of(lattice) for lattice in work(self.lattices)])
+        found = Lattices([Lattice.of(lattice) for lattice in work(self.lattices)])
+        for line in seen_lines(work.counted(), "words on best paths", "lattices", all_known=False):
+            remark(line)
+        return found
 
     def write(self, spec: str | Path) -> int:
         """Writes the lattices as `[FORMAT:]PATH` says, and returns how many; a RescoreError if they cannot be."""

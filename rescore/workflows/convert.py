@@ -30,7 +30,7 @@ from rescore.workflows.lattice_nbest import (
     lattice_sources,
     nbest_of_lattices,
 )
-from rescore.workflows.seen import PATH_WORDS, UNKNOWN_WORDS, TextCounts
+from rescore.workflows.seen import PATH_WORDS, UNKNOWN_WORDS, TextCounts, said_lines
 from rescore.workflows.streams import LISTS_A_PART, WRITERS, Doer, Job, lattice_groups, list_groups, run_shared, through
 
 LATTICES_A_PART = 16
@@ -333,6 +333,8 @@ def say_converted(counts: Counter[str], total: int, target: str, n: int | None =
     if PATH_WORDS in counts:
         found = TextCounts(counts[PATH_WORDS], counts[UNKNOWN_WORDS])
         remark(f"{NGRAM}: {said(found, 'words on best paths')}, scored as <unk>")
+        for line in said_lines(counts):
+            remark(line)
     say_left_out(counts, n)
 
 

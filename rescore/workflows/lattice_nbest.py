@@ -27,7 +27,7 @@ from rescore.text import TextNormalizer
 from rescore.types import Lattice, NbestList
 from rescore.weights import default_scales
 from rescore.workers import worker_pool
-from rescore.workflows.seen import PATH_WORDS, UNKNOWN_WORDS
+from rescore.workflows.seen import PATH_WORDS, UNKNOWN_WORDS, said_counts
 
 NGRAM = "ngram"  # the n-gram's score
 SEEN = "seen_lattices"  # count of lattices with words that the LM sees in another form
@@ -71,7 +71,8 @@ class LatticeToNbest:
         coverage.add(best_path_words(lattice, scales), f"LM '{NGRAM}', lattice '{lattice.utt_id}'")
         nbest, counts = ngram_nbest(lattice, self.lm, NGRAM, scales, self.n, self.beam)
         seen = any(self.lm.view.word(word) != (word,) for word in lattice.symbols if word)
-        return nbest, {**counts, PATH_WORDS: coverage.words, UNKNOWN_WORDS: coverage.unknown, SEEN: int(seen)}
+        known = {PATH_WORDS: coverage.words, UNKNOWN_WORDS: coverage.unknown, **said_counts({NGRAM: self.lm.lm})}
+        return nbest, {**counts, **known, SEEN: int(seen)}
 
 
 def nbest_of_lattices(

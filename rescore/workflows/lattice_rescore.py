@@ -36,7 +36,7 @@ from rescore.workflows.columns import column_of, open_scorers
 from rescore.workflows.combine import combine_list
 from rescore.workflows.first_pass import usual_beams
 from rescore.workflows.scored_by import in_plan
-from rescore.workflows.seen import is_seen, seen_counts, seen_lines
+from rescore.workflows.seen import is_seen, said_counts, seen_counts, seen_lines
 from rescore.workflows.streams import WRITERS, Job, lattice_groups, run_shared, through
 
 if TYPE_CHECKING:  # an n-gram is not to load torch
@@ -99,8 +99,7 @@ class LatticeRescoring:
                     f"'{name}' is the score of {option}; give an n-gram LM with that option, or name this LM: "
                     "--lm NEWNAME=NAME|DIR (in Python {'NEWNAME': lm})"
                 )
-        ngrams = {NGRAM: self.ngram, OLD_NGRAM: self.old_ngram}
-        lms = {**self.lms, **{name: lm for name, lm in ngrams.items() if lm is not None}}
+        lms = {**self.lms, **self.ngrams}
         missing = [name for name in lms if name not in self.scales]
         if missing:
             raise UsageError(
@@ -112,6 +111,12 @@ class LatticeRescoring:
             self._plan()  # refuses LMs that are for lists alone, before any lattice
         readers = {name: Reader(lm, self.views[name]) for name, lm in lms.items()}
         self.coverages = [Coverage(reader, name, self.max_unknown) for name, reader in readers.items()]
+
+    @property
+    def ngrams(self) -> dict[str, WordLM]:
+        """Those that are there, by the names of their scores."""
+        found = {NGRAM: self.ngram, OLD_NGRAM: self.old_ngram}
+        return {name: lm for name, lm in found.items() if lm is not None}
 
     def __call__(self, lattices: Iterable[Lattice]) -> Iterator[Lattice]:
         """The lattices with every score by name, in the same order.
@@ -139,6 +144,7 @@ class LatticeRescoring:
                 found = self._with_neural(found)
         for lattice in found:
             self.counts.update(lattice.counts)
+        self.counts.update(said_counts(self.ngrams))
         return found
 
     def _say_what_counts_nothing(self, lattice: Lattice) -> None:
@@ -152,8 +158,7 @@ class LatticeRescoring:
             )
 
     def _check_asked(self, lattice: Lattice) -> None:
-        new = [name for name, lm in ((NGRAM, self.ngram), (OLD_NGRAM, self.old_ngram)) if lm is not None]
-        known = [*lattice.scores, *new, *self.lms, WORDS_COLUMN]
+        known = [*lattice.scores, *self.ngrams, *self.lms, WORDS_COLUMN]
         unknown = [name for name in self.asked if name not in known]
         if unknown:
             raise ScoreError(f"lattice '{lattice.utt_id}' has no score '{unknown[0]}'; it has: {', '.join(known)}")
@@ -309,9 +314,6 @@ def rescore_lattices(
     results = progress(through(doer, on_error), "lattices", count_lattices(doer.source))
     total = WRITERS["lists" if request.n else "lattices"](request.target, results, on_error)
     say_rescored(doer.counted(), total, request.target, request.n)
-    for name, lm in ((NGRAM, doer.work.ngram), (OLD_NGRAM, doer.work.old_ngram)):
-        if lm is not None and (shown := lm.said()):
-            remark(f"{name}: {shown}")
 
 
 def _check_takes_out(lattice: Lattice) -> None:

@@ -27,7 +27,7 @@ from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, 
 from rescore.workflows.context import with_context
 from rescore.workflows.reuse import note_scored
 from rescore.workflows.scored_by import lms_of, note_lms, remark_other_lms
-from rescore.workflows.seen import TextCounts, check_unknown
+from rescore.workflows.seen import TextCounts, check_unknown, said_lines
 
 
 def merge(out: Path, weights: Weights | None) -> CombineCounts:
@@ -62,7 +62,8 @@ def merge(out: Path, weights: Weights | None) -> CombineCounts:
         check_unknown(column, counted, plan.get(MAX_UNKNOWN, 1.0))
     used = with_context(weights or equal_weights(first.hyps[0].scores), plan.get("--context"))
     counts = write_combined(progress(lists(), "combining"), used, out)
-    note_skipped([*found[0]["unread"], *notes(folder, number).skipped])
+    note = notes(folder, number)
+    note_skipped([*found[0]["unread"], *note.skipped])
     join_parts(folder, number, out / SCORES_FILE)
     note_lms(out, lms)
     note_scored(out, plan)
@@ -70,6 +71,8 @@ def merge(out: Path, weights: Weights | None) -> CombineCounts:
     remark(f"{counts.utterances} utterances scored, in {len(found)} shares")
     for column, counted in words.items():
         remark(f"{column}: {said(counted, 'hypothesis words')}, scored as <unk>")
+    for line in said_lines(note.counts):
+        remark(line)
     say_combined(counts, weights, out)
     return counts
 

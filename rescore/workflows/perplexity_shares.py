@@ -13,19 +13,19 @@ from lm_zoo.identity import content
 from lm_zoo.inference.perplexity import SENTENCES_AT_A_TIME, WordScores, score_text
 from lm_zoo.reading import is_read_once
 from lm_zoo.text.sentences import parse_text_spec
-from rescore.console import progress
+from rescore.console import progress, remark
 from rescore.errors import UsageError
 from rescore.evaluation.tail import TailMarker, load_tail
 from rescore.files import file_identity
 from rescore.formats.part_files import TEXTS, ScoredText
-from rescore.sharing.parts import MAX_UNKNOWN, finished_splits, part_files, whole_plan
+from rescore.sharing.parts import MAX_UNKNOWN, finished_splits, notes, part_files, whole_plan
 from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError
 from rescore.weights import NGRAM, load_mixture
 from rescore.workflows.columns import LMColumn, column_of, identities, open_scorers
 from rescore.workflows.perplexity import Row, rows_of, seen_sentences, viewed
 from rescore.workflows.scored_by import in_plan
-from rescore.workflows.seen import check_unknown
+from rescore.workflows.seen import check_unknown, said_counts, said_lines
 from rescore.workflows.streams import Job, run_shared
 
 
@@ -101,10 +101,11 @@ class TextDoer:
     def __call__(self, items: list[Sentence]) -> list[ScoredText]:
         words = [item.words for item in items]
         scores = score_text(viewed(self.scorers), words, self.request.text, 1.0, items[0].number)
+        self.counts.update(said_counts({scorer.column: scorer.lm for scorer in self.scorers}))
         return [ScoredText([" ".join(sentence) for sentence in words], scores)]
 
     def counted(self) -> Counter[str]:
-        return self.counts
+        return self.counts.copy()
 
     def check(self) -> None:
         """Unknown words are looked at when all are there."""
@@ -146,5 +147,7 @@ def merged_rows(folder: Path) -> list[Row]:
     scores = WordScores.joined(parts)
     for index, column in enumerate(plan["columns"]):
         check_unknown(column, scores.perplexity(index), plan[MAX_UNKNOWN])
+    for line in said_lines(notes(folder, shares[0]["parts"]).counts):
+        remark(line)
     mixed = [dict(plan["--mix"])] if plan["--mix"] else []
     return rows_of(plan["columns"], scores, marker, mixed)

@@ -27,6 +27,7 @@ from rescore.types import Hypothesis, NbestList
 from rescore.workflows.columns import LMColumn, check_columns
 from rescore.workflows.combine import SCORES_FILE
 from rescore.workflows.context import TextBefore
+from rescore.workflows.seen import said_counts
 from rescore.workflows.threads import Behind, ahead
 
 BATCH_WORDS = 60_000
@@ -262,7 +263,8 @@ class _Scoring:
             found = self.before.score(groups, self._score)
         else:
             found = list(do_bites(self.parts, index, batch, self._score, utt_id_of, self.on_error))
-            self.parts.note(index, Note(skipped=said_by(self.on_error)))
+        said = said_counts({scorer.column: scorer.lm for scorer in self.scorers})
+        self.parts.note(index, Note(said, [] if self.before else said_by(self.on_error)))
         self.total += len(found)
         return found
 

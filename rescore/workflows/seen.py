@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from lm_zoo.base import LanguageModel, WordLM
 from lm_zoo.errors import VocabError
 from lm_zoo.text.coverage import Counted, Coverage, said
 from lm_zoo.text.view import View
 from rescore.weights import NGRAM
 
 PATH_WORDS, UNKNOWN_WORDS = "path_words", "unknown_words"  # counts of words on best paths; those an n-gram knows not
-_KINDS = ("words", "unknown", "texts", "changed", "rule")  # of the names of counts, `KIND<tab>LM`
+_KINDS = ("words", "unknown", "texts", "changed", "rule", "said")  # of the names of counts, `KIND<tab>LM`
 
 
 @dataclass
@@ -34,6 +35,20 @@ def seen_counts(coverages: Iterable[Coverage], views: Mapping[str, View]) -> Cou
         counts[f"changed\t{name}"] = view.changed
         counts.update({f"rule\t{name}\t{rule}": count for rule, count in view.rules.items()})
     return counts
+
+
+def said_counts(lms: Mapping[str, LanguageModel]) -> Counter[str]:
+    """What the n-grams among LMs, by name, have to say of words that they do not know: 1 for each line."""
+    said_of = {name: lm.said() for name, lm in lms.items() if isinstance(lm, WordLM)}
+    return Counter(f"said\t{name}\t{line}" for name, line in said_of.items() if line)
+
+
+def said_lines(counts: Counter[str]) -> Iterator[str]:
+    """The lines of `said_counts`."""
+    for key in counts:
+        kind, _, rest = key.partition("\t")
+        if kind == "said" and counts[key]:
+            yield rest.replace("\t", ": ", 1)
 
 
 def check_all_unknown(counts: Counter[str], most: float) -> None:
@@ -65,17 +80,24 @@ def is_seen(name: str) -> bool:
     return name.partition("\t")[0] in _KINDS and "\t" in name
 
 
-def seen_lines(counts: Counter[str], words: str, texts: str) -> Iterator[str]:
-    """What is said of the counts of each LM; `words` and `texts` are what is counted."""
+def seen_lines(counts: Counter[str], words: str, texts: str, all_known: bool = True) -> Iterator[str]:
+    """What is said of the counts of each LM.
+
+    Args:
+      words, texts: what is counted.
+      all_known: of an LM that knows all words, too.
+    """
     for key in counts:
         kind, _, name = key.partition("\t")
         if kind != "words" or not name:
             continue
         found = TextCounts(counts[key], counts[f"unknown\t{name}"])
-        yield f"{name}: {said(found, words)}, scored as <unk>"
+        if found.unknown or all_known:
+            yield f"{name}: {said(found, words)}, scored as <unk>"
         view = View(None)
         view.texts, view.changed = counts[f"texts\t{name}"], counts[f"changed\t{name}"]
         prefix = f"rule\t{name}\t"
         view.rules.update({key.removeprefix(prefix): counts[key] for key in counts if key.startswith(prefix)})
         if shown := view.said(texts):
             yield f"{name}: {shown}"
+    yield from said_lines(counts)

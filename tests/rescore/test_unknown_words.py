@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import rescore as rs
 from lm_zoo.errors import VocabError
 from lm_zoo.registry import save_folder
 from rescore.cli.main import cli
@@ -149,3 +150,31 @@ def test_a_share_of_unknown_words_is_not_refused_alone(folder: Path) -> None:
         assert run(["nbest", *given, "--split", share]).exit_code == 0
     merged = run(["merge", folder / "out"])
     assert merged.exit_code == 0 and "ngram: 9 of 4009 hypothesis words unknown" in merged.stderr
+
+
+@pytest.mark.parametrize("door", ["nbest-ngram", "lattice-ngram", "convert", "ppl-ngram"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_unknown_words_cost_is_said(folder: Path, door: str, shared: bool) -> None:
+    arpa = folder / "toy.arpa"
+    arpa.write_text("".join(line for line in ARPA.splitlines(True) if "<unk>" not in line).replace("1=7", "1=6"))
+    told = f"ngram: {arpa} has no <unk>, or one of probability 0: each unknown word costs 230 nats"
+    out = folder / ("out.jsonl" if door == "convert" else "out")
+    given = {**doors(folder, "other"), "ppl-ngram": ["ppl", "--ngram", arpa, "--text", folder / "other.txt"]}[door]
+    given += ["--json", out] if door == "ppl-ngram" else []
+    jobs = given.index("--jobs") if shared and "--jobs" in given else len(given)
+    result = run([*given[:jobs], *(["--split", "1/1"] if shared else []), "--max-unknown", 1])
+    result = run(["merge", out]) if shared else result
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count(told) == 1
+
+
+def test_what_unknown_words_cost_is_said_in_python(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lattices = rs.read_lattices(f"kaldi:{folder}/lat.1.gz?words={folder}/other.words")
+    lattices.rescore(ngram=folder / "toy.arpa", weights={"ngram": 1}, max_unknown=1)
+    assert "ngram: 3 of 3 words on best paths unknown (100.0 %), scored as <unk>" in capsys.readouterr().err
+    (folder / "toy.arpa").write_text(ARPA.replace("-1.2\t<unk>", "-99\t<unk>"))
+    lattices.rescore(ngram=folder / "toy.arpa", weights={"ngram": 1}, max_unknown=1)
+    assert "probability 0: each unknown word costs 228 nats" in capsys.readouterr().err
+    known = rs.read_lattices(f"kaldi:{folder}/lat.1.gz?words={folder}/right.words")
+    known.rescore(ngram=folder / "toy.arpa", weights={"ngram": 1})
+    assert "unknown" not in capsys.readouterr().err
