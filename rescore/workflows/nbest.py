@@ -27,7 +27,7 @@ from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, 
 from rescore.workflows.context import TextBefore, with_context
 from rescore.workflows.merge import merge
 from rescore.workflows.recordings import find_recordings
-from rescore.workflows.reuse import columns_there, note_scored, with_columns
+from rescore.workflows.reuse import columns_there, with_columns
 from rescore.workflows.scored_by import EARLIER, in_plan, known_lms, note_lms, remark_other_lms
 
 if TYPE_CHECKING:
@@ -163,7 +163,6 @@ def _score(request: Request, split: Split | None, weights: Weights | None = None
 
     written = write_scores(checked, scorers, out, plan, mix, use, None, before, on_error, unread, count_nbest(source))
     note_lms(out, {**earlier, **given})
-    note_scored(out, plan)
     _say_what_was_scored(written, scorers)
     return written
 

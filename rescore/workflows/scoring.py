@@ -27,6 +27,7 @@ from rescore.types import Hypothesis, NbestList
 from rescore.workflows.columns import LMColumn, check_columns
 from rescore.workflows.combine import SCORES_FILE
 from rescore.workflows.context import TextBefore
+from rescore.workflows.reuse import note_scored
 from rescore.workflows.seen import said_counts
 from rescore.workflows.threads import Behind, ahead
 
@@ -204,6 +205,7 @@ def write_scores(
     total = work.total - work.unwritten.count
     if split is None:
         join_parts(parts.folder, work.number, out / SCORES_FILE)
+        note_scored(out, plan)
         remove_parts(parts.folder)
     else:
         words = {scorer.column: [scorer.coverage.words, scorer.coverage.unknown] for scorer in scorers}

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -77,6 +78,19 @@ def test_by_shares(folder: Path, evaluated: Counter[str]) -> None:
     evaluated.clear()
     nbest(folder, "one", "two", more=("--reuse",))
     assert not evaluated
+
+
+def test_scores_of_a_run_that_was_killed_at_its_end_are_kept(
+    folder: Path, evaluated: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lms = ["--lm", folder / "one", "--lm", folder / "two", "--reuse", "--out", folder / "out"]
+    for last in ("scoring.remove_parts", "nbest.note_lms"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"rescore.workflows.{last}", Mock(side_effect=KeyboardInterrupt))
+            assert run("nbest", "--nbest", folder / "lists.jsonl", *lms).exit_code != 0
+    assert evaluated == {"two": 24}
+    nbest(folder, "one", "two", more=("--reuse",))
+    assert evaluated == {"two": 24}
 
 
 def other_lists(folder: Path) -> None:
