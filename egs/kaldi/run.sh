@@ -55,8 +55,7 @@ tune() {
 
 decode() {  # Kaldi's jobs stay as they are
   local job name target=$out/decode_test
-  mkdir -p "$target"
-  rm -f "$target"/lat.*.gz  # an earlier run may have had more jobs
+  mkdir -p "$target" && rm -f "$target"/lat.*.gz  # an earlier run may have had more jobs
   for name in final.mdl frame_shift frame_subsampling_factor; do  # what scoring and CTM look for beside the folder
     if [ -e "$test/../$name" ]; then ln -sf "$(readlink -f "$test/../$name")" "$out/$name"; fi
   done
