@@ -78,6 +78,22 @@ def test_librispeech_mini_of_other_lms(recipes: Recipes, tmp_path: Path) -> None
     assert sorted(path.name for path in exp.iterdir()) == ["lstm", "ppl.txt", "transfornn"]
 
 
+def test_librispeech_short_runs(recipes: Recipes, tmp_path: Path) -> None:
+    """Steps follow from the speed; the table has the LMs that were asked for, the best first."""
+    books_and_transcripts(tmp_path)
+    run = ["librispeech/LM/short.sh", "--core-minutes", 0.02, "--only", "lstm adamw", "--text-dir", tmp_path]
+    options = "--set dim=16 --train batch_tokens=256 --vocab-size 40"
+    shown = recipes.run(*run, "--train-options", options)
+    exp = recipes.folder / "librispeech/LM/exp/short"
+    rows = [line.split(" | ") for line in (exp / "table.md").read_text().splitlines()[2:]]
+    assert {row[0] for row in rows} == {"| lstm", "| adamw"} and float(rows[0][-1][:-2]) <= float(rows[1][-1][:-2])
+    assert (exp / "table.md").read_text() in shown
+    steps = [json.loads((exp / name / "run.json").read_text())["train"]["steps"] for name in ("lstm", "adamw")]
+    assert {row[0]: int(row[2]) for row in rows} == dict(zip(("| lstm", "| adamw"), steps, strict=True))
+    (exp / "speed/lstm/log.jsonl").write_text('{"step": 5, "cpu_seconds": 4.0, "loss": 3.0}\n')
+    assert "found 1 records of a loss" in recipes.run(*run, "--stage", 1, "--train-options", options, code=2)
+
+
 def test_librispeech(recipes: Recipes, tmp_path: Path) -> None:
     librispeech_texts(recipes.folder / "librispeech/ASR/data", tmp_path)
     run = ["librispeech/LM/run.sh", "--dl-dir", tmp_path, "--lms", "transformer_2", "--books-lms", "lookup"]
