@@ -19,8 +19,8 @@ import torch
 from hypotheses import clock
 from measure import heading, row
 
+from lm_zoo.base import DTYPES
 from lm_zoo.inference.precision import ready
-from lm_zoo.inference.products import DTYPES
 from lm_zoo.registry import load
 from rescore.evaluation.wer import corpus_errors
 from rescore.files import read_kaldi_text

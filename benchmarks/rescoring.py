@@ -36,7 +36,7 @@ from hypotheses import (
 from measure import heading, row
 from rivals import millions, rivals
 
-from lm_zoo.inference.products import DTYPES
+from lm_zoo.base import DTYPES
 from lm_zoo.registry import load
 
 

@@ -30,7 +30,7 @@ from hypotheses import (
 )
 from measure import heading, row
 
-from lm_zoo.inference.products import DTYPES
+from lm_zoo.base import DTYPES
 
 VALUES = {
     "hypotheses": (10, 30, 100, 300, 1000),

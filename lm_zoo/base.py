@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # n-grams, and whoever asks LMs word by word, are not to load
     import torch
     from torch import Tensor
 
+DTYPES = ("float32", "bfloat16", "int8")  # of an LM's products
 Context = tuple[tuple[str, ...], ...]  # the sentences before one, oldest first, as words
 
 

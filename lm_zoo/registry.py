@@ -57,16 +57,17 @@ NGRAM_FILES = (".arpa", ".arpa.gz", ".bin", ".binary", ".klm", ".mmap", GRAMMAR)
 
 
 def model_class(kind: str) -> type[Any]:
-    """The class of a kind of LM.
+    """The class of a kind of LM; raises as `check_kind`."""
+    check_kind(kind)
+    module, name, _ = KINDS[kind]
+    return getattr(importlib.import_module(module), name)
 
-    Raises:
-      ModelError: an unknown kind; the message lists the known ones.
-    """
+
+def check_kind(kind: object) -> None:
+    """Raises ModelError for an unknown kind; the message lists the known ones."""
     if not isinstance(kind, str) or kind not in KINDS:
         like = nearest(str(kind), KINDS)
         raise ModelError(f"no kind of LM is called '{kind}'{like}; there are: {', '.join(sorted(KINDS))}")
-    module, name, _ = KINDS[kind]
-    return getattr(importlib.import_module(module), name)
 
 
 def neural_class(kind: str) -> type[NeuralLM]:
@@ -249,7 +250,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise ModelError(f"{folder}: a Hugging Face model; give it as hf:PATH, or as hf-mlm:PATH if it is a masked LM")
     if not isinstance(config, dict) or "kind" not in config:
         raise ModelError(f"{path}: expected an object with a 'kind', one of {', '.join(sorted(KINDS))}")
-    model_class(config["kind"])
+    check_kind(config["kind"])
     if config.get("case") not in (None, "upper", "lower", "mixed"):
         raise ModelError(f"{path}: the case is {config['case']!r}, expected 'upper', 'lower' or 'mixed'")
     if config.get("numbers") not in (None, *NUMBERS) or config.get("punctuation") not in (None, True, False):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -413,11 +414,37 @@ def test_torch_is_left_to_neural_lms() -> None:
     Nor could a worker else be told its share of the threads, which torch reads when it is imported.
     """
     modules = ["rescore.sharing.shares", "lm_zoo.base", "lm_zoo.hub", "lm_zoo.registry", "lm_zoo.ngram.kenlm_lm"]
-    work = ("convert", "kaldi_nbest", "lattice_nbest", "lattice_rescore", "merge", "nbest", "run", "report.write")
+    work = (
+        "convert",
+        "kaldi_nbest",
+        "lattice_nbest",
+        "lattice_rescore",
+        "merge",
+        "nbest",
+        "perplexity",
+        "run",
+        "report.write",
+    )
     modules += [f"rescore.workflows.{name}" for name in (*work, "scoring", "streams")]
     modules += [module for module in files() if module.startswith("rescore.formats.")]
     program = f"import sys, {', '.join(modules)}\nassert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_ngrams_are_asked_without_torch(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("A B C\nB C\n")
+    (tmp_path / "lists.jsonl").write_text('{"utt_id": "u", "hyps": [{"words": "A B", "scores": {"am": -1.0}}]}\n')
+    mix = "ppl --ngram 2.arpa --lm b=2.arpa --text text --tune-mix text --save-mix mix.json"
+    nbest = "nbest --nbest lists.jsonl --ngram 2.arpa --lm b=2.arpa --mix mix.json --out scored"
+    count = "train-ngram --text text --order 2 --discount-fallback --out 2.arpa"
+    program = (
+        "import sys\nfrom rescore.cli.main import cli\n"
+        f"for line in {[count, mix, nbest, 'lms']}: cli(line.split(), standalone_mode=False)\n"
+        "import rescore as rs\nrs.read_lattices, rs.score(rs.read_nbest('lists.jsonl'), '2.arpa')\n"
+        "assert 'torch' not in sys.modules"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=True, capture_output=True, env=environment)
 
 
 def test_old_names_that_the_documentation_showed() -> None:

@@ -14,16 +14,18 @@ import copy
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from lm_zoo.base import Context, LanguageModel
 from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import Vocabulary, same_tokens
+
+if TYPE_CHECKING:  # the interpolation of n-grams is not to load torch
+    import torch
+    from torch import Tensor
 
 Sentences = Sequence[Sequence[str]]
 
@@ -184,6 +186,8 @@ class InterpolatedLM(LanguageModel):
 
     def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         """As `LanguageModel.score`, of LMs that share one vocabulary."""
+        import torch
+
         _ = self.vocab
         mixed = self._mix([lm.score(tokens, lengths) for lm in self.lms])
         valid = torch.arange(mixed.shape[1], device=mixed.device) <= lengths.to(mixed.device)[:, None]
@@ -201,5 +205,7 @@ class InterpolatedLM(LanguageModel):
 
     def _mix(self, log_probs: list[Tensor]) -> Tensor:
         """`log sum_k weight_k exp(log_probs_k)` of tensors of one shape."""
+        import torch
+
         parts = zip(np.log(self.weights).tolist(), log_probs, strict=True)
         return torch.logsumexp(torch.stack([part + weight for weight, part in parts]), dim=0)

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from lm_zoo.errors import LMError
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+FITS: WeakKeyDictionary[object, int] = WeakKeyDictionary()  # LM -> prefixes at once, since there was no memory for more
 
 
 _sharers = 1

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
-from lm_zoo.base import Context, LanguageModel
+from lm_zoo.base import Context
 from lm_zoo.deadline import check_time
 from lm_zoo.errors import LMError
-from lm_zoo.inference.limits import is_want_of_memory, left_of_limit, sharers
+from lm_zoo.inference.limits import FITS, is_want_of_memory, left_of_limit, sharers
 from lm_zoo.inference.tree import TreeLM
 from lm_zoo.inference.trie import LONGEST, Encoded, Trie, encode_words, sum_to_words
 
@@ -22,12 +21,6 @@ SHARE = 0.5  # of the free memory that is used
 
 SomeLM = TypeVar("SomeLM", bound=TreeLM)
 Scores = TypeVar("Scores")
-_FOUND: WeakKeyDictionary[object, int] = WeakKeyDictionary()  # LM -> prefixes that there was memory for
-
-
-def found_to_fit(lm: LanguageModel) -> int | None:
-    """The prefixes that an LM evaluates at once since memory did not suffice for more; None if it always did."""
-    return _FOUND.get(lm)
 
 
 def score_in_parts(
@@ -61,7 +54,7 @@ def in_parts(
     """
     words = encode_words(lm.vocab, sentences, contexts, lm.boundary, lm.most_tokens)
     _check_lengths(words, sentences)
-    nodes = min(_FOUND.get(lm, most), most, room(lm))
+    nodes = min(FITS.get(lm, most), most, room(lm))
     done = 0
     while done < len(sentences):
         check_time()
@@ -71,7 +64,7 @@ def in_parts(
         except (RuntimeError, MemoryError) as error:
             if not is_want_of_memory(error) or len(part.counts) == 1:
                 raise
-            nodes = _FOUND[lm] = max(min(nodes, trie.num_nodes) // 2, 1)
+            nodes = FITS[lm] = max(min(nodes, trie.num_nodes) // 2, 1)
             continue
         done += len(part.counts)
         yield part, trie, scores

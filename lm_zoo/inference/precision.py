@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from torch import Tensor, nn
-
-from lm_zoo.base import LanguageModel
+from lm_zoo.base import DTYPES, LanguageModel
 from lm_zoo.errors import ModelError
-from lm_zoo.inference.products import DTYPES, make_product
 from lm_zoo.text.vocabulary import Vocabulary
 
-M = TypeVar("M", bound=nn.Module)
+if TYPE_CHECKING:  # n-grams, which have no products, are not to load torch
+    from torch import Tensor, nn
+
+M = TypeVar("M", bound="nn.Module")
 
 
 def ready(lm: LanguageModel, dtype: str = "float32") -> LanguageModel:
@@ -45,7 +45,10 @@ def _tensors(module: nn.Module) -> Iterator[Tensor]:
 
 
 def _replace(module: nn.Module, dtype: str) -> None:
+    from torch import nn
+
     from lm_zoo.inference.lstm_cells import Cells
+    from lm_zoo.inference.products import make_product
     from lm_zoo.layers.output import SoftmaxLayer
 
     for name, child in list(module.named_children()):

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lm_zoo.base import DTYPES
 from lm_zoo.inference.processor import slow_in_bfloat16
 
-DTYPES = ("float32", "bfloat16", "int8")
 POINTWISE: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # torch 2
 WIDE: Any = getattr(torch.ops.aten.mm, "dtype", None)  # torch 2.8, on GPUs: float32 results of half precision
 FEW = 8  # rows for which torch 1.13.1's oneDNN, which reorders the weights in every call, is no faster than MKL

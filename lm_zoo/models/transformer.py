@@ -1,7 +1,7 @@
 """The causal Transformer LM: what TransfoRNN is compared with (TransfoRNN paper, Section 5: post-norm, the default).
 
 "all" evaluation scores every position of a window at once; "final position" evaluation slides the window by one
-token and scores the last position only, after Al-Rfou et al. 2019 (Table 4): see `lm_zoo.inference.perplexity`.
+token and scores the last position only, after Al-Rfou et al. 2019 (Table 4): see `lm_zoo.inference.windows`.
 """
 
 from __future__ import annotations

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.hub import find_folders
-from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.registry import build, check_no_run, find, load, neural_class, read_config, save_folder, state_tensors
 from lm_zoo.text.vocabulary import same_tokens
+
+if TYPE_CHECKING:
+    from lm_zoo.inference.neural import NeuralLM
 
 
 def find_trained(name: str) -> Path:
@@ -55,6 +57,8 @@ def start_from(lm: NeuralLM, source: str) -> None:
       VocabError: the two have different vocabularies.
       ModelError: a tensor is missing, or of another shape.
     """
+    from lm_zoo.inference.neural import NeuralLM
+
     trained = load(source)
     if not isinstance(trained, NeuralLM):
         raise ModelError(f"'{source}' is a {type(trained).__name__}; expected a neural LM of the zoo to start from")

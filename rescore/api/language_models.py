@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch.nn import Module
-
-from lm_zoo.base import LanguageModel
+from lm_zoo.base import DTYPES, LanguageModel
 from lm_zoo.errors import ModelError
-from lm_zoo.inference.products import DTYPES
 from lm_zoo.plugins import check_methods
 from rescore.errors import UsageError
 
-LM = str | Path | LanguageModel | Module  # as `load_lm` takes it
-LMs = LM | Mapping[str, LM] | Iterable[LM]
+if TYPE_CHECKING:  # n-grams are not to load torch
+    import torch
+    from torch.nn import Module
+
+    LM = str | Path | LanguageModel | Module  # as `load_lm` takes it
+    LMs = LM | Mapping[str, LM] | Iterable[LM]
 
 
 def load_lm(
@@ -50,15 +50,18 @@ def load_lm(
     if isinstance(source, LanguageModel):
         lm, found = _checked(source), source.name
     elif isinstance(source, (str, Path)):
-        from lm_zoo.inference.devices import find_device
         from lm_zoo.registry import load
 
         if tokenizer is not None or case:
             raise UsageError("tokenizer and case are for model objects; a name takes options: hf:NAME?case=lower")
         found, path = column_of(str(source))
-        place = find_device(device)
-        lm = load(path, dtype, str(place))
-        if place.type != "cpu":  # one that has chosen its own stays there
+        if str(device) == "cpu":  # an LM that has chosen its own device stays there
+            lm = load(path, dtype)
+        else:
+            from lm_zoo.inference.devices import find_device
+
+            place = find_device(device)
+            lm = load(path, dtype, str(place))
             lm.move_to(place)
     else:
         lm = _of_hugging_face(source, tokenizer, case)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 from lm_zoo.text.coverage import MOST_UNKNOWN
 from rescore import formats, types
-from rescore.api.language_models import LMs, by_column
+from rescore.api.language_models import by_column
 from rescore.api.lists import Lists, path_of, words_of
 from rescore.api.numbers import limit, number_from
 from rescore.api.texts import Texts, references
@@ -28,6 +28,7 @@ from rescore.weights import default_scales
 if TYPE_CHECKING:
     import torch
 
+    from rescore.api.language_models import LMs
     from rescore.lattices.mbr import MbrResult
     from rescore.lattices.oracle import Oracle
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lm_zoo.text.coverage import MOST_UNKNOWN, said
-from rescore.api.language_models import LMs, by_column
+from rescore.api.language_models import by_column
 from rescore.api.lists import Lists, lists_of
 from rescore.api.numbers import number_from
 from rescore.console import progress, remark
@@ -13,6 +13,8 @@ from rescore.errors import UsageError
 
 if TYPE_CHECKING:
     import torch
+
+    from rescore.api.language_models import LMs
 
 
 def score(

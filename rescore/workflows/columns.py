@@ -9,9 +9,10 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from lm_zoo.base import Context, LanguageModel, one_a_word
+from lm_zoo.base import Context, LanguageModel, WordLM, one_a_word
 from lm_zoo.deadline import in_time
 from lm_zoo.hub import hub_name
+from lm_zoo.inference.limits import FITS
 from lm_zoo.inference.viewed import Reader, view_of
 from lm_zoo.registry import foreign
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
@@ -112,9 +113,7 @@ class LMColumn:
         }
 
     def _say_what_fits(self) -> None:
-        from lm_zoo.inference.memory import found_to_fit
-
-        if not self._short_of_memory and (fits := found_to_fit(self.lm)):
+        if not self._short_of_memory and (fits := FITS.get(self.lm)):
             self._short_of_memory = True
             remark(f"{self.column}: memory did not suffice; going on with {fits} prefixes or fewer at once")
 
@@ -165,7 +164,6 @@ def open_scorers(
       ModelError: a device that is not there.
       UsageError: as `check_columns`; no LM at all.
     """
-    from lm_zoo.inference.devices import find_device
     from lm_zoo.registry import load, load_ngram
 
     wanted: list[tuple[str, str, Callable[[str], LanguageModel]]]
@@ -175,7 +173,10 @@ def open_scorers(
     if not wanted:
         raise UsageError("no LM given; use --lm NAME|DIR or --ngram FILE (rescore lms lists the names)")
     check_columns([column for column, _, _ in wanted])
-    find_device(device)  # before anything is loaded
+    if device != "cpu":
+        from lm_zoo.inference.devices import find_device
+
+        find_device(device)  # before anything is loaded
 
     def opened(column: str, name: str, loader: Callable[[str], LanguageModel]) -> LMColumn:
         def load_ready() -> LanguageModel:
@@ -209,10 +210,11 @@ def prepared_scorer(
     exact: bool = False,
 ) -> LMColumn:
     """An LM ready to score; arguments as of `open_scorers`, `device` None: where the LM is."""
-    from lm_zoo.inference.devices import find_device
     from lm_zoo.inference.precision import ready
 
-    if device is not None:
+    if device is not None and not (isinstance(lm, WordLM) and str(device) == "cpu"):  # n-grams need no torch
+        from lm_zoo.inference.devices import find_device
+
         place = find_device(device)
         if dtype == "int8" and place.type != "cpu":
             raise UsageError("dtype int8 is for the CPU; take bfloat16 on a GPU")

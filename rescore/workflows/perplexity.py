@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lm_zoo.inference.interpolation import em_weights, interpolate
-from lm_zoo.inference.perplexity import Perplexity, WordScores, exp_or_inf, score_text, window_perplexity
+from lm_zoo.inference.perplexity import Perplexity, WordScores, exp_or_inf, score_text
 from lm_zoo.inference.viewed import ViewedLM, same_words, view_of
 from lm_zoo.reading import is_read_once
 from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage
@@ -185,6 +185,7 @@ def _tuned(scorers: list[LMColumn], text: str, chosen: Sequence[Sequence[str]]) 
 
 def _windowed(scorer: LMColumn, text: str, window: int, position: str) -> Perplexity:
     from lm_zoo.inference.neural import NeuralLM
+    from lm_zoo.inference.windows import window_perplexity
     from lm_zoo.text.batches import tokenize
 
     if not isinstance(scorer.lm, NeuralLM):

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from lm_zoo.errors import LMError, VocabError
-from lm_zoo.inference.perplexity import WordScores, score_text, window_perplexity
+from lm_zoo.inference.perplexity import WordScores, score_text
+from lm_zoo.inference.windows import window_perplexity
 from lm_zoo.text.batches import running_text, tokenize
 from tests.lm_zoo.zoo import neural
 

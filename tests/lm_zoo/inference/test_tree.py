@@ -11,12 +11,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lm_zoo.base import DTYPES
 from lm_zoo.errors import LMError, ModelError
 from lm_zoo.inference import memory as budget
 from lm_zoo.inference import scoring, softmax, spans, tree
 from lm_zoo.inference.interpolation import InterpolatedLM
 from lm_zoo.inference.precision import ready
-from lm_zoo.inference.products import DTYPES, make_product
+from lm_zoo.inference.products import make_product
 from lm_zoo.inference.trie import build_trie, score_trie
 from tests.lm_zoo import zoo
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_zoo.inference import memory as budget
-from lm_zoo.inference.memory import found_to_fit, score_in_parts
+from lm_zoo.inference.limits import FITS
+from lm_zoo.inference.memory import score_in_parts
 from lm_zoo.inference.trie import Trie, build_trie, build_word_trie, encode_words, sum_to_words
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from tests.lm_zoo import zoo
@@ -112,13 +113,13 @@ def test_what_fitted_is_kept() -> None:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
         return np.zeros(trie.num_nodes), np.zeros(len(trie.ends))
 
-    assert found_to_fit(lm) is None
+    assert FITS.get(lm) is None
     assert len(score_in_parts(lm, many(50), little_memory, 1000)) == 50
-    fits = found_to_fit(lm)
+    fits = FITS.get(lm)
     assert fits is not None and fits <= 30
     sizes.clear()
     assert len(score_in_parts(lm, many(50), little_memory, 1000)) == 50
-    assert max(sizes) <= 30 or found_to_fit(lm) != fits
+    assert max(sizes) <= 30 or FITS.get(lm) != fits
 
 
 def test_parts_suit_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,4 +136,4 @@ def test_parts_suit_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes.clear()
     score_in_parts(lm, many(200), score, 1000)
     assert len(sizes) > 1 and max(sizes) <= budget.room(lm) + 8
-    assert found_to_fit(lm) is None
+    assert FITS.get(lm) is None

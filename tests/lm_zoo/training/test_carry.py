@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from lm_zoo.errors import LMError, ModelError
-from lm_zoo.inference.perplexity import window_perplexity
+from lm_zoo.inference.windows import window_perplexity
 from lm_zoo.models.lookup import Lookup
 from lm_zoo.registry import build
 from lm_zoo.text.batches import carried_batches, running_text, tokenize
