@@ -23,6 +23,7 @@ from rescore.errors import ReferencesError
 from rescore.types import NbestList, Words
 
 FEW, MOST = 0.5, 0.8  # shares of the words of references that show a difference in form
+DIVIDED = 1.5  # times the words, of as many characters, that show blanks in other places
 ENOUGH, NEARLY_ALL = 20, 0.9  # words of references, and the share of them that is wrong with another table of words
 _CHARACTER = re.compile(r"<unk>|<UNK>|.", re.DOTALL)
 GAP = "\0"  # stands for "no word" in alignments; no word of a text file can contain it
@@ -153,7 +154,7 @@ def check_same_form(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
     """Looks for texts that differ in how they are written, so that most words would be wrong.
 
     Remarks if few words of the references are among those of the hypotheses as they are, but most without case,
-    punctuation and marks.
+    punctuation and marks; or if one side has blanks where the other has none.
 
     Raises:
       ReferencesError: one side is upper case throughout and the other lower case throughout, or one side alone is
@@ -178,6 +179,19 @@ def check_same_form(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
             f"references and hypotheses are written in different ways ('{word}', '{other}'): {same} of {counts.total()}"
             f" words of the references are among the hypotheses, {alike} without case and punctuation; --normalise "
             "basic (in Python normalise='basic') compares them in one form"
+        )
+    if same < FEW * counts.total():
+        _say_other_blanks(refs, hyps)
+
+
+def _say_other_blanks(refs: Sequence[Words], hyps: Sequence[Words]) -> None:
+    """A remark where about as many characters are divided into far more words on one side, as Chinese may be."""
+    words = [sum(map(len, texts)) for texts in (refs, hyps)]
+    characters = [sum(map(len, chain.from_iterable(texts))) for texts in (refs, hyps)]
+    if min(characters) > MOST * max(characters) and max(words) > DIVIDED * min(words) and max(words) >= ENOUGH:
+        remark(
+            f"references have {characters[0]} characters in {words[0]} words, hypotheses {characters[1]} in {words[1]}"
+            ": one side has blanks where the other has none; --cer (in Python cer=True) counts characters"
         )
 
 

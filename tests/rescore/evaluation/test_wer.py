@@ -133,6 +133,19 @@ def test_wrong_letter_case_is_an_error() -> None:
     check_same_form([("HE",)], [("<unk>",)])
 
 
+def test_blanks_on_one_side_alone_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    whole, divided = [("今天天气很好",)] * 4, [tuple("今天天汽很好")] * 4
+    check_same_form(whole, divided)
+    said = "references have 24 characters in 4 words, hypotheses 24 in 24: one side has blanks where the other has none"
+    assert said in capsys.readouterr().err
+    check_same_form(divided, whole)
+    assert "in 24 words, hypotheses 24 in 4: one side" in capsys.readouterr().err
+    check_same_form(divided, divided)
+    check_same_form(whole, [("昨天天气很好",)] * 4)
+    check_same_form([tuple("ABCDEFGHIJ")] * 4, [tuple("KLM")] * 4)  # deletions
+    assert capsys.readouterr().err == ""
+
+
 def test_pieces_are_not_compared_with_words() -> None:
     pieces, words = {"a": ("\u2581HE", "LL", "O")}, {"a": ("HELLO",)}
     with pytest.raises(ReferencesError, match=r"hypotheses alone are pieces .*HE'.*--pieces"):
