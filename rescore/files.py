@@ -244,8 +244,10 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
         if fields[0].startswith(MARK):
             raise FormatError(path, MARKED, line=number)
         if fields[0] in texts:
-            problem = f"utterance '{fields[0]}' occurs a second time, expected Kaldi text: 'utt-id words ...' a line"
-            raise FormatError(path, problem, line=number)
+            wanted = "expected Kaldi text: 'utt-id words ...' a line"
+            if line.startswith('{"'):
+                wanted = "expected an 'utt_id' each, also of parts of one audio file"
+            raise FormatError(path, f"utterance '{fields[0]}' occurs a second time, {wanted}", line=number)
         texts[fields[0]] = tuple(fields[1:])
     if not texts:
         raise FormatError(path, "empty file, expected Kaldi text: 'utt-id words ...' a line")

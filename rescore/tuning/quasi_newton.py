@@ -17,6 +17,7 @@ Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
 _DECREASE = 1e-4  # of the decrease that the slope promises
 _SHORTEST = 1e-10  # relative step
 _SHORTER = 0.1, 0.5  # times the step before
+_FLAT = 1e-300  # curvature along a step whose inverse is beyond float64
 
 
 def minimise(
@@ -90,7 +91,7 @@ def _descend(
 def _updated(inverse: np.ndarray | None, step: np.ndarray, change: np.ndarray) -> np.ndarray | None:
     """The inverse Hessian after a step and the change of the gradient along it; as it was where that is no valley."""
     curvature, size = float(step @ change), float(change @ change)
-    if not size or curvature <= 1e-10 * math.sqrt((step @ step) * size):
+    if not size or curvature <= _FLAT or curvature <= 1e-10 * math.sqrt((step @ step) * size):
         return inverse
     if inverse is None:
         inverse = np.eye(len(step)) * (curvature / size)

@@ -178,6 +178,9 @@ def test_references_of_lists_and_of_nemos_manifests(tmp_path: Path) -> None:
     manifest.write_text('{"audio_filepath": "wav/a.1.flac", "text": "he  said", "pred_text": "she said"}\n')
     assert read_kaldi_text(manifest, "hyp") == {"a.1": ("she", "said")} == read_hypotheses(str(manifest))
     assert read_kaldi_text(manifest) == {"a.1": ("he", "said")}
+    manifest.write_text('{"audio_filepath": "a.flac", "offset": 1.5, "text": "he"}\n' * 2)
+    with pytest.raises(FormatError, match="'a' occurs a second time, expected an 'utt_id' each, also of parts of one"):
+        read_kaldi_text(manifest)
     manifest.write_text('{"id": 0, "audio_filepath": "wav/a.1.flac", "text": "he said"}\n')  # is an id
     assert read_kaldi_text(manifest) == {"0": ("he", "said")}
     manifest.write_text('{"utt_id": "u", "audio_filepath": "a.flac", "hyps": [{"words": "so", "scores": {}}]}\n')

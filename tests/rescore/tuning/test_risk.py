@@ -113,6 +113,9 @@ def test_the_minimiser_finds_the_bounded_minimum_of_a_bowl(seed: int) -> None:
 
 def test_a_slope_that_hardly_changes_says_nothing_of_the_valley() -> None:
     assert _updated(None, np.ones(2), np.full(2, 1e-170)) is None
+    with np.errstate(all="raise", under="ignore"):
+        assert _updated(None, np.full(2, 1e-156), np.full(2, 1e-155)) is None, "1 / curvature is infinite"
+        assert np.array_equal(_updated(np.eye(2), np.full(2, 1e-156), np.full(2, 1e-155)), np.eye(2))
 
 
 def test_the_minimiser_follows_a_curved_valley() -> None:
