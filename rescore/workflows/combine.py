@@ -192,6 +192,8 @@ def each_once(lists: Iterable[NbestList]) -> Iterator[NbestList]:
 
 def decide(nbest: NbestList, weights: Weights, normaliser: Normaliser) -> tuple[NbestList, bool]:
     """A list as `write_combined` writes it, best first, and whether its first hypothesis is another one than before."""
+    if decision_of(weights)[0] == FIRST and nbest.hyps:  # as it came: no other writing of its first hypothesis
+        return nbest, False
     plain, written = normaliser.merge(nbest)
     order = ranking(plain, weights)
     hyps = [replace(plain.hyps[i], words=written[i]) for i in order]

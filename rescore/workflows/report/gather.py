@@ -96,9 +96,8 @@ def gather(folder: Path) -> Gathered:
     distances = any(decision_of(each, name)[0] == MBR for name, each in weights.items())
     test, first = list[NbestList](), dict[str, Words]()
     for nbest in _lists(folder / "test", refs["test"]):
-        plain, texts = normaliser.merge(nbest)
-        test.append(plain)
-        first[nbest.utt_id] = texts[0]
+        test.append(normaliser.merge(nbest)[0])
+        first[nbest.utt_id] = nbest.hyps[0].words
     names = [FIRST, *made["systems"]]
     written = [first, *(read_kaldi_text(folder / "test" / name / "1best.txt") for name in names[1:])]
     return Gathered(

@@ -72,6 +72,15 @@ def test_combine_sums_and_writes_what_was_written(tmp_path: Path, capsys: pytest
     assert (tmp_path / "1best.txt").read_text() == "u A C\n" and counts.hypotheses == 3
 
 
+def test_first_hypotheses_that_are_kept_keep_their_writing(tmp_path: Path) -> None:
+    """Where there is nothing to rescore: not the writing that has the highest `am`."""
+    hyps = [Hypothesis(("A", "b."), {"am": -1.2, "lm": -1.0}), Hypothesis(("A,", "B!"), {"am": -1.1, "lm": -9.0})]
+    weights = Weights({"am": 1.0}, {"normalise": "basic", "decision": "first"})
+    counts = write_combined([NbestList("u", hyps)], weights, tmp_path)
+    assert (tmp_path / "1best.txt").read_text() == "u A b.\n"
+    assert (counts.hypotheses, counts.changed) == (2, 0)
+
+
 def test_words_are_counted_as_they_were_when_tuning(tmp_path: Path) -> None:
     """`$5` is two words by librispeech: with a reward for words it beats a hypothesis that is one better."""
     hyps = [Hypothesis(("five",), {"am": -1.0}), Hypothesis(("$5",), {"am": -2.0})]

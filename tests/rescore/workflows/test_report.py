@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from rescore.cli.main import cli
 from rescore.errors import RescoreError, WeightsError
 from rescore.evaluation.wer import corpus_errors, oracle_errors
 from rescore.files import read_kaldi_text
-from rescore.formats import read_nbest
+from rescore.formats import read_nbest, write_nbest
 from rescore.types import Hypothesis, NbestList, Weights, Words
 from rescore.weights import load_weights, save_weights
 from rescore.workflows.columns import LMColumn
@@ -139,17 +140,27 @@ def test_word_scores_are_of_what_the_lm_sees(folder: Path, tmp_path: Path) -> No
     assert [word for word, _ in rows[0]] == ["he", "five dollars", "", "said", "</s>"] and rows[0][2][1] == 0.0
 
 
+def _with_another_writing(nbest: NbestList) -> NbestList:
+    """The list with its first hypothesis in small letters, and less probable, before it."""
+    first = nbest.hyps[0]
+    small = Hypothesis(tuple(map(str.lower, first.words)), {**first.scores, "am": first.scores["am"] - 1.0})
+    return replace(nbest, hyps=[small, *nbest.hyps])
+
+
 def test_word_scores_are_of_the_words_as_they_were_written(folder: Path, tmp_path: Path) -> None:
     """The table compares normalised texts; the LMs have scored others."""
     shutil.copytree(folder, tmp_path / "run")
     made = json.loads((folder / "run.json").read_text())
     (tmp_path / "run" / "run.json").write_text(json.dumps({**made, "normalise": "basic"}))
+    scores = f"jsonl:{tmp_path / 'run' / 'test' / 'scores.jsonl.gz'}"
+    write_nbest(scores, [_with_another_writing(nbest) for nbest in read_nbest(scores)])
     run = gather(tmp_path / "run")
     toy = read_kaldi_text(folder / "test" / "toy" / "1best.txt")
-    first = {nbest.utt_id: nbest.hyps[0].words for nbest in read_nbest(f"jsonl:{folder / 'test' / 'scores.jsonl.gz'}")}
+    first = {nbest.utt_id: nbest.hyps[0].words for nbest in read_nbest(scores)}
     for each in run.found:
         texts = _written(run, each)
-        assert texts[each.which[0]] == first[each.utt_id] and texts[each.which[2]] == toy[each.utt_id]
+        assert texts[each.which[0]] == first[each.utt_id]
+        assert each.which[2] == each.which[0] or texts[each.which[2]] == toy[each.utt_id]
         assert [Normaliser("basic").words(text) for text in texts] == each.texts != texts
 
 
