@@ -208,10 +208,11 @@ def _on_disk(path: Path, cuts: Iterable[MonoCut]) -> Iterator[MonoCut]:
 
 
 def _with_fbank(cuts: list[MonoCut], folder: Path, name: str, storage: str, perturb_speed: bool) -> list[MonoCut]:
+    from asr.dataset.augment import at_speed
     from asr.dataset.manifests import store_fbank
 
     if perturb_speed:
-        cuts = [*cuts, *(cut.perturb_speed(speed) for speed in (0.9, 1.1) for cut in cuts)]
+        cuts = [*cuts, *(at_speed(cut, speed) for speed in (0.9, 1.1) for cut in cuts)]
     return store_fbank(cuts, folder, name, storage)
 
 

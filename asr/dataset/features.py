@@ -80,11 +80,10 @@ def resample(samples: np.ndarray, source: int, target: int = SAMPLE_RATE, zeros:
       DataError: rates that have so little in common (16,000 and 44,101) that their filters would take all memory.
     """
     # scipy's resample_poly gives the same to rounding, as a test says, in 2 to 5 times the time from 22 or 44 kHz
-    common = math.gcd(source, target)
-    step, phases = source // common, target // common
+    step, phases = _between(source, target)
     if step == phases:
         return samples
-    if phases * (step + 2 * zeros * max(1, step // phases)) > LARGEST:
+    if not can_resample(source, target, zeros):
         raise DataError(f"{source} Hz cannot be made {target} Hz in little memory; convert it to 16000 or 48000 Hz")
     taps, width = _sinc_filters(step, phases, zeros)
     length = -(-len(samples) * phases // step)
@@ -96,6 +95,18 @@ def resample(samples: np.ndarray, source: int, target: int = SAMPLE_RATE, zeros:
     for begin in range(0, blocks, some):  # windows overlap: a copy of all would be some 35 times the audio
         made[begin : begin + some] = np.ascontiguousarray(windows[begin : begin + some]) @ taps
     return made.ravel()[:length]
+
+
+def can_resample(source: int, target: int = SAMPLE_RATE, zeros: int = 16) -> bool:
+    """Whether `resample` takes these rates."""
+    step, phases = _between(source, target)
+    return phases * (step + 2 * zeros * max(1, step // phases)) <= LARGEST
+
+
+def _between(source: int, target: int) -> tuple[int, int]:
+    """Samples of the source that as many of the target correspond to, without a common divisor."""
+    common = math.gcd(source, target)
+    return source // common, target // common
 
 
 @functools.lru_cache

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from asr.dataset.augment import SpecAugment, add_noise
+from asr.dataset.augment import SpecAugment, add_noise, at_speed
 from asr.dataset.features import BINS, SAMPLE_RATE, fbank, resample
 from asr.dataset.left_out import FirstOfReason, summarise
 from asr.errors import ConfigError, DataError
@@ -221,7 +221,7 @@ class _EpochCuts:
                 self._say(f"cut {cut.id} has {cut.sampling_rate} Hz: such cuts are resampled to {SAMPLE_RATE} Hz")
                 self._told = True
             speed = _draw(options, self._epoch, "speed", cut.id).choice(options.speeds)
-            yield cut if speed == 1.0 else cut.perturb_speed(speed)
+            yield at_speed(cut, speed)
 
 
 def _unusable(cut: Cut, options: LoaderOptions) -> tuple[str, str] | None:
