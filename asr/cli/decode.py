@@ -38,7 +38,8 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
     """The options without those that belong to another model than the one that is meant: --model, or checkpoints.
 
     What the command line has stands above what a recipe's YAML file has.  The file may name a model and a run; the
-    model is meant where there is neither an epoch nor a batch.
+    model is meant where there is neither an epoch nor a batch.  The file's folder of results is that of its own run:
+    the names of results tell epochs, not runs, so that another run's would take their place.
 
     Raises:
       UsageError: the command line asks for both.
@@ -57,6 +58,9 @@ def one_model(context: click.Context, values: dict[str, Any]) -> dict[str, Any]:
         drop = {"folder", *(numbers.difference(given) if numbers.intersection(given) else ())}
     elif values["folder"] is not None and values["epoch"] is None and values["iteration"] is None:
         drop = set(CHECKPOINTS)
+    of_file = (context.default_map or {}).get("exp_dir")
+    if "exp_dir" in given and "out" not in given and str(values["exp_dir"]) != str(of_file):
+        drop.add("out")
     return {name: value for name, value in values.items() if name not in drop}
 
 

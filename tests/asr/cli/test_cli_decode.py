@@ -299,6 +299,11 @@ def test_a_model_that_is_not_there_is_told_and_nothing_is_written(folder: Path, 
     assert "lstm-greedy_search.txt" in decode(old, "--model", folder / "lstm")
     assert "iter-99-avg-1-greedy_search.txt" in decode(old, "--iter", 99, "--avg", 1, "--use-averaged-model", "false")
     assert [path.name for path in (tmp_path / "exp").iterdir() if path.is_dir()] == []
+    (tmp_path / "exp").rename(tmp_path / "other")
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    decode(there, "--exp-dir", tmp_path / "other", "--epoch", 1)  # the file's folder is for the file's own run
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
+    assert (tmp_path / "other/greedy_search/recogs-test-epoch-1-avg-1-greedy_search.txt").exists()
 
 
 def test_decoding_an_average_is_as_decoding_the_folder_of_asr_average(folder: Path, tmp_path: Path) -> None:
