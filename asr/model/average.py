@@ -80,9 +80,10 @@ def choose(exp_dir: Path, epoch: int | None, iteration: int | None, count: int, 
     Raises:
       CheckpointError: neither or both of epoch and iteration are given, or there are not so many checkpoints.
     """
-    if (epoch is None) == (iteration is None) or count < 1:
+    last = [number for number in (epoch, iteration) if number is not None]
+    if len(last) != 1 or min(*last, count) < 1:
         raise CheckpointError(
-            f"{exp_dir}: give either an epoch or an iteration (--epoch N, --iter N), and an --avg of 1 or more"
+            f"{exp_dir}: give either an epoch or an iteration (--epoch N, --iter N), from 1, and an --avg of 1 or more"
         )
     if epoch is not None:
         first = epoch - count

@@ -194,6 +194,8 @@ def test_averages_that_cannot_be_made(tmp_path: Path) -> None:
         ((None, 6, 2, True), r"found 2 files checkpoint-BATCH.pt up to batch 6, expected 3"),
         ((2, 6, 1, False), r"give either an epoch or an iteration"),
         ((None, None, 1, False), r"give either an epoch or an iteration"),
+        ((0, None, 1, False), r"give either an epoch or an iteration \(--epoch N, --iter N\), from 1"),
+        ((None, 0, 1, False), r"give either an epoch or an iteration \(--epoch N, --iter N\), from 1"),
     ]
     for arguments, message in cases:
         with pytest.raises(CheckpointError, match=message):
