@@ -2,7 +2,9 @@
 
 `wide`: a trigram over a lattice of so many paths of 50 words side by side.  `long`: minimum Bayes risk of a lattice of
 so many words, one or three at each place.  `folds`: of so many utterances whose ids name no speakers.  `distances`:
-errors between 250 hypotheses of so many words, against kaldialign pair by pair.  All made up, by a seed.
+errors between 250 hypotheses of so many words, against kaldialign pair by pair.  `deep`: 100-best lists and the oracle
+of so many arcs, in a few seconds with many epsilons, or two at each place.  `thin`: 100-best lists of so many places of
+three words.  `ties`: of so many places of two words that are all equally good.  All made up, by a seed.
 
 Example: OMP_NUM_THREADS=1 python benchmarks/growth.py
 """
@@ -21,7 +23,9 @@ from rescore.evaluation.distances import pairwise_distances
 from rescore.evaluation.wer import edit_distance
 from rescore.lattices.build import build_lattice
 from rescore.lattices.mbr import mbr_decode
+from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.ngram_lm import expand_ngram
+from rescore.lattices.oracle import oracle
 from rescore.tuning.folds import make_folds
 from rescore.types import Lattice, Words
 
@@ -91,6 +95,61 @@ def long(words: int, rng: np.random.Generator) -> dict[str, Callable[[], Any]]:
     return {f"{choices} at a place": lambda each=each: mbr_decode(each, {"am": 1.0}) for choices, each in made.items()}
 
 
+def dense(arcs: int, rng: np.random.Generator) -> Lattice:
+    """Some thirty arcs from every state to the next ones, some of them with the same word, a tenth epsilons."""
+    states = max(50, arcs // 30)
+    src = np.append(np.arange(states - 1), rng.integers(0, states - 1, arcs))
+    dst = np.minimum(src + np.where(np.arange(len(src)) < states - 1, 1, rng.integers(1, 20, len(src))), states - 1)
+    labels = rng.integers(1, 301, len(src))
+    twins, others = rng.integers(0, len(src), (2, arcs // 4))
+    src[twins], dst[twins], labels[twins] = src[others], dst[others], labels[others]
+    return timed_arcs(src, dst, labels, states, rng)
+
+
+def overlapping(arcs: int, rng: np.random.Generator) -> Lattice:
+    """Of 500 frames; every word begins and ends at any of some frames, and between two frames there may be silence."""
+    bounds = np.linspace(0, 500, 21).astype(int)
+    place = rng.integers(0, 20, arcs)
+    src = np.maximum(bounds[place] + rng.integers(-6, 7, arcs), 0)
+    dst = np.minimum(bounds[place + 1] + rng.integers(-6, 7, arcs), 500)
+    labels = 1 + 10 * place + np.minimum(rng.geometric(0.3, arcs), 10)
+    frames = np.arange(500)
+    src, dst = np.append(src, frames), np.append(dst, frames + 1)
+    return timed_arcs(src, dst, np.append(labels, 0 * frames), 501, rng)
+
+
+def timed_arcs(src: np.ndarray, dst: np.ndarray, labels: np.ndarray, states: int, rng: np.random.Generator) -> Lattice:
+    """With scores by how long an arc is and by chance, and a tenth epsilons more."""
+    labels = np.where(rng.random(len(src)) < 0.1, 0, labels)
+    scores = {"am": -20.0 * rng.random(len(src)) * (dst - src), "graph": -5.0 * rng.random(len(src))}
+    symbols = ["", *(f"w{number}" for number in range(1, 301))]
+    return build_lattice("u", states, src, dst, labels, scores, symbols, 0, states - 1)
+
+
+def hundred_best(made: Lattice) -> Callable[[], Any]:
+    return lambda: exact_nbest(made, {"am": 1.0}, 100)
+
+
+def deep(arcs: int, rng: np.random.Generator) -> dict[str, Callable[[], Any]]:
+    lattices = {"dense": dense(arcs, rng), "overlapping": overlapping(arcs, rng), "long": chain(arcs // 2, 2, rng)}
+    ways: dict[str, Callable[[], Any]] = {}
+    for name, made in lattices.items():
+        ref = exact_nbest(made, {"am": 1.0}, 1).hyps[0].words
+        ways[f"{name}, 100-best"] = hundred_best(made)
+        ways[f"{name}, oracle"] = lambda made=made, ref=ref: oracle(made, ref)
+    return ways
+
+
+def thin(words: int, rng: np.random.Generator) -> dict[str, Callable[[], Any]]:
+    return {"100-best": hundred_best(chain(words, 3, rng))}
+
+
+def ties(words: int, rng: np.random.Generator) -> dict[str, Callable[[], Any]]:
+    made = chain(words, 2, rng)
+    made.scores["am"][:] = 0.0
+    return {"100-best": hundred_best(made)}
+
+
 def folds(utterances: int, rng: np.random.Generator) -> dict[str, Callable[[], Any]]:
     ids, words = [f"utt{number:07d}" for number in range(utterances)], rng.integers(1, 30, utterances)
     return {"10 folds": lambda: make_folds(ids, words, 10, 0)}
@@ -104,6 +163,9 @@ def distances(words: int, rng: np.random.Generator) -> dict[str, Callable[[], An
 WAYS: dict[str, tuple[Callable[..., dict[str, Callable[[], Any]]], tuple[int, ...]]] = {
     "wide": (wide, (500, 1000, 2000, 4000)),
     "long": (long, (500, 1000, 2000)),
+    "deep": (deep, (1000, 3000, 10_000)),
+    "thin": (thin, (20, 40)),
+    "ties": (ties, (10, 14, 1000)),
     "folds": (folds, (40_000, 80_000, 160_000)),
     "distances": (distances, (32, 64, 65, 130)),
 }

@@ -27,6 +27,7 @@ def build_lattice(
     counts: Mapping[str, int] | None = None,
     alignments: Alignments | None = None,
     possible: bool = False,
+    order: np.ndarray | None = None,
 ) -> Lattice:
     """A Lattice from arcs over arbitrarily numbered states `0 .. num_states - 1`.
 
@@ -36,6 +37,7 @@ def build_lattice(
 
     Args:
       possible: arcs with a score of -inf are removed and counted, too.
+      order: `(num_states,)`, ascends along every arc; states are numbered by it in place of the longest ways.
     Raises:
       RescoreError: a score beyond `LARGEST`, a cycle, no path, or arcs where `start` is `final`; names no file.
     """
@@ -53,25 +55,27 @@ def build_lattice(
         used = np.unique(np.concatenate([[start, final], src, dst]))
         first, last = np.searchsorted(used, [start, final]).tolist()
         src, dst = np.searchsorted(used, src), np.searchsorted(used, dst)
-    order = _topological_order(used, src, dst, first, last)
-    if not len(order):
+    states = _topological_order(used, src, dst, first, last)
+    if not len(states):
         raise RescoreError(f"no path from start node {start} to end node {final}")
+    if order is not None:
+        states = states[np.lexsort((states, order[used[states]]))]
     number = np.full(len(used), -1, dtype=np.int64)
-    number[order] = np.arange(len(order))
+    number[states] = np.arange(len(states))
     keep = np.flatnonzero((number[src] >= 0) & (number[dst] >= 0))
     keep = keep[np.argsort(number[src[keep]], kind="stable")]
     rows = rows[keep]
     return Lattice(
         utt_id,
-        len(order),
+        len(states),
         number[src[keep]].astype(np.int32),
         number[dst[keep]].astype(np.int32),
         labels[rows].astype(np.int32),
         {name: np.asarray(column, dtype=np.float64)[rows] for name, column in scores.items()},
         list(symbols),
-        None if times is None else times[used[order]],
+        None if times is None else times[used[states]],
         None if alignments is None else alignments.take(rows),
-        add_counts(counts or {}, removed_states=num_states - len(order), removed_arcs=len(labels) - len(rows)),
+        add_counts(counts or {}, removed_states=num_states - len(states), removed_arcs=len(labels) - len(rows)),
     )
 
 

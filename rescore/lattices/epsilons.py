@@ -9,29 +9,39 @@ import numpy as np
 
 from lm_zoo.deadline import in_time
 from rescore.lattices.build import EPSILON, build_lattice
-from rescore.lattices.paths import best_of_parallel, total_scores
+from rescore.lattices.paths import best_of_parallel, forward_scores, total_scores
 from rescore.types import Alignments, Lattice
 
 
-def remove_epsilons(lattice: Lattice, scales: Mapping[str, float]) -> Lattice:
+def has_inner_epsilons(lattice: Lattice) -> bool:
+    """Whether there are epsilons that do not leave the start state."""
+    return bool(((lattice.labels == EPSILON) & (lattice.src != 0)).any())
+
+
+def remove_epsilons(lattice: Lattice, scales: Mapping[str, float], kept: np.ndarray | None = None) -> Lattice:
     """A lattice with the same word sequences, whose only epsilon arcs leave the start state (itself if it is such).
 
     Of all ways to pass from one word to the next through epsilons the best under `scales` is kept with all its scores,
     as is one of several arcs between the same states with the same word.  So the best path of every word sequence under
     `scales` survives with its scores; other paths need not.
+
+    Args:
+      kept: bool `(arcs,)`, arcs of whole paths, in a lattice with inner epsilons; others count for nothing.  States and
+        arcs are in the order that they have without it.
     """
     totals = total_scores(lattice, scales)
-    if not ((lattice.labels == EPSILON) & (lattice.src != 0)).any():
+    if not has_inner_epsilons(lattice):
         return lattice
+    counting = np.ones(lattice.num_arcs, dtype=bool) if kept is None else kept
     # What is summed along paths, (arcs, 1 + scores): the total under the scales, then every score by name.
     names = list(lattice.scores)
     columns = np.stack([totals, *(lattice.scores[name] for name in names)], axis=1)
     # Only the end and states that words leave are arrived at; for every state, the best silent way to each of those.
-    is_word = lattice.labels != EPSILON
+    is_word = (lattice.labels != EPSILON) & counting
     stays = np.zeros(lattice.num_states, dtype=bool)
     stays[lattice.src[is_word]] = True
     stays[-1] = True
-    closures = _epsilon_closures(lattice, columns, stays)
+    closures = _epsilon_closures(lattice, columns, stays, counting)
     # An arc of the result is a word's arc and then a silent way out of its target: `rows` `(pairs,)` are the ways of
     # each arc in turn, `begin` to `begin + size - 1`.  One more is the ways out of the start, with no word before them.
     arcs = np.flatnonzero(is_word)
@@ -59,10 +69,17 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float]) -> Lattice:
         start=0,
         final=lattice.num_states - 1,
         times=lattice.times,
+        order=None if kept is None else _words_before(lattice),
         alignments=_joined_strings(lattice, closures, np.repeat(np.append(arcs, -1), counts)[best], rows[best]),
     )
     result.counts = dict(lattice.counts)
     return result
+
+
+def _words_before(lattice: Lattice) -> np.ndarray:
+    """Arcs on the longest way from the start to each state that stays when all epsilons are removed."""
+    lengths = ((lattice.labels != EPSILON) | (lattice.src == 0)).astype(np.float64)
+    return forward_scores(lattice, lengths)
 
 
 class _Closures(NamedTuple):
@@ -105,9 +122,9 @@ class _Silent(NamedTuple):
     gained: np.ndarray
 
 
-def _drawn_back(lattice: Lattice, columns: np.ndarray) -> _Silent:
-    """The lattice's epsilons; `columns`: float64 `(arcs, 1 + scores)`, total first."""
-    arc = np.flatnonzero(lattice.labels == EPSILON)
+def _drawn_back(lattice: Lattice, columns: np.ndarray, counting: np.ndarray) -> _Silent:
+    """The lattice's epsilons among those `counting`; `columns`: float64 `(arcs, 1 + scores)`, total first."""
+    arc = np.flatnonzero((lattice.labels == EPSILON) & counting)
     sole = np.bincount(lattice.dst, minlength=lattice.num_states)[lattice.dst[arc]] == 1
     entered_by = np.full(lattice.num_states, -1)
     entered_by[lattice.dst[arc[sole]]] = np.flatnonzero(sole)
@@ -119,12 +136,14 @@ def _drawn_back(lattice: Lattice, columns: np.ndarray) -> _Silent:
     return _Silent(arc, before, src, gained)
 
 
-def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray) -> _Closures:
+def _epsilon_closures(lattice: Lattice, columns: np.ndarray, stays: np.ndarray, counting: np.ndarray) -> _Closures:
     """The closure of each state, of states marked in `stays`; `columns`: float64 `(arcs, 1 + scores)`, total first.
+
+    By epsilons among the arcs marked in `counting`.
 
     That of a state with no other way in than one epsilon has the state itself alone.
     """
-    silent = _drawn_back(lattice, columns)
+    silent = _drawn_back(lattice, columns, counting)
     dst = lattice.dst[silent.arc]
     begin, size = np.zeros((2, lattice.num_states), dtype=np.int64)
     row = [("target", np.int64), ("first", np.int64), ("rest", np.int64), ("gained", np.float64, columns.shape[1:])]

@@ -119,7 +119,7 @@ def best_path_words(lattice: Lattice, scales: Mapping[str, float]) -> Counter[st
 def path_hypothesis(lattice: Lattice, arcs: Sequence[int]) -> Hypothesis:
     """Words and scores by name of the path along `arcs`; `words` is the number of words."""
     chosen = np.asarray(arcs, dtype=np.int64)
-    words = tuple(lattice.symbols[label] for label in lattice.labels[chosen] if label != EPSILON)
+    words = tuple(lattice.symbols[label] for label in lattice.labels[chosen].tolist() if label != EPSILON)
     scores = {name: float(column[chosen].sum()) for name, column in lattice.scores.items()}
     return Hypothesis(words, {**scores, "words": float(len(words))})
 

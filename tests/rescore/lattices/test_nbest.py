@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rescore.errors import ScoreError
+from rescore.lattices import nbest as nbest_module
 from rescore.lattices.build import build_lattice
-from rescore.lattices.nbest import exact_nbest
+from rescore.lattices.determinised import Determinised, WordState
+from rescore.lattices.epsilons import remove_epsilons
+from rescore.lattices.nbest import exact_nbest, exact_paths
 from rescore.text import TextNormalizer
-from rescore.types import Hypothesis, Lattice, NbestList
+from rescore.types import Hypothesis, Lattice, NbestList, Words
 from rescore.workflows.convert import normalize_nbest
 from tests.rescore.lattices.test_paths import SCALES, best_by_words, lattices, make, score_sums
 
@@ -55,6 +60,70 @@ def test_the_empty_word_sequence_is_one() -> None:
     nbest = exact_nbest(make([(0, 1, "", -1, 0), (0, 1, "a", -2, 0)], 2), {"am": 1.0}, 3)
     assert [hyp.words for hyp in nbest.hyps] == [(), ("a",)]
     assert exact_nbest(make([], 1), {"am": 1.0}, 3).hyps == [Hypothesis((), {"am": 0, "lm": 0, "words": 0})]
+
+
+def queue_order(lattice: Lattice) -> list[Words]:
+    """Best first; ties as of a queue of prefixes: the first of the best is taken, one word more is put last."""
+    totals = best_by_words(lattice)
+    best_of: dict[Words, float] = {}
+    for words, total in totals.items():
+        for length in range(len(words) + 1):
+            best_of[words[:length]] = max(best_of.get(words[:length], -np.inf), total)
+
+    def key(words: Words) -> tuple[list[float], list[int]]:
+        on_the_way = [-best_of[words[:length]] for length in range(len(words), -1, -1)]
+        return [-totals[words], *on_the_way], [*(-lattice.symbols.index(word) for word in words), 1]
+
+    return sorted(totals, key=key)
+
+
+@pytest.mark.parametrize("few", [1, nbest_module._FEW])
+@settings(max_examples=100, deadline=None)
+@given(lattices(symbols=("a", "b", "")), st.sampled_from([0.0, 0.25, 1.0]), st.integers(1, 30))
+def test_order_of_ties(few: int, lattice: Lattice, less: float, n: int) -> None:
+    """Also where arcs with the best paths through them come first."""
+    lattice = replace(lattice, scores={name: np.floor(less * scores) for name, scores in lattice.scores.items()})
+    whole = exact_nbest(lattice, SCALES, n)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nbest_module, "_FEW", few)
+        found = exact_nbest(lattice, SCALES, n)
+    assert found == whole
+    assert [hyp.words for hyp in found.hyps] == queue_order(lattice)[:n]
+
+
+def sausage(length: int, scores: np.ndarray) -> Lattice:
+    """So many choices between two words, `scores` `(2 * length,)`."""
+    src = np.repeat(np.arange(length), 2)
+    labels = np.tile([1, 2], length)
+    return build_lattice("utt", length + 1, src, src + 1, labels, {"am": scores}, ["", "a", "b"], 0, length)
+
+
+def test_many_equally_good_word_sequences() -> None:
+    found = exact_nbest(sausage(200, np.zeros(400)), {"am": 1.0}, 3)
+    assert [hyp.words[-3:] for hyp in found.hyps] == [("b", "b", "b"), ("b", "b", "a"), ("b", "a", "b")]
+    assert all(hyp.words[:-3] == ("b",) * 197 for hyp in found.hyps)
+
+
+def test_what_follows_a_state_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[WordState] = []
+    open_one = Determinised.open
+    monkeypatch.setattr(Determinised, "open", lambda *args: (opened.append(args[1]), open_one(*args)))
+    found = exact_nbest(sausage(50, -np.random.default_rng(0).random(100)), {"am": 1.0}, 100)
+    assert len(found.hyps) == 100
+    assert len(opened) == 51
+
+
+def test_not_all_arcs_lose_their_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 40 states, each with a word or nothing to all later ones, some give the list."""
+    src, dst = np.triu_indices(40, 1)
+    dice = np.random.default_rng(0)
+    am, labels = -dice.random(len(src)) * (dst - src), dice.integers(0, 3, len(src))
+    lattice = build_lattice("utt", 40, src, dst, labels, {"am": am}, ["", "a", "b"], 0, 39)
+    whole = exact_nbest(lattice, {"am": 1.0}, 2)
+    monkeypatch.setattr(nbest_module, "_FEW", 100)
+    assert exact_nbest(lattice, {"am": 1.0}, 2) == whole
+    near, _ = exact_paths(lattice, {"am": 1.0}, 2)
+    assert near.num_arcs < remove_epsilons(lattice, {"am": 1.0}).num_arcs / 2
 
 
 def test_more_sequences_than_could_be_enumerated() -> None:
