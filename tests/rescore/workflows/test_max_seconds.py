@@ -53,11 +53,11 @@ def _world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 SCALES = " --scale am=1 --scale ngram=1 --scale nn=1"
 COMMANDS = {
     f"nbest --nbest {{}}.jsonl --ngram a.arpa --lm nn=lstm{SCALES} --out {{}}-out": 100,
-    "lattice nbest slf:{} -n 40 --jobs 1 {}-out.jsonl": 100,
-    "lattice nbest slf:{} -n 40 --jobs 2 {}-out.jsonl": 100,
+    "lattice nbest slf:{} -n 40 --jobs 1 {}-out.jsonl": 60,
+    "lattice nbest slf:{} -n 40 --jobs 2 {}-out.jsonl": 60,
     "lattice rescore slf:{} --ngram a.arpa --scale am=1 --scale ngram=1 slf:{}-out": 40,
     "lattice rescore slf:{} --lm nn=lstm --scale am=1 --scale nn=1 --context 1 --exact slf:{}-out": 50,
-    "lattice rescore slf:{} --ngram a.arpa --scale am=1 --scale ngram=1 -n 20 {}-out.jsonl": 200,
+    "lattice rescore slf:{} --ngram a.arpa --scale am=1 --scale ngram=1 -n 20 {}-out.jsonl": 100,
     "lattice mbr slf:{} --network {}-out.jsonl": 60,
 }
 
