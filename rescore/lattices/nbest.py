@@ -6,7 +6,8 @@ the prefix that is best a walk goes straight to the end of a word sequence; only
 to one of the n best, there are further prefixes.
 
 Word sequences with the same total come in the order of a queue of prefixes, of which the first of the best is always
-taken and its words put behind all that are equally good, highest labels first.
+taken and its words put behind all that are equally good, highest labels first.  Totals that differ by rounding alone
+are different, and which is higher may depend on the way in which they were summed.
 """
 
 from __future__ import annotations
