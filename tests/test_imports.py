@@ -414,18 +414,8 @@ def test_torch_is_left_to_neural_lms() -> None:
     Nor could a worker else be told its share of the threads, which torch reads when it is imported.
     """
     modules = ["rescore.sharing.shares", "lm_zoo.base", "lm_zoo.hub", "lm_zoo.registry", "lm_zoo.ngram.kenlm_lm"]
-    work = (
-        "convert",
-        "kaldi_nbest",
-        "lattice_nbest",
-        "lattice_rescore",
-        "merge",
-        "nbest",
-        "perplexity",
-        "run",
-        "report.write",
-    )
-    modules += [f"rescore.workflows.{name}" for name in (*work, "scoring", "streams")]
+    work = ["convert", "kaldi_nbest", "lattice_nbest", "lattice_rescore", "merge", "nbest", "perplexity", "run"]
+    modules += [f"rescore.workflows.{name}" for name in [*work, "report.write", "scoring", "streams"]]
     modules += [module for module in files() if module.startswith("rescore.formats.")]
     program = f"import sys, {', '.join(modules)}\nassert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True)

@@ -48,13 +48,7 @@ def build_lattice(
         src, dst = src[rows], dst[rows]
     if start == final and len(src):
         raise RescoreError(f"node {start} is both start and end, so that no arc is on a path")
-    first, last = start, final
-    if num_states <= 4 * (len(src) + 1):
-        used = np.arange(num_states)
-    else:
-        used = np.unique(np.concatenate([[start, final], src, dst]))
-        first, last = np.searchsorted(used, [start, final]).tolist()
-        src, dst = np.searchsorted(used, src), np.searchsorted(used, dst)
+    used, src, dst, first, last = _squeezed(num_states, src, dst, start, final)
     states = _topological_order(used, src, dst, first, last)
     if not len(states):
         raise RescoreError(f"no path from start node {start} to end node {final}")
@@ -77,6 +71,17 @@ def build_lattice(
         None if alignments is None else alignments.take(rows),
         add_counts(counts or {}, removed_states=num_states - len(states), removed_arcs=len(labels) - len(rows)),
     )
+
+
+def _squeezed(
+    num_states: int, src: np.ndarray, dst: np.ndarray, start: int, final: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int, int]:
+    """States that occur, and arcs, start and end numbered by them; all states, where these are not far more."""
+    if num_states <= 4 * (len(src) + 1):
+        return np.arange(num_states), src, dst, start, final
+    used = np.unique(np.concatenate([[start, final], src, dst]))
+    first, last = np.searchsorted(used, [start, final]).tolist()
+    return used, np.searchsorted(used, src), np.searchsorted(used, dst), first, last
 
 
 def _check_sizes(scores: Mapping[str, np.ndarray]) -> None:
