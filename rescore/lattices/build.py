@@ -27,7 +27,6 @@ def build_lattice(
     counts: Mapping[str, int] | None = None,
     alignments: Alignments | None = None,
     possible: bool = False,
-    order: np.ndarray | None = None,
 ) -> Lattice:
     """A Lattice from arcs over arbitrarily numbered states `0 .. num_states - 1`.
 
@@ -37,7 +36,6 @@ def build_lattice(
 
     Args:
       possible: arcs with a score of -inf are removed and counted, too.
-      order: `(num_states,)`, ascends along every arc; states are numbered by it in place of the longest ways.
     Raises:
       RescoreError: a score beyond `LARGEST`, a cycle, no path, or arcs where `start` is `final`; names no file.
     """
@@ -52,8 +50,6 @@ def build_lattice(
     states = _topological_order(used, src, dst, first, last)
     if not len(states):
         raise RescoreError(f"no path from start node {start} to end node {final}")
-    if order is not None:
-        states = states[np.lexsort((states, order[used[states]]))]
     number = np.full(len(used), -1, dtype=np.int64)
     number[states] = np.arange(len(states))
     keep = np.flatnonzero((number[src] >= 0) & (number[dst] >= 0))

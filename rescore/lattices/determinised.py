@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +18,6 @@ from rescore.lattices.paths import (
     arc_ranges,
     backward_scores,
     best_of_parallel,
-    independent_blocks,
     rounding,
     total_scores,
 )
@@ -52,11 +50,9 @@ class WordState:
     Attributes:
       states:    int `(states,)`, ascending.
       scores:    float64 `(states,)`, up to a constant.
-      labels:    of the words that may follow, and END; of equal losses first those with the fewest words to the end,
-                 where nothing is lost, then the highest labels.
+      labels:    of the words that may follow, and END; of equal losses the highest first.
       losses:    by how much the best completion by each is worse than the best of all.
       steps:     by each, None where nobody has asked yet.
-      behind:    `words_behind` of those that lose nothing, if these are several.
       end:       where the final state stands among the states, -1 if it is not one of them.
       next_arcs: int64 `(next,)`, arcs that may follow, sorted by label.
       from_row:  int64 `(next,)`, where the source of each stands among the states.
@@ -68,7 +64,6 @@ class WordState:
     labels: list[int] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
     steps: list[WordStep | None] = field(default_factory=list)
-    behind: list[int] = field(default_factory=list)
     end: int = -1
     next_arcs: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     from_row: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
@@ -125,10 +120,6 @@ class Determinised:
             losses = best - np.maximum.reduceat(reached[wanted], firsts)
             offers += zip(losses.tolist(), (-labels[firsts]).tolist(), strict=True)
         offers.sort()
-        if len(offers) > 1 and offers[1][0] == 0.0:
-            behind = sorted((self._words_behind(state, -order), order) for loss, order in offers if loss == 0.0)
-            offers[: len(behind)] = [(0.0, order) for _, order in behind]
-            state.behind = [words for words, _ in behind]
         state.losses, state.labels = [loss for loss, _ in offers], [-label for _, label in offers]
         state.steps = [None] * len(offers)
 
@@ -165,28 +156,3 @@ class Determinised:
         if found is None:
             found = self._known[key] = WordState(states, scores)
         return found
-
-    def words_behind(self, state: WordState, place: int) -> int:
-        """How many steps the shortest of the best completions by `state.labels[place]` has behind that step."""
-        return state.behind[place] if place < len(state.behind) else self._words_behind(state, state.labels[place])
-
-    def _words_behind(self, state: WordState, label: int) -> int:
-        if label == END:
-            return 0
-        rows = self._rows(state, label)
-        arcs = state.next_arcs[rows]
-        reached = state.through[rows] + self.to_come[arcs]
-        return 1 + int(self._words_to_end[self.lattice.dst[arcs[reached == reached.max()]]].min())
-
-    @cached_property
-    def _words_to_end(self) -> np.ndarray:
-        """Fewest words of the best ways from each state to the end, int64 `(states,)`."""
-        lattice, ranges = self.lattice, self.ranges
-        words = np.zeros(lattice.num_states, dtype=np.int64)
-        is_best = self.totals + self.to_come == self.backward[lattice.src]
-        bounds = independent_blocks(lattice, ranges)
-        for low, high in zip(reversed(bounds[:-1]), reversed(bounds[1:]), strict=True):
-            arcs = slice(ranges[low], ranges[high])
-            behind = np.where(is_best[arcs], words[lattice.dst[arcs]] + 1, lattice.num_states)
-            words[low:high] = np.minimum.reduceat(behind, ranges[low:high] - ranges[low])
-        return words

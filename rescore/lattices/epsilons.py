@@ -9,7 +9,7 @@ import numpy as np
 
 from lm_zoo.deadline import in_time
 from rescore.lattices.build import EPSILON, build_lattice
-from rescore.lattices.paths import best_of_parallel, forward_scores, total_scores
+from rescore.lattices.paths import best_of_parallel, total_scores
 from rescore.types import Alignments, Lattice
 
 
@@ -26,8 +26,7 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float], kept: np.ndar
     `scales` survives with its scores; other paths need not.
 
     Args:
-      kept: bool `(arcs,)`, arcs of whole paths, in a lattice with inner epsilons; others count for nothing.  States and
-        arcs are in the order that they have without it.
+      kept: bool `(arcs,)`, arcs of whole paths, in a lattice with inner epsilons; others count for nothing.
     """
     totals = total_scores(lattice, scales)
     if not has_inner_epsilons(lattice):
@@ -69,17 +68,10 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float], kept: np.ndar
         start=0,
         final=lattice.num_states - 1,
         times=lattice.times,
-        order=None if kept is None else _words_before(lattice),
         alignments=_joined_strings(lattice, closures, np.repeat(np.append(arcs, -1), counts)[best], rows[best]),
     )
     result.counts = dict(lattice.counts)
     return result
-
-
-def _words_before(lattice: Lattice) -> np.ndarray:
-    """Arcs on the longest way from the start to each state that stays when all epsilons are removed."""
-    lengths = ((lattice.labels != EPSILON) | (lattice.src == 0)).astype(np.float64)
-    return forward_scores(lattice, lengths)
 
 
 class _Closures(NamedTuple):

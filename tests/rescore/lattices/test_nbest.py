@@ -16,7 +16,7 @@ from rescore.lattices.determinised import Determinised, WordState
 from rescore.lattices.epsilons import remove_epsilons
 from rescore.lattices.nbest import exact_nbest, exact_paths
 from rescore.text import TextNormalizer
-from rescore.types import Hypothesis, Lattice, NbestList, Words
+from rescore.types import Hypothesis, Lattice, NbestList
 from rescore.workflows.convert import normalize_nbest
 from tests.rescore.lattices.test_paths import SCALES, best_by_words, lattices, make, score_sums
 
@@ -62,33 +62,17 @@ def test_the_empty_word_sequence_is_one() -> None:
     assert exact_nbest(make([], 1), {"am": 1.0}, 3).hyps == [Hypothesis((), {"am": 0, "lm": 0, "words": 0})]
 
 
-def queue_order(lattice: Lattice) -> list[Words]:
-    """Best first; ties as of a queue of prefixes: the first of the best is taken, one word more is put last."""
-    totals = best_by_words(lattice)
-    best_of: dict[Words, float] = {}
-    for words, total in totals.items():
-        for length in range(len(words) + 1):
-            best_of[words[:length]] = max(best_of.get(words[:length], -np.inf), total)
-
-    def key(words: Words) -> tuple[list[float], list[int]]:
-        on_the_way = [-best_of[words[:length]] for length in range(len(words), -1, -1)]
-        return [-totals[words], *on_the_way], [*(-lattice.symbols.index(word) for word in words), 1]
-
-    return sorted(totals, key=key)
-
-
 @pytest.mark.parametrize("few", [1, nbest_module._FEW])
 @settings(max_examples=100, deadline=None)
 @given(lattices(symbols=("a", "b", "")), st.sampled_from([0.0, 0.25, 1.0]), st.integers(1, 30))
-def test_order_of_ties(few: int, lattice: Lattice, less: float, n: int) -> None:
-    """Also where arcs with the best paths through them come first."""
+def test_ties(few: int, lattice: Lattice, less: float, n: int) -> None:
+    """Many word sequences with the same total, also where arcs with the best paths through them come first."""
     lattice = replace(lattice, scores={name: np.floor(less * scores) for name, scores in lattice.scores.items()})
-    whole = exact_nbest(lattice, SCALES, n)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(nbest_module, "_FEW", few)
         found = exact_nbest(lattice, SCALES, n)
-    assert found == whole
-    assert [hyp.words for hyp in found.hyps] == queue_order(lattice)[:n]
+        assert exact_nbest(lattice, SCALES, n) == found
+    assert_is_exact(found, best_by_words(lattice), SCALES, n)
 
 
 def sausage(length: int, scores: np.ndarray) -> Lattice:
@@ -99,9 +83,11 @@ def sausage(length: int, scores: np.ndarray) -> Lattice:
 
 
 def test_many_equally_good_word_sequences() -> None:
-    found = exact_nbest(sausage(200, np.zeros(400)), {"am": 1.0}, 3)
-    assert [hyp.words[-3:] for hyp in found.hyps] == [("b", "b", "b"), ("b", "b", "a"), ("b", "a", "b")]
-    assert all(hyp.words[:-3] == ("b",) * 197 for hyp in found.hyps)
+    """2^200 of them; no more branches are kept than asked for."""
+    search = nbest_module._NbestSearch(sausage(200, np.zeros(400)), {"am": 1.0}, 3)
+    found = list(search.run())
+    assert [total for total, _ in found] == [0.0] * 3
+    assert len({tuple(path) for _, path in found}) == 3
 
 
 def test_what_follows_a_state_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
