@@ -53,18 +53,20 @@ class WordErrors(Shown):
         return "; ".join(kaldi_lines(self.total, self.name))
 
 
-def wer(ref: Texts, hyp: Texts, *, cer: bool = False, normalise: str = "none") -> WordErrors:
+def wer(ref: Texts, hyp: Texts, *, cer: bool = False, normalise: str | None = None) -> WordErrors:
     """Word error rate as Kaldi's compute-wer counts it, in all and of each utterance.
 
     Args:
       ref: references: a file of Kaldi text, words by utterance id, or lists that have references.
       hyp: hypotheses, the same; of N-best lists (in memory, or `FORMAT:PATH`) the first ones count.
       cer: count characters instead of words.
-      normalise: name of a normaliser of both, "basic", "whisper-en" or "librispeech".
+      normalise: name of a normaliser of both, "basic", "whisper-en" or "librispeech"; None: of a folder of
+        `rescore combine` what it was combined with, else "none".
     Raises:
       RescoreError: the two have other utterances or another letter case; a string where words are wanted.
     """
-    normaliser = Normaliser(normalise, cer)
+    folders = {"hyp": str(hyp)} if isinstance(hyp, (str, Path)) else {}
+    normaliser = normaliser_of_systems(folders, normalise, cer)
     errors = utterance_errors(normaliser.texts(references(ref)), normaliser.texts(hypotheses(hyp)))
     return WordErrors(sum(errors.values(), ErrorCounts()), errors, normaliser.rate)
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 )
 @click.option("--against", multiple=True, metavar="NAME", help="p-values against this system too; may be repeated.")
 @json_option
-@click.option("--markdown", "form", flag_value="markdown", help="Print the table as Markdown.")
-@click.option("--latex", "form", flag_value="latex", help="Print it as LaTeX (booktabs).")
-@click.option("--csv", "form", flag_value="csv", help="Print it as CSV.")
+@click.option("--markdown", "form", cls=Once, flag_value="markdown", help="Print the table as Markdown.")
+@click.option("--latex", "form", cls=Once, flag_value="latex", help="Print it as LaTeX (booktabs).")
+@click.option("--csv", "form", cls=Once, flag_value="csv", help="Print it as CSV.")
 @cer_option
 @click.option("--tail", type=click.Path(path_type=Path), help="Error rates on rare words too: counts of rescore count.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the bootstrap.")

@@ -54,6 +54,9 @@ def command(
 ) -> None:
     """Word error rate as Kaldi's compute-wer prints it; texts are Kaldi's, or icefall's recogs-SET-SUFFIX.txt.
 
+    Of a folder of rescore combine, references and hypotheses are normalised as it says that they were, without
+    --normalise.
+
     With --tail, the error rates on tail words (tail-1) and tail bigrams (tail-2) of a training text: all but the most
     frequent ones, which cover 95 % of that text; those it does not have are in the tail.  A tail word of the reference
     is wrong if it is deleted or substituted; an inserted word counts if it is a tail word itself.  With --cer, the
@@ -72,14 +75,16 @@ def command(
     from rescore.evaluation.wer import corpus_errors, json_counts, kaldi_lines
     from rescore.files import read_kaldi_text
     from rescore.workflows.compare import read_hypotheses
-    from rescore.workflows.normalising import KEY, Normaliser
+    from rescore.workflows.normalising import KEY, normaliser_of_systems
 
-    normaliser = Normaliser(normalise or "none", cer)
+    normaliser = normaliser_of_systems({"hyp": hyp}, normalise, cer)
     refs, hyps = normaliser.texts(read_kaldi_text(ref)), normaliser.texts(read_hypotheses(hyp))
     given, refs = len(refs), shared_references(refs, {"hypotheses": hyps}, common)
     hyps = {utt_id: words for utt_id, words in hyps.items() if utt_id in refs}
     name, counts = normaliser.rate, corpus_errors(refs, hyps)
-    lines = kaldi_lines(counts, name, given - len(refs)) + ([f"text normalised by {normalise}"] if normalise else [])
+    lines = kaldi_lines(counts, name, given - len(refs))
+    if normaliser.name != "none":
+        lines.append(f"text normalised by {normaliser.name}")
     data = {"name": name, **json_counts(counts), KEY: normaliser.name}
     if tail:
         rare, on_tail = _on_tail(refs, hyps, tail, name)

@@ -9,14 +9,18 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from rescore.cli.main import cli
 from rescore.errors import ReferencesError, UsageError
 
 
+def run_all(*args: object) -> Result:
+    return CliRunner().invoke(cli, [str(arg) for arg in args], catch_exceptions=False)
+
+
 def run(*args: object) -> str:
-    return CliRunner().invoke(cli, [str(arg) for arg in args], catch_exceptions=False).stdout
+    return run_all(*args).stdout
 
 
 @pytest.fixture
@@ -66,6 +70,8 @@ def test_bad_input(folder: Path) -> None:
     (folder / "two").write_text("a THE\n")
     with pytest.raises(ReferencesError, match="hypotheses of 'two'"):
         run("compare", "--ref", folder / "ref", f"one={folder / 'one'}", f"two={folder / 'two'}")
+    both = run_all("compare", "--ref", folder / "ref", f"one={folder / 'one'}", "--markdown", "--latex")
+    assert both.exit_code == 2 and "is given 2 times (markdown, latex), expected once" in both.output
 
 
 def test_help_has_an_example() -> None:

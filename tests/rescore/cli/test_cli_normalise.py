@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+import rescore as rs
 from rescore.cli.main import cli
 from rescore.errors import ReferencesError
 from rescore.files import write_kaldi_text
@@ -55,6 +56,8 @@ def test_combine_and_compare_repeat_what_tune_used(dev: Path) -> None:
     assert "all texts normalised by librispeech, with which 'best' was combined (--normalise none," in said.stderr
     said = run("compare", "--ref", dev / "ref", f"best={best}", "--normalise", "none", "--json", table)
     assert "normalised" not in said.output and json.loads(table.read_text())["how"]["normalise"] == "none"
+    assert run("wer", "--ref", dev / "ref", "--hyp", best).stdout.endswith("\ntext normalised by librispeech\n")
+    assert rs.wer(dev / "ref", best).wer == 0 and rs.wer(dev / "ref", best, normalise="none").wer == 100
 
 
 def test_scales_of_the_command_line_are_normalised_too(dev: Path) -> None:
