@@ -1,8 +1,9 @@
 """The beams of NeMo's beam search: lines `text<TAB>score`, `n` of them an utterance, utterances in manifest order.
 
 The file has neither utterance ids nor a mark between utterances, so `n` must be given: `nemo:beams.tsv?n=10`.  With
-`&manifest=FILE`, NeMo's JSON lines, the id is `utt_id` or else the name of `audio_filepath` without folder and suffix,
-and the reference is `text`; without it the ids are `utt000001` and so on.  Ids and references are not written.
+`&manifest=FILE`, NeMo's JSON lines, the id is `utt_id`, or else `id`, or else the name of `audio_filepath` without
+folder and suffix, and the reference is `text`, as `rescore.files.read_kaldi_text` has them; without it the ids are
+`utt000001` and so on.  Ids and references are not written.
 
 With `&characters=yes` hypotheses get a score `characters`, the length of their text with its blanks: its scale is the
 `beta` of NeMo's neural rescorer, as that of the LM is its `alpha`.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from lm_zoo.reading import kaldi_fields, parse_json
 from rescore.console import remark
@@ -96,13 +98,22 @@ def _read_manifest(path: Path) -> Iterator[tuple[str, Words | None]]:
             entry = parse_json(line)
         except ValueError as error:
             raise place.format_error(f"not JSON ({error}), expected a line of a NeMo manifest") from None
-        if not isinstance(entry, dict) or not ("utt_id" in entry or isinstance(entry.get("audio_filepath"), str)):
+        named = _named(entry) if isinstance(entry, dict) else None
+        if named is None:
             raise place.format_error("no 'utt_id' and no 'audio_filepath', expected a line of a NeMo manifest")
-        named = entry["utt_id"] if "utt_id" in entry else PurePosixPath(entry["audio_filepath"]).stem
         utt_id = utterance_id(named, place)
         unique.add(utt_id, Place(path, number, utt_id), "; parts of one audio file need an 'utt_id' each")
         text = entry.get("text")
         yield utt_id, tuple(kaldi_fields(text)) if isinstance(text, str) else None
+
+
+def _named(entry: Mapping[str, Any]) -> Any:
+    """What the entry of a manifest says its id is, None if nothing."""
+    for name in ("utt_id", "id"):
+        if name in entry:
+            return str(entry[name]) if name == "id" and isinstance(entry[name], int) else entry[name]
+    audio = entry.get("audio_filepath")
+    return PurePosixPath(audio).stem if isinstance(audio, str) else None
 
 
 def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:

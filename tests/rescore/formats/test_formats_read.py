@@ -11,6 +11,7 @@ import pytest
 
 from rescore import console
 from rescore.errors import RescoreError
+from rescore.files import read_kaldi_text
 from rescore.formats import espnet, mlm, read_nbest, write_nbest
 from rescore.types import Hypothesis, NbestList, Weights
 from rescore.workflows.columns import LMColumn
@@ -317,6 +318,11 @@ def test_nemo(tmp_path: Path) -> None:
     read_lists = read(f"nemo:{path}?n=2&manifest={manifest}&score=am")
     assert [(nbest.utt_id, nbest.ref) for nbest in read_lists] == [("a-1", ("he", "said")), ("b", ())]
     assert read_lists[0].hyps[0].scores == {"am": -7.5}
+    manifest.write_text(
+        '{"id": 7, "audio_filepath": "a.wav", "text": "he said"}\n{"id": "b", "audio_filepath": "b.wav", "text": ""}\n'
+    )
+    ids = [nbest.utt_id for nbest in read(f"nemo:{path}?n=2&manifest={manifest}")]
+    assert ids == list(read_kaldi_text(manifest)) == ["7", "b"]
 
 
 # ---- SRILM
