@@ -262,17 +262,23 @@ def is_manifest(path: str | Path) -> bool:
     return begin.startswith('{"') and _AUDIO in begin and not any(f'"{name}"' in begin for name in ("hyps", "nbest"))
 
 
+def named_in(entry: Mapping[str, Any]) -> Any:
+    """What an entry of lists or of a manifest is called: `utt_id`, or `id`, or its audio's name; None if by nothing."""
+    audio = entry.get("audio_filepath")
+    found = entry.get("utt_id", entry.get("id"))
+    return PurePosixPath(audio).stem if found in (None, "") and isinstance(audio, str) else found
+
+
 def _text_of_json(path: str | Path, number: int, line: str, side: str) -> list[str]:
     """Id and words of a line of N-best lists or of a manifest; hypotheses are in manifests alone."""
     try:
         entry = parse_json(line)
     except ValueError as error:
         raise FormatError(path, f"not JSON ({error})", line=number) from None
-    utt_id, text = entry.get("utt_id", entry.get("id")), entry.get("ref")
+    utt_id, text = named_in(entry), entry.get("ref")
     utt_id = None if utt_id is None else str(utt_id)
     if "audio_filepath" in entry:
-        name = PurePosixPath(str(entry["audio_filepath"])).stem
-        utt_id, text = utt_id or name, entry.get("text" if side == "ref" else "pred_text")
+        text = entry.get("text" if side == "ref" else "pred_text")
     if isinstance(text, list):
         text = " ".join(map(str, text))
     if not utt_id or not isinstance(text, str):

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 from lm_zoo.reading import kaldi_fields, parse_json
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
-from rescore.files import MARK, atomic_text, read_lines, whole_number
+from rescore.files import MARK, atomic_text, named_in, read_lines, whole_number
 from rescore.formats.common import (
     SCORE,
     Place,
@@ -98,22 +97,13 @@ def _read_manifest(path: Path) -> Iterator[tuple[str, Words | None]]:
             entry = parse_json(line)
         except ValueError as error:
             raise place.format_error(f"not JSON ({error}), expected a line of a NeMo manifest") from None
-        named = _named(entry) if isinstance(entry, dict) else None
+        named = named_in(entry) if isinstance(entry, dict) else None
         if named is None:
             raise place.format_error("no 'utt_id' and no 'audio_filepath', expected a line of a NeMo manifest")
-        utt_id = utterance_id(named, place)
+        utt_id = utterance_id(str(named) if isinstance(named, int) else named, place)
         unique.add(utt_id, Place(path, number, utt_id), "; parts of one audio file need an 'utt_id' each")
         text = entry.get("text")
         yield utt_id, tuple(kaldi_fields(text)) if isinstance(text, str) else None
-
-
-def _named(entry: Mapping[str, Any]) -> Any:
-    """What the entry of a manifest says its id is, None if nothing."""
-    for name in ("utt_id", "id"):
-        if name in entry:
-            return str(entry[name]) if name == "id" and isinstance(entry[name], int) else entry[name]
-    audio = entry.get("audio_filepath")
-    return PurePosixPath(audio).stem if isinstance(audio, str) else None
 
 
 def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:

@@ -31,13 +31,11 @@ class WordStep(NamedTuple):
     """A word, or the end.
 
     Attributes:
-      label:    END for the end.
       target:   the state behind it, None behind the end.
       arcs:     of each of the target's lattice states the last arc of the best path into it, -1 for none (the start).
       previous: where that arc's source stands among the states of the step's source.
     """
 
-    label: int
     target: WordState | None
     arcs: list[int]
     previous: list[int]
@@ -89,7 +87,7 @@ class Determinised:
         epsilons = epsilons[best_of_parallel(lattice.dst[epsilons], self.totals[epsilons])]
         states, scores = np.append(0, lattice.dst[epsilons]), np.append(0.0, self.totals[epsilons])
         arcs = [-1, *epsilons.tolist()]
-        self.first = WordStep(EPSILON, self._state(states, scores), arcs, [0] * len(arcs))
+        self.first = WordStep(self._state(states, scores), arcs, [0] * len(arcs))
 
     def open(self, state: WordState, most: float) -> None:
         """Finds what may follow `state` and loses at most `most`."""
@@ -132,18 +130,13 @@ class Determinised:
 
     def _step(self, state: WordState, label: int) -> WordStep:
         if label == END:
-            return WordStep(END, None, [], [state.end])
-        rows = self._rows(state, label)
+            return WordStep(None, [], [state.end])
+        rows = np.arange(*self.lattice.labels[state.next_arcs].searchsorted((label, label + 1)))
         if len(rows) > 1:
             rows = rows[best_of_parallel(self.lattice.dst[state.next_arcs[rows]], state.through[rows])]
         arcs = state.next_arcs[rows]
         target = self._state(self.lattice.dst[arcs], state.through[rows])
-        return WordStep(label, target, arcs.tolist(), state.from_row[rows].tolist())
-
-    def _rows(self, state: WordState, label: int) -> np.ndarray:
-        """Which of the arcs that may follow have the label."""
-        begin, end = self.lattice.labels[state.next_arcs].searchsorted((label, label + 1))
-        return np.arange(begin, end)
+        return WordStep(target, arcs.tolist(), state.from_row[rows].tolist())
 
     def _state(self, states: np.ndarray, scores: np.ndarray) -> WordState:
         if len(states) == 1:

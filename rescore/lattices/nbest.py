@@ -72,7 +72,7 @@ class _NbestSearch:
                 words.open(state, total - self._threshold())
             for place in range(1, len(state.losses)):
                 reached = total - state.losses[place]
-                if len(self.best) == self.n and reached <= self.best[0]:
+                if reached <= self._threshold():
                     break
                 self._push(reached, _Branch(steps, len(steps), state, place))
             steps.append(state.steps[0] or words.step(state, 0))

@@ -367,7 +367,7 @@ def test_nemo_options(tmp_path: Path) -> None:
         ('{"utt_id": "a"}\n{"utt_id": "b"}\n', 2, "a.tsv: 1 utterances at n=2, but m.json has more"),
         ('{"utt_id": "a"}\n{"utt_id": "a"}\n', 1, "m.json:2: utterance 'a': utterance id occurs"),
         ('{"audio_filepath": "a.wav"}\n' * 2, 1, "utterance id occurs; parts of one audio file need an 'utt_id' each"),
-        ('{"audio_filepath": "a.wav", "utt_id": 1}\n', 1, "m.json:1: utterance id 1, expected a string"),
+        ('{"audio_filepath": "a.wav", "utt_id": 1.5}\n', 1, "m.json:1: utterance id 1.5, expected a string"),
         ("a\n", 1, "m.json:1: not JSON"),
         ('{"text": "a"}\n', 1, "m.json:1: no 'utt_id' and no 'audio_filepath'"),
         ('{"audio_filepath": "x/a b.wav"}\n', 1, "m.json:1: utterance id 'a b', expected"),
