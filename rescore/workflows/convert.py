@@ -181,7 +181,8 @@ class PathsDoer:
         return lattice_groups(self.source, self.size, on_error)
 
     def __call__(self, items: list[Lattice]) -> list[NbestList]:
-        return [self.take(self.work(lattice)) for lattice in items]
+        found = [self.work(lattice) for lattice in items]  # all of them, as what fails is done again in halves
+        return list(map(self.take, found))
 
     def take(self, found: Found) -> NbestList:
         """Counts what was found of a lattice, and gives the list."""

@@ -245,6 +245,19 @@ def test_what_is_left_out_is_named_by_the_merge(inputs: Path, tmp_path: Path, mo
     assert (tmp_path / "whole.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
 
 
+def test_what_is_done_again_is_counted_once(tmp_path: Path) -> None:
+    """Sixteen hypotheses of four lattices with two each: those of a group were counted with each of its halves."""
+    (tmp_path / "lattices").mkdir()
+    for number in range(5):
+        text = HTK_NODES if number != 3 else HTK_NODES.replace(" l=", " n=")
+        (tmp_path / f"lattices/u{number}.slf").write_text(text)
+    out = f"{tmp_path}/out.jsonl"
+    run_line("rescore", main, f"lattice nbest slf:{tmp_path}/lattices --on-error skip --scale lm=3 --split 1/1 {out}")
+    said = done(["merge", out])
+    assert f"4 utterances, 8 hypotheses written to {out}" in said
+    assert "4 utterances with fewer hypotheses than asked for" in said
+
+
 def test_parts_hold_lattices_whole(tmp_path: Path) -> None:
     (lattice,) = read_lattices(f"slf:{_slf(tmp_path)}")
     arcs = lattice.num_arcs
