@@ -45,6 +45,9 @@ def command(
     --ref, texts are compared in the form that the weights were tuned for (rescore tune --normalise, --cer).  --cer
     counts the characters of the result; it is decided by words all the same, the expected errors are those of words.
 
+    Kaldi's lattices have the times of words only behind Kaldi's lattice-align-words; as they are decoded, words do
+    not stand at their own frames.
+
     \b
     Example: rescore lattice mbr lattices/ --scale am=1 --scale lm=12 --posterior-scale 0.08 --ctm mbr.ctm
     """

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def command(threshold: float, out: Path | None, **given: Any) -> None:
     """Words with their times and posteriors: `utterance begin duration posterior word`, as Kaldi's lattice-arc-post.
 
-    Posteriors of arcs with the same word, begin and end are added.
+    Seconds.  Posteriors of arcs with the same word, begin and end are added.  Kaldi's lattices have the times of words
+    only behind Kaldi's lattice-align-words.
 
     \b
     Example: rescore lattice posteriors lattices/ --scale am=1 --scale lm=12 --posterior-scale 0.08
