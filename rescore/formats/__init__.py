@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -135,19 +135,14 @@ def write_nbest(spec: str, lists: Iterable[NbestList], on_error: OnError = fail)
     return count
 
 
-def read_lattices(spec: str, on_error: OnError = fail, pieces: Sequence[Piece] | None = None) -> Iterator[Lattice]:
+def read_lattices(spec: str, on_error: OnError = fail) -> Iterator[Lattice]:
     """The lattices of `spec`, one at a time; raises as `read_nbest` does.
 
     Args:
       on_error: gets the error of a lattice that cannot be read; if it returns, the next one is read.
-      pieces: of `lattice_pieces`, to read these alone.
     """
     entry, path, options = _to_read(spec, "lattice")
-    module = _module(entry)
-    if pieces is None:
-        lattices: Iterator[Lattice] = module.read_lattices(path, options, on_error)
-    else:
-        lattices = module.read_pieces(path, options, on_error, pieces)
+    lattices: Iterator[Lattice] = _module(entry).read_lattices(path, options, on_error)
     return lattices
 
 
@@ -156,6 +151,13 @@ def lattice_pieces(spec: str) -> list[Piece] | None:
     entry, path, options = _to_read(spec, "lattice")
     find = getattr(_module(entry), "pieces", None)
     return None if find is None else list(find(path, options))
+
+
+def lattice_reader(spec: str) -> Callable[[Sequence[Piece], OnError], Iterator[Lattice]]:
+    """Reads, each time, some of the `lattice_pieces`; what all of them have in common is looked for, and said, once."""
+    entry, path, options = _to_read(spec, "lattice")
+    reader: Callable[[Sequence[Piece], OnError], Iterator[Lattice]] = _module(entry).reader(path, options)
+    return reader
 
 
 def write_lattices(spec: str, lattices: Iterable[Lattice], on_error: OnError = fail) -> int:

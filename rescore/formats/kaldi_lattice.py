@@ -5,7 +5,8 @@ A `Lattice` made of a record has its costs negated as scores `graph` and `am`, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
 
     Options: `words` (words.txt, or "ids"; see `table_for`), `frame_shift` (seconds; else as `usual_shift`).
     """
-    return _lattices(path, options, on_error, read_all(path, on_error))
+    return _Reading(path, options)(read_all(path, on_error), on_error)
 
 
 def pieces(path: Path, options: Mapping[str, str]) -> list[Piece]:
@@ -47,28 +48,33 @@ def pieces(path: Path, options: Mapping[str, str]) -> list[Piece]:
     return archive_pieces(path)
 
 
-def read_pieces(
-    path: Path, options: Mapping[str, str], on_error: OnError, chosen: Sequence[Piece]
-) -> Iterator[Lattice]:
-    """As `read_lattices`, of some of the `pieces`."""
-    return _lattices(path, options, on_error, read_some(path, chosen, on_error))
+def reader(path: Path, options: Mapping[str, str]) -> Callable[[Sequence[Piece], OnError], Iterator[Lattice]]:
+    """Gives the lattices of some of the `pieces`, as `read_lattices`; table and seconds are the same for all."""
+    reading = _Reading(path, options)
+    return lambda chosen, on_error: reading(read_some(path, chosen, on_error), on_error)
 
 
-def _lattices(
-    path: Path, options: Mapping[str, str], on_error: OnError, records: Iterable[tuple[Path, RawLattice]]
-) -> Iterator[Lattice]:
-    given, shift, table = given_shift(options), FRAME_SHIFT, None
-    for file, raw in records:
-        if table is None:
-            table = table_for(path, options.get("words"))
-            shift = given or usual_shift(path)
-        try:
-            with named_if_too_large():
-                lattice = to_lattice(raw, table, shift)
-        except RescoreError as error:
-            on_error(FormatError(file, f"utterance '{raw.utt_id}': {error}"))
-        else:
-            yield lattice
+class _Reading:
+    """Makes lattices of records; the table, and how long a frame is, are looked for when the first one is there."""
+
+    def __init__(self, path: Path, options: Mapping[str, str]) -> None:
+        self._path, self._words, self._given = path, options.get("words"), given_shift(options)
+
+    @cached_property
+    def _common(self) -> tuple[SymbolTable, float]:
+        table = table_for(self._path, self._words)
+        return table, self._given or usual_shift(self._path)
+
+    def __call__(self, records: Iterable[tuple[Path, RawLattice]], on_error: OnError) -> Iterator[Lattice]:
+        for file, raw in records:
+            table, shift = self._common
+            try:
+                with named_if_too_large():
+                    lattice = to_lattice(raw, table, shift)
+            except RescoreError as error:
+                on_error(FormatError(file, f"utterance '{raw.utt_id}': {error}"))
+            else:
+                yield lattice
 
 
 def to_lattice(raw: RawLattice, table: SymbolTable, frame_shift: float = FRAME_SHIFT) -> Lattice:

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,7 @@ def read_lattices(
     Utterance ids are the names of the files, or with the option `utterance=yes` what UTTERANCE= in their headers says.
     """
     options = options or {}
-    return read_pieces(Path(path), options, on_error, pieces(Path(path), options))
+    return reader(Path(path), options)(pieces(Path(path), options), on_error)
 
 
 def pieces(path: Path, options: Mapping[str, str]) -> list[Piece]:
@@ -108,15 +109,17 @@ def pieces(path: Path, options: Mapping[str, str]) -> list[Piece]:
     return [Piece(file) for file in lattice_files(path)]
 
 
-def read_pieces(
-    path: Path, options: Mapping[str, str], on_error: OnError, chosen: Sequence[Piece]
-) -> Iterator[Lattice]:
-    """As `read_lattices`, of some of the `pieces`."""
+def reader(path: Path, options: Mapping[str, str]) -> Callable[[Sequence[Piece], OnError], Iterator[Lattice]]:
+    """Gives the lattices of some of the `pieces`, as `read_lattices`."""
+    return partial(_read, "utterance" in options)
+
+
+def _read(named_inside: bool, chosen: Sequence[Piece], on_error: OnError) -> Iterator[Lattice]:
     unique = UniqueIds()
     for piece in chosen:
         try:
             with named_if_too_large(Place(piece.path)):
-                lattice = read_lattice(piece.path, named_inside="utterance" in options)
+                lattice = read_lattice(piece.path, named_inside)
             unique.add(lattice.utt_id, Place(piece.path, utt_id=lattice.utt_id))
         except RescoreError as error:
             on_error(error)

@@ -19,6 +19,7 @@ from rescore.formats import (
     check_target,
     is_pipe,
     lattice_pieces,
+    lattice_reader,
     parse_spec,
     read_lattices,
     read_nbest,
@@ -231,7 +232,8 @@ def lattice_groups(spec: str, size: int, on_error: OnError) -> Iterator[Iterable
     pieces = lattice_pieces(spec)
     if pieces is None or (len(pieces) == 1 and pieces[0].many):
         return _read_by_all(lambda collect: read_lattices(spec, collect), size, on_error)
-    return (read_lattices(spec, on_error, chosen) for chosen in _together(pieces, size))
+    read = lattice_reader(spec)
+    return (read(chosen, on_error) for chosen in _together(pieces, size))
 
 
 def _together(pieces: Sequence[Piece], size: int) -> Iterator[list[Piece]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import copy, copytree
 
 import numpy as np
 import pytest
@@ -243,6 +244,18 @@ def test_what_is_left_out_is_named_by_the_merge(inputs: Path, tmp_path: Path, mo
     assert code == 3 and said == "1 left out because of errors; all else is done (exit status 3)"
     assert run_line("rescore", main, f"{line} --jobs 1 {tmp_path}/whole.jsonl")[0] == 3
     assert (tmp_path / "whole.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes()
+
+
+def test_what_all_archives_have_in_common_is_said_once(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of words was looked for, read and named for each archive, and for each sixteen lines of an index."""
+    monkeypatch.chdir(tmp_path)
+    copytree(inputs / "archives", tmp_path / "copy")
+    copy(inputs / "words.txt", tmp_path / "copy")
+    (tmp_path / "frame_shift").write_text("0.03\n")
+    said = done(["convert", "kaldi-lat:copy", "slf:out", "--case", "upper"])
+    assert said.count("words are those of copy/words.txt") == 1 == said.count("a frame is 0.03 s")
 
 
 def test_what_is_done_again_is_counted_once(tmp_path: Path) -> None:
