@@ -28,7 +28,8 @@ def command(
 ) -> None:
     """Write lattices in another format, or Kaldi archives as text, binary, one file, packed or not.
 
-    --words serves SRC and DST where they hold numbers of words.  Kaldi to Kaldi keeps every byte of a binary record.
+    Kaldi to Kaldi keeps every byte of a binary record, but for words that change.  --words serves SRC and DST where
+    they hold numbers of words; else words from elsewhere are numbered anew for Kaldi or k2, with a words.txt beside.
 
     \b
     Example: rescore lattice convert kaldi:exp/tri1/decode slf:exp/tri1/slf --words words.txt
