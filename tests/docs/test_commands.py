@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -9,13 +11,15 @@ import pytest
 
 from asr.cli.main import cli as asr
 from rescore.cli.main import cli as rescore
+from rescore.cli.outputs import OutputSpec
+from rescore.formats import parse_spec
 from tests.docs.pages import PAGES, ROOT, command_lines, inline_commands, name, words_of
 
 PROGRAMS = {"rescore": rescore, "asr": asr}
 
 
-def check(group: click.Command, words: list[str]) -> None:
-    """Parses a command line, subcommands included, without running it.
+def check(group: click.Command, words: list[str]) -> list[str]:
+    """Parses a command line, subcommands included, without running it; gives its targets, `[FORMAT:]PATH`.
 
     Raises:
       click.ClickException: no such command or option, or a value that is none.
@@ -25,7 +29,8 @@ def check(group: click.Command, words: list[str]) -> None:
         called, command, words = group.resolve_command(context, words)
         assert command is not None, called
         context, group = click.Context(command, context, called, **command.context_settings), command
-    group.make_parser(context).parse_args(args=list(words))
+    given, _, _ = group.make_parser(context).parse_args(args=list(words))
+    return [given[param.name] for param in group.params if isinstance(param.type, OutputSpec)]
 
 
 def check_line(place: str, line: str) -> None:
@@ -69,6 +74,30 @@ def missing(group: click.Command, words: list[str]) -> list[str]:
         group = command
     needed = [param for param in group.params if isinstance(param, click.Option) and param.required]
     return [option.opts[0] for option in needed if not {*option.opts} & {*words}]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_examples_in_help_are_understood(program: str) -> None:
+    lines = list(examples(PROGRAMS[program], program))
+    assert len(lines) > 10
+    for place, line in lines:
+        if "icefall-decode" not in place:  # its last arguments are those of another program
+            check_line(place, line)
+            for target in check(PROGRAMS[program], words_of(line)[1:]):
+                parse_spec(target)  # says its format
+
+
+def examples(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
+    """The commands in the help of a command and its subcommands, with the names of these."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for part in command.list_commands(context):
+            found = command.get_command(context, part)
+            assert found is not None
+            yield from examples(found, f"{name} {part}")
+        return
+    text = re.sub(r"\\\n\s*", "", command.help or "")
+    yield from ((name, line) for line in re.findall(r"Example: ((?:rescore|asr) .*)", text))
 
 
 def test_a_wrong_option_is_found() -> None:

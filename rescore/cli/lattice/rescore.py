@@ -135,7 +135,7 @@ def command(
 
     \b
     Example: rescore lattice rescore kaldi:exp/tri1/decode_dev slf:exp/dev --lm exp/lm --ref data/dev/text
-    Example: rescore lattice rescore slf:lat exp/lat --ngram 4gram.arpa --lm transfornn --scale ngram=3 \\
+    Example: rescore lattice rescore slf:lat slf:exp/lat --ngram 4gram.arpa --lm transfornn --scale ngram=3 \\
                --scale transfornn=7 --scale words=-7 --ngram-beam 80 --beam 60
     """
     from rescore.weights import OLD_NGRAM, decision_of, parse_scales
