@@ -57,16 +57,17 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
     if not folders:
         raise FormatError(path, f"no archives.JOB and no words_text in this folder{_lattices_hint(path, 'lat.*')}")
     unique = UniqueIds()
+    said = set[str]()  # names of files that are not read, which all jobs have
     for folder in folders:
-        yield from _read_archive(folder, unique)
+        yield from _read_archive(folder, unique, said)
 
 
-def _read_archive(folder: Path, unique: UniqueIds) -> Iterator[NbestList]:
+def _read_archive(folder: Path, unique: UniqueIds, said: set[str]) -> Iterator[NbestList]:
     text = plain_or_packed(folder / "words_text")
     if text is None:
         problem = "no words_text; make it with utils/int2sym.pl -f 2- words.txt < words > words_text"
         raise FormatError(folder, problem)
-    costs = _cost_files(folder)
+    costs = _cost_files(folder, said)
     for utt_id, lines in read_groups(text, unique):
         hyps = [_hypothesis(line, rank, costs, text) for rank, line in enumerate(lines, start=1)]
         yield make_list(utt_id, hyps, None, Place(text, lines[0].line, utt_id))
@@ -90,15 +91,16 @@ def _hypothesis(line: KeyLine, rank: int, costs: dict[str, KeyedFile], text: Pat
     return Hypothesis(tuple(kaldi_fields(line.rest)), scores)
 
 
-def _cost_files(folder: Path) -> dict[str, KeyedFile]:
-    """Score name -> file, for the files that are to be read."""
+def _cost_files(folder: Path, said: set[str]) -> dict[str, KeyedFile]:
+    """Score name -> file, for the files that are to be read; remarks on others that are not `said` yet."""
     found = {file.name.removesuffix(".gz"): file for file in sorted(folder.glob("lmwt.*"))}
     acoustic = plain_or_packed(folder / "acwt")
     if acoustic:
         found = {"acwt": acoustic, **found}
     skipped = [name for name in found if _follows(name, found)]
-    if skipped:
+    if not said.issuperset(skipped):
         remark(f"{folder}: not read, as they follow from the others: {', '.join(skipped)}")
+        said.update(skipped)
     files = {_score_name(name): KeyedFile(file) for name, file in found.items() if name not in skipped}
     if not files:
         raise Place(folder).score_error("no scores: neither acwt nor lmwt.* in this folder")

@@ -227,12 +227,16 @@ def test_kaldi_files_in_different_orders(tmp_path: Path) -> None:
     assert plain(read(write_tree(tmp_path, files))) == KALDI_LISTS
 
 
-def test_kaldi_jobs_in_the_order_of_their_numbers_and_packed(tmp_path: Path) -> None:
+def test_kaldi_jobs_in_the_order_of_their_numbers_and_packed(
+    tmp_path: Path, remarks: pytest.CaptureFixture[str]
+) -> None:
     files = {f"archives.{job}/words_text.gz": f"u{job}-1 A\n" for job in (1, 2, 10)}
     files |= {f"archives.{job}/acwt.gz": f"u{job}-1 {job}\n" for job in (1, 2, 10)}
     files |= {f"archives.{job}/lmwt.nn.sum.gz": f"u{job}-1 0\n" for job in (1, 2, 10)}
+    files |= {f"archives.{job}/lmwt.interp.0.8": f"u{job}-1 0\n" for job in (1, 2, 10)}
     lists = read(write_tree(tmp_path, files))
     assert plain(lists) == [(f"u{job}", [("A", {"am": -float(job), "nn": 0.0})]) for job in (1, 2, 10)]
+    assert remarks.readouterr().err.count("not read") == 1
 
 
 def test_hypotheses_stay_in_the_order_of_the_file(tmp_path: Path) -> None:
