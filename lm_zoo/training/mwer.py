@@ -31,7 +31,7 @@ from torch import Tensor
 
 from lm_zoo.errors import ModelError
 from lm_zoo.inference.trie import encode_words
-from lm_zoo.registry import build, find, read_config, settings_of
+from lm_zoo.registry import find, read_config, settings_of
 from lm_zoo.text.batches import Batch, TokenText
 from lm_zoo.text.lists import ErrorList
 from lm_zoo.text.view import View
@@ -44,7 +44,7 @@ from lm_zoo.training.run_identity import check_run, lm_identity, text_identity
 from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.runtime import autocast
 from lm_zoo.training.train import LMRun, check_settings, epoch_batches
-from lm_zoo.training.transfer import check_start, inherit_settings, start_from
+from lm_zoo.training.transfer import check_start, inherit_settings, new_lm
 from lm_zoo.training.wandb_log import with_wandb
 
 
@@ -252,9 +252,7 @@ def run_on_lists(
     check_start(recipe.init, folder)
     check_run(folder, _made_of(kind, settings, recipe, data, config))
     vocab = make_vocabulary(recipe, folder, remark)
-    torch.manual_seed(config.seed)
-    lm = build(kind, vocab, settings)
-    start_from(lm, recipe.init)
+    lm = new_lm(kind, vocab, settings, config.seed, recipe.init)
     text = tokenise(vocab, recipe.texts, longest_of(recipe, config), remark) if recipe.texts else None
     before = read_config(find(recipe.init))
     vocab.form = text_form(before)

@@ -27,7 +27,7 @@ from lm_zoo.training.distributed import PORT, Ranks, start, to_start
 from lm_zoo.training.run_identity import VOCAB, check_run, lm_identity, text_identity, vocab_identity
 from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.train import check_settings, train
-from lm_zoo.training.transfer import check_start, find_trained, inherit_settings, start_from
+from lm_zoo.training.transfer import check_start, find_trained, inherit_settings, new_lm
 from lm_zoo.training.wandb_log import find_wandb, with_wandb
 
 _MARKS = {"<s>", "</s>"}
@@ -105,8 +105,7 @@ def run_here(
     vocab = make_vocabulary(recipe, folder, remark)
     if not ranks.rank:
         ranks.wait()
-    if recipe.init is not None:
-        start_from(build(kind, vocab, settings), recipe.init)  # what it cannot start from is told before text is read
+    lm = new_lm(kind, vocab, settings, config.seed, recipe.init)  # what cannot be made is told before text is read
     longest = longest_of(recipe, config)
     train_text = tokenise(vocab, recipe.texts, longest, remark)
     valid_text = tokenise(vocab, [recipe.valid], longest, remark)
@@ -117,9 +116,8 @@ def run_here(
     project = "" if ranks.rank else config.wandb
     made = {"kind": kind, "settings": settings_of(kind, settings), **info}
     with with_wandb(project, folder, made, _reporter(remark)) as report:
-        progress = train(
-            kind, settings, vocab, train_text, valid_text, folder, config, info, report, device, recipe.init, remark
-        )
+        work = (kind, settings, vocab, train_text, valid_text, folder, config, info, report, device)
+        progress = train(*work, lm=lm, remark=remark)
     if not ranks.rank:
         finish_card(folder, remark)
     return progress

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from lm_zoo.errors import ModelError
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
-from lm_zoo.registry import build, check_place, neural_class, save_folder
+from lm_zoo.registry import check_place, neural_class, save_folder
 from lm_zoo.text.batches import (
     Batch,
     TokenText,
@@ -44,7 +44,7 @@ from lm_zoo.training.run_identity import check_same
 from lm_zoo.training.run_log import Remark, Reporter
 from lm_zoo.training.runtime import TrainingRun, autocast, random_state
 from lm_zoo.training.schedules import set_learning_rates
-from lm_zoo.training.transfer import start_from
+from lm_zoo.training.transfer import new_lm
 
 LARGEST = 700.0  # loss whose perplexity a float holds
 
@@ -60,7 +60,7 @@ def train(
     info: dict[str, Any] | None = None,
     report: Reporter = lambda record: None,
     device: str = "cpu",
-    init: str | None = None,
+    lm: NeuralLM | None = None,
     remark: Remark = lambda line: None,
 ) -> LMProgress:
     """Trains a new LM, or continues the run that `out` holds.  Under torchrun every rank calls this.
@@ -70,7 +70,7 @@ def train(
     Args:
       info: kept in the model's `config.json` (names of the data, licence).
       report: gets every log record: `{"step", "loss" | "valid_loss", ...}`, natural logs a token.
-      init: trained LM (name or folder) whose weights the run starts from; see `lm_zoo.training.transfer`.
+      lm: what a new run starts from, of that kind and those settings; None: random weights.
       remark: gets lines for the user.
     Returns:
       where the run stands at its end.
@@ -81,11 +81,7 @@ def train(
     ranks = Ranks.start(device)
     check_settings(kind, config, ranks.size)
     planned = replace(config, steps=planned_steps(train_text, vocab, config, ranks.size))
-    torch.manual_seed(config.seed)
-    lm = build(kind, vocab, settings)
-    if init is not None:
-        start_from(lm, init)
-    lm.to(ranks.device)
+    lm = (lm or new_lm(kind, vocab, settings, config.seed)).to(ranks.device)
     with closing(LMRun(lm, kind, planned, out, info or {}, ranks, report, remark)) as run:
         run.begin(checkpoint.newest(out / "checkpoint"), config.seed, config.dtype)
         if untouched := lm.untouched(planned.steps):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.hub import find_folders
 from lm_zoo.registry import build, check_no_run, find, load, neural_class, read_config, save_folder, state_tensors
-from lm_zoo.text.vocabulary import same_tokens
+from lm_zoo.text.vocabulary import Vocabulary, same_tokens
 
 if TYPE_CHECKING:
     from lm_zoo.inference.neural import NeuralLM
@@ -44,6 +44,21 @@ def check_start(source: str, out: Path) -> None:
     """Raises ModelError where the LM to start from is in the folder of the run, which would write over it."""
     if find_trained(source).resolve() == out.resolve():
         raise ModelError(f"{out}: the run would write over the LM that it starts from; choose another --out")
+
+
+def new_lm(kind: str, vocab: Vocabulary, settings: dict[str, Any], seed: int, init: str | None = None) -> NeuralLM:
+    """A new LM, with the weights of the trained one `init` (see `start_from`) or, without it, random ones of the seed.
+
+    Raises:
+      ModelError, VocabError: as `lm_zoo.registry.build` and `start_from`.
+    """
+    import torch
+
+    torch.manual_seed(seed)
+    lm = build(kind, vocab, settings)
+    if init is not None:
+        start_from(lm, init)
+    return lm
 
 
 def start_from(lm: NeuralLM, source: str) -> None:

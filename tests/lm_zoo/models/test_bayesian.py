@@ -16,7 +16,7 @@ from lm_zoo.models.bayesian import BayesianAverage, gaussian_kl
 from lm_zoo.registry import build, load, save_folder
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.training.train import train
-from lm_zoo.training.transfer import convert_lm
+from lm_zoo.training.transfer import convert_lm, new_lm
 from tests.lm_zoo import zoo
 from tests.lm_zoo.training.test_train import config, text
 
@@ -163,7 +163,8 @@ def test_training_from_a_transformer_pulls_towards_it(tmp_path: Path) -> None:
     for prior_sigma in (1e-4, 1.0):
         out = tmp_path / str(prior_sigma)
         settings = {**zoo.SMALL, "activation": "gelu", "positions": False, "prior_sigma": prior_sigma, "sigma": 1e-4}
-        train("bayesian", settings, VOCAB, text(0), text(1), out, config(steps=60), init=str(source))
+        start = new_lm("bayesian", VOCAB, settings, 1, str(source))
+        train("bayesian", settings, VOCAB, text(0), text(1), out, config(steps=60), lm=start)
         name = "layers.0.linear1.weight"
         change = load(str(out)).mean.get_parameter(name) - load(str(source)).get_parameter(name)
         moved[prior_sigma] = change.abs().mean().item()

@@ -25,6 +25,7 @@ from lm_zoo.training.config import LMProgress, TrainConfig
 from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.optimizers import learning_rate, make_optimizers
 from lm_zoo.training.train import planned_steps, train
+from lm_zoo.training.transfer import new_lm
 from rescore.cli.main import cli
 from tests.lm_zoo.zoo import NEURAL, neural
 
@@ -402,21 +403,15 @@ def test_a_run_that_diverges_says_so_and_keeps_the_best_model(tmp_path: Path, va
     train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path, plan)
     longer = replace(plan, steps=40, valid_every=valid_every)
 
-    made: list[Any] = []
-
-    def make(*given: Any) -> Any:
-        made.append(build(*given))
-        return made[0]
+    lm = new_lm("transfornn", VOCAB, SETTINGS, 1)
 
     def spoil(record: dict[str, Any]) -> None:
         if record["step"] == 15 and "loss" in record:
             with torch.no_grad():
-                made[0].output.bias.fill_(math.nan)
+                lm.output.bias.fill_(math.nan)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train_module, "build", make)
-        with pytest.raises(ModelError, match=r"training stopped at step \d+: the .* is infinite or no number"):
-            train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path, longer, report=spoil)
+    with pytest.raises(ModelError, match=r"training stopped at step \d+: the .* is infinite or no number"):
+        train("transfornn", SETTINGS, VOCAB, text(0), text(1), tmp_path, longer, report=spoil, lm=lm)
     for name in ("model.safetensors", "checkpoint/model.safetensors"):
         assert all(tensor.isfinite().all() for tensor in load_file(tmp_path / name).values())
     assert all(math.isfinite(loss) for key in ("loss", "valid_loss") for _, loss in records(tmp_path, key))

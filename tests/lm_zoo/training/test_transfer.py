@@ -12,7 +12,7 @@ from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.registry import load, load_folder, read_config, save_folder
 from lm_zoo.training.run import TextRecipe, run
 from lm_zoo.training.train import train
-from lm_zoo.training.transfer import convert_lm, inherit_settings
+from lm_zoo.training.transfer import convert_lm, inherit_settings, new_lm
 from rescore.cli.main import cli
 from tests.lm_zoo import zoo
 from tests.lm_zoo.models.test_bayesian import VOCAB, plain_folder
@@ -23,20 +23,23 @@ def test_fine_tuning_starts_from_the_weights(tmp_path: Path) -> None:
     source = plain_folder(tmp_path)
     settings = inherit_settings("transformer", str(source), {"dropout": 0.2})
     assert settings["dropout"] == 0.2 and settings["dim"] == 16
-    train(
-        "transformer", settings, VOCAB, text(0), text(1), tmp_path / "tuned", config(steps=1, lr=0.0), init=str(source)
-    )
+    lm = new_lm("transformer", VOCAB, settings, 1, str(source))
+    train("transformer", settings, VOCAB, text(0), text(1), tmp_path / "tuned", config(steps=1, lr=0.0), lm=lm)
     sentences = [("A", "B"), ("C",)]
     assert load(str(tmp_path / "tuned")).score_words(sentences) == load(str(source)).score_words(sentences)
 
 
-def test_fine_tuning_by_the_command_takes_vocabulary_and_settings(tmp_path: Path) -> None:
-    source = plain_folder(tmp_path)
+def test_fine_tuning_by_the_command_takes_vocabulary_and_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, loaded = plain_folder(tmp_path), list[str]()
+    monkeypatch.setattr("lm_zoo.training.transfer.load", lambda name: loaded.append(name) or load(name))
     (tmp_path / "text.txt").write_text("A B C D\nE F\n" * 20)
     command = ["train-lm", "transformer", "--text", str(tmp_path / "text.txt"), "--valid", str(tmp_path / "text.txt")]
     command += ["--init", str(source), "--out", str(tmp_path / "tuned"), "--train", "steps=20", "--train", "warmup=2"]
     result = CliRunner().invoke(cli, command)
     assert result.exit_code == 0, result.output
+    assert loaded == [str(source)]  # once
     made = read_config(tmp_path / "tuned")
     assert made["settings"] == read_config(source)["settings"]
     better, before = load(str(tmp_path / "tuned")), load(str(source))
@@ -124,12 +127,10 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
         convert_lm("transformer", source, {"layers": 1}, tmp_path / "x")
     shorter = zoo.WordVocabulary(zoo.WORDS[:-1], "upper")
     with pytest.raises(VocabError, match="10 tokens, the new LM 9"):
-        train("transformer", inherit_settings("transformer", source, {}), shorter, text(0), text(1), tmp_path / "y",
-              config(), init=source)  # fmt: skip
+        new_lm("transformer", shorter, inherit_settings("transformer", source, {}), 1, source)
     other = zoo.WordVocabulary([*zoo.WORDS[:-1], "OTHER"], "upper")
     with pytest.raises(VocabError, match="10 tokens, the new LM 10, and not the same ones"):
-        train("transformer", inherit_settings("transformer", source, {}), other, text(0), text(1), tmp_path / "y",
-              config(), init=source)  # fmt: skip
+        new_lm("transformer", other, inherit_settings("transformer", source, {}), 1, source)
     with pytest.raises(ModelError, match="no kind of LM is called 'bayes'"):
         inherit_settings("bayes", source, {})
     assert not (tmp_path / "x").exists()
