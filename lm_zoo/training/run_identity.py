@@ -13,7 +13,7 @@ from typing import Any
 from lm_zoo.errors import ModelError, TextError
 from lm_zoo.files import write_text
 from lm_zoo.identity import content, feed
-from lm_zoo.model_folder import LOG, RUN, WEIGHTS
+from lm_zoo.model_folder import CONFIG, LOG, RUN, WEIGHTS
 from lm_zoo.reading import is_read_once, read_json
 from lm_zoo.text.sentences import parse_text_spec
 from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
@@ -88,29 +88,38 @@ def check_run(folder: Path, parts: dict[str, Any]) -> None:
     """Writes what the run in `folder` is made of, or compares it with what is written there.
 
     A run has begun when its log has a record: what failed before that leaves nothing to compare with, and its
-    vocabulary goes unless all is the same again.
+    vocabulary goes unless all is the same again.  A model that is there must be that of a run.
 
     Args:
       parts: name -> value, or a dict of such.
     Raises:
-      ModelError: the run there differs in something that cannot change in mid-run; names it.
+      ModelError: the run there differs in something that cannot change in mid-run; names it.  Or there is a model
+        without the run that made it, which would pass for the new one's until its first validation.
     """
     path, text = folder / RUN, json.dumps(parts, indent=2) + "\n"
-    if path.exists() and _has_begun(folder):
+    begun, same = _has_begun(folder), path.exists() and path.read_bytes() == text.encode()
+    if (folder / CONFIG).exists() and not (same or (begun and (path.exists() or _has_checkpoint(folder)))):
+        without = f"has a model in it ({CONFIG}), but not the run that made it ({RUN}, {LOG})"
+        raise ModelError(f"{folder}: {without}; choose another --out")
+    if path.exists() and begun:
         try:
             before = read_json(path)
             _flat(before)
         except (OSError, ValueError, AttributeError) as error:
             raise ModelError(f"{path}: damaged ({error}); remove it to go on without this check") from None
         check_same(folder, before, json.loads(text))
-    elif path.exists() and path.read_bytes() != text.encode():
+    elif path.exists() and not same:
         shutil.rmtree(folder / VOCAB, ignore_errors=True)
     write_text(path, text)
 
 
 def _has_begun(folder: Path) -> bool:
     log = folder / LOG
-    return (log.exists() and log.stat().st_size > 0) or any((folder / name).exists() for name in CHECKPOINTS)
+    return (log.exists() and log.stat().st_size > 0) or _has_checkpoint(folder)
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    return any((folder / name).exists() for name in CHECKPOINTS)
 
 
 def check_same(folder: Path, before: dict[str, Any], parts: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from lm_zoo.errors import ModelError
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
+from lm_zoo.model_folder import CONFIG
 from lm_zoo.registry import check_place, neural_class, save_folder
 from lm_zoo.text.batches import (
     Batch,
@@ -145,6 +146,9 @@ class LMRun(TrainingRun):
         """As above; a folder in which the LM cannot be saved is told before it is trained."""
         check_place(self.out, self.lm.vocab)
         progress = self.progress
+        if not progress.step and (self.out / CONFIG).exists():
+            stays = "the model there stays until the first validation"
+            self.remark(f"{self.out}: no checkpoint to go on from, the run begins anew; {stays}")
         again = "valid_loss" if progress.valid_step < progress.step else None  # was killed after it, before a save
         self.records.open(progress.step, progress.epoch, again)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,26 @@ def test_no_run_writes_over_the_lm_that_it_starts_from(folder: Path) -> None:
     (first / "run.json").unlink()  # as of an imported LM
     with pytest.raises(ModelError, match="lm: the run would write over the LM that it starts from; choose another"):
         with_a_first_lm(folder, init=str(first.parent / "first" / ".." / "lm"))
+
+
+def test_a_model_that_no_run_has_made_stays(folder: Path) -> None:
+    """Of `import-lm`, or a copy of one that ships, which has a log; until a validation it would pass for the run's."""
+    with_a_first_lm(folder)
+    (folder / "lm" / "run.json").unlink()
+    shutil.rmtree(folder / "lm" / "checkpoint")
+    before = (folder / "lm" / "log.jsonl").read_text()
+    with pytest.raises(ModelError, match=r"lm: has a model in it \(config.json\), but not the run that made it"):
+        with_a_first_lm(folder)
+    assert (folder / "lm" / "log.jsonl").read_text() == before
+    assert not (folder / "lm" / "run.json").exists()
+
+
+def test_a_run_whose_checkpoint_is_gone_says_that_it_begins_anew(folder: Path) -> None:
+    said = [*trained(folder, {}), *trained(folder, {})]
+    assert not any("begins anew" in line for line in said)
+    shutil.rmtree(folder / "lm" / "checkpoint")
+    (folder / "lm" / "log.jsonl").write_text("")  # as where it is killed before its first record
+    (line,) = (line for line in trained(folder, {}) if "begins anew" in line)
+    assert line.endswith(
+        "lm: no checkpoint to go on from, the run begins anew; the model there stays until the first validation"
+    )
