@@ -22,7 +22,8 @@ NGRAM = "ngram"  # the column of --ngram
 INTERNAL_LM = "ilm"  # a recogniser's own LM, which is taken out of its score by a negative scale
 OLD_NGRAM = "old-ngram"  # the column of --old-ngram, which is taken out of the lattices' LM score in the same way
 TAKEN_OUT = (INTERNAL_LM, OLD_NGRAM)
-SIGNED = (WORDS_COLUMN, *TAKEN_OUT)  # columns whose scales may be negative
+UNCERTAINTY = "-uncertainty"  # behind an LM's column: how much draws of its weights disagree, of which less is better
+SIGNED = (WORDS_COLUMN, *TAKEN_OUT)  # columns whose scales may be negative, beside those of UNCERTAINTY
 MAP, MBR, FIRST = DECISIONS = ("map", "mbr", "first")  # highest total; fewest expected errors; no rescoring
 MIXTURE = "linear interpolation a word, by EM"  # said in the files of mixtures
 TUNE = "`rescore tune`"
@@ -198,9 +199,17 @@ def default_scales(names: Collection[str], ngram: str | None = None) -> dict[str
     return {**{name: 1.0 for name in ("am", "score") if name in names}, **dict.fromkeys(lms, LM_WEIGHT)}
 
 
+def is_signed(name: str) -> bool:
+    """Whether the scale of a column may be negative."""
+    return name in SIGNED or name.endswith(UNCERTAINTY)
+
+
 def equal_weights(names: Iterable[str]) -> Weights:
-    """1 for every score; LMs that are to be taken out, of which other scores have too much already, have none."""
-    scales = {name: 1.0 for name in names if name not in TAKEN_OUT}
+    """1 for every score; LMs that are to be taken out, of which other scores have too much already, have none.
+
+    Nor has an uncertainty, of which more is worse.
+    """
+    scales = {name: 1.0 for name in names if name not in TAKEN_OUT and not name.endswith(UNCERTAINTY)}
     return Weights(scales, {"how": "no weights given: every scale is 1"})
 
 

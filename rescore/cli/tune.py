@@ -102,11 +102,11 @@ def command(
 
     --objective errors: exact line searches (Och 2003) from several starting points; of equally good scales, those in
     the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, those of
-    `words` and of LMs to be taken out, `ilm` and `old-ngram`, may be negative.  Tune on dev, never on test.
-    With --lattices, the line searches are over all paths of lattices (Macherey et al. 2008); --normalise changes their
-    words one by one, and paths that become equal stay apart.  Expected errors are over N-best lists that the search
-    meets.  With --cross-fit DIR, DIR holds what rescore combine writes, of scales tuned on the other folds for each
-    utterance: a system for rescore compare that was not tuned on what it is tested on.
+    `words`, of LMs to be taken out, `ilm` and `old-ngram`, and of uncertainties, NAME-uncertainty, may be negative.
+    Tune on dev, never on test.  With --lattices, the line searches are over all paths of lattices (Macherey et al.
+    2008); --normalise changes their words one by one, and paths that become equal stay apart.  Expected errors are over
+    N-best lists that the search meets.  With --cross-fit DIR, DIR holds what rescore combine writes, of scales tuned on
+    the other folds for each utterance: a system for rescore compare that was not tuned on what it is tested on.
 
     With --normalise, hypotheses that become equal are one: their probabilities (am) are summed, other scores are those
     of the most probable one.  With --cer, lists count as if every character were a word, as Chinese without blanks

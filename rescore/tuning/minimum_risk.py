@@ -12,7 +12,7 @@ from rescore.tuning.quasi_newton import minimise
 from rescore.tuning.risk import SoftLists
 from rescore.tuning.score_table import ScoreTable
 from rescore.tuning.spread import far_out
-from rescore.weights import SIGNED, WORDS_COLUMN
+from rescore.weights import WORDS_COLUMN, is_signed
 
 DRAWN = 64  # random points that are looked at
 STARTS = 4  # of these, from which the search descends
@@ -56,7 +56,7 @@ class RiskProblem:
         spread = lists.spread()
         unit = 1.0 / np.where(spread > 0, spread, 1.0)
         lists.scores *= unit
-        low = np.array([0.0, *(-np.inf if table.names[k] in SIGNED else 0.0 for k in columns)])
+        low = np.array([0.0, *(-np.inf if is_signed(table.names[k]) else 0.0 for k in columns)])
         return cls(lists, columns, unit, rewards, low, max(1, table.total_words))
 
     def part(self, utterances: np.ndarray, table: ScoreTable) -> RiskProblem:

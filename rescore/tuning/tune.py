@@ -18,7 +18,7 @@ from rescore.tuning.score_table import ScoreTable
 from rescore.tuning.selection import best_sharpness
 from rescore.tuning.spread import LARGEST_SCALE, say_far_out
 from rescore.types import Weights
-from rescore.weights import MAP, SIGNED, default_scales, no_score
+from rescore.weights import MAP, default_scales, is_signed, no_score
 
 if TYPE_CHECKING:
     from rescore.tuning.lattice_line_search import LatticeTable
@@ -47,8 +47,9 @@ def tune_errors(
 ) -> tuple[Weights, CrossFit]:
     """Finds the scales that give the fewest errors on `table`, and those of the folds of the cross-validation.
 
-    Scales other than that of `words` are kept at 0 or above.  Only ratios of scales matter, so one column is fixed:
-    those of `fixed`, or `am` (the first column if there is none) at 1 where `fixed` names no scale other than 0.
+    Scales are kept at 0 or above, but for those of `rescore.weights.is_signed`.  Only ratios of scales matter, so one
+    column is fixed: those of `fixed`, or `am` (the first column if there is none) at 1 where `fixed` names no scale
+    other than 0.
 
     Args:
       fixed: scales that stay as they are.
@@ -148,7 +149,7 @@ def make_problem(table: Table, fixed: Mapping[str, float]) -> Problem:
     free = np.array([k for k, name in enumerate(table.names) if name not in fixed and varies[k]], dtype=np.int64)
     unit = np.zeros(len(start))
     unit[free] = reference / spread[free]
-    signed = np.array([name in SIGNED for name in table.names])
+    signed = np.array([is_signed(name) for name in table.names])
     return Problem(searched(table), free, start, unit, low=np.where(signed, -LIMIT * unit, 0.0), high=LIMIT * unit)
 
 

@@ -21,7 +21,7 @@ from rescore.console import remark
 from rescore.errors import UsageError
 from rescore.file_names import base_name, split_name
 from rescore.types import NbestList, Words
-from rescore.weights import NGRAM, WORDS_COLUMN
+from rescore.weights import NGRAM, UNCERTAINTY, WORDS_COLUMN
 from rescore.workers import kept
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class LMColumn:
     @property
     def columns(self) -> list[str]:
         """The columns that this LM writes: its own, and `NAME-uncertainty` if it gives one."""
-        return [self.column, f"{self.column}-uncertainty"][: 1 + self.lm.with_uncertainty]
+        return [self.column, f"{self.column}{UNCERTAINTY}"][: 1 + self.lm.with_uncertainty]
 
     def count(self, lists: list[NbestList]) -> None:
         """Counts the words of lists that are scored, or were by a run that was stopped.

@@ -30,7 +30,7 @@ def test_default_scales() -> None:
 
 def test_equal_weights() -> None:
     assert equal_weights(["am", "words"]).scales == {"am": 1.0, "words": 1.0}
-    assert equal_weights(["am", "ilm", "lm"]).scales == {"am": 1.0, "lm": 1.0}
+    assert equal_weights(["am", "ilm", "lm", "lm-uncertainty"]).scales == {"am": 1.0, "lm": 1.0}
 
 
 def test_given_weights() -> None:

@@ -62,7 +62,10 @@ def slow_errors(table: ScoreTable, scales: np.ndarray) -> int:
     return errors
 
 
-@pytest.mark.parametrize(("objective", "name"), [("errors", "ilm"), ("risk", "ilm"), ("risk", "old-ngram")])
+@pytest.mark.parametrize(
+    ("objective", "name"),
+    [("errors", "ilm"), ("risk", "ilm"), ("risk", "old-ngram"), ("errors", "b-uncertainty"), ("risk", "b-uncertainty")],
+)
 def test_an_lm_to_be_taken_out_gets_a_negative_scale(objective: str, name: str, tmp_path: Path) -> None:
     """`am` holds an LM that says nothing of the errors: taken out, the rest tells."""
     lists, refs = make_set(60, 3)
