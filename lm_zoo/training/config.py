@@ -26,6 +26,7 @@ BESIDE: dict[str, tuple[str, tuple[str, ...]]] = {
     "window": ("text", ("windows",)),
     "batch_windows": ("text", ("windows",)),
 }
+BESIDE_TEXT = {"batch_tokens": ("text", ("sentences",))}  # the same where no N-best lists are trained on
 OF_LISTS = ("posterior", "lm_loss")
 # Of settings that are not given, where N-best lists are trained on.
 LIST_DEFAULTS = {"lr": 1e-4, "weight_decay": 0.0, "warmup": 0, "passes": 3, "valid_every": 0}
@@ -89,12 +90,15 @@ def idle_settings(config: TrainConfig, given: Collection[str], on_lists: bool) -
     Args:
       on_lists: whether N-best lists are trained on.
     """
+    beside = BESIDE if on_lists else BESIDE | BESIDE_TEXT
     for name in given:
-        other, values = BESIDE.get(name, ("", ()))
+        other, values = beside.get(name, ("", ()))
         if other and (found := getattr(config, other)) not in values:
             yield f"training setting '{name}' says nothing with {other}={found}, but with {' or '.join(values)}"
         elif name in OF_LISTS and not on_lists:
             yield f"training setting '{name}' says nothing without --nbest"
+        elif name == "steps" and config.passes:
+            yield f"training setting 'steps' says nothing with passes={config.passes}, from which the steps follow"
 
 
 @dataclass

@@ -99,11 +99,17 @@ def test_settings_that_say_nothing_are_told(folder: Path) -> None:
         "training setting 'window' says nothing with text=sentences, but with windows",
         "training setting 'lm_loss' says nothing without --nbest",
     ]
+    given = {"text": "windows", "batch_tokens": 99, "passes": 3, "steps": 9}
+    assert [*idle_settings(TrainConfig(**given), given, on_lists=False)] == [  # type: ignore[arg-type]
+        "training setting 'batch_tokens' says nothing with text=windows, but with sentences",
+        "training setting 'steps' says nothing with passes=3, from which the steps follow",
+    ]
     useful = {
         "optimizer": "muon",
         "muon_decay": 0.1,
         "text": "windows",
         "window": 9,
+        "batch_tokens": 99,
         "lm_loss": 0.2,
         "weight_decay": 0.1,
     }
