@@ -34,11 +34,16 @@ def weights_for(source: str, column: str, weights: Weights | None) -> tuple[Weig
         return equal, 1.0
     inverse = decision_of(weights)[1]
     scales = {name: inverse * scale for name, scale in weights.scales.items()}
-    if not scales.get(column):
+    if column not in scales:
         found = ", ".join(scales)
         raise WeightsError(
             f"the weights have no scale for '{column}', the LM to be trained; found: {found}; name its column: "
             "--init COLUMN=NAME|DIR, or tune with it"
+        )
+    if not scales[column]:
+        raise WeightsError(
+            f"the weights have scale 0 for '{column}', the LM to be trained, by which it changes nothing; give it one: "
+            f"rescore tune --fix {column}=0.5"
         )
     return Weights({name: scale for name, scale in scales.items() if name != column}, weights.info), scales[column]
 

@@ -68,6 +68,8 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
         error_lists(source, {"u0": ("A",)}, Weights({"am": 1.0}))
     with pytest.raises(WeightsError, match="the weights have no scale for 'lm', the LM to be trained; found: am"):
         weights_for(source, "lm", Weights({"am": 1.0}))
+    with pytest.raises(WeightsError, match=r"scale 0 for 'lm', .* changes nothing; give it one: .* --fix lm=0.5"):
+        weights_for(source, "lm", Weights({"am": 1.0, "lm": 0.0}, {"decision": "first"}))
     with pytest.raises((WeightsError, ScoreError), match="no score 'bad'"):
         error_lists(source, {f"u{k}": ("A",) for k in range(3)}, Weights({"bad": 1.0}))
 
