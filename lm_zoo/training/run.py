@@ -219,7 +219,7 @@ def tokenise(vocab: Vocabulary, texts: list[str], longest: int | None, remark: R
 
     def checked() -> Iterator[list[str]]:
         for name in texts:
-            for number, words in enumerate(read_sentences(name), start=1):
+            for number, words in enumerate(read_sentences(name, remark), start=1):
                 if number <= 1000:
                     check_case(vocab, words, f"{name}, sentence {number}")
                 if not _MARKS.isdisjoint(words):

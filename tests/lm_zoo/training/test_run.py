@@ -116,6 +116,12 @@ def test_settings_that_say_nothing_are_told(folder: Path) -> None:
     assert not [*idle_settings(TrainConfig(**useful), useful, on_lists=True)]  # type: ignore[arg-type]
 
 
+def test_lines_without_a_word_are_counted(folder: Path) -> None:
+    (folder / "more").write_text("u1 THE CAT SAT\nu2 \nu3 THE DOG RAN\n")
+    said = trained(folder, {}, texts=[f"kaldi:{folder / 'more'}"])
+    assert said.count(f"{folder / 'more'}: 1 of 3 lines have no word and were skipped") == 1
+
+
 def test_windows_go_over_sentences_of_any_length(folder: Path) -> None:
     """A piece of one would have an end in the running text that the text has not."""
     said = trained(folder, {"text": "windows", "window": 4, "passes": 1, "accumulate": 100}, longest=2)
