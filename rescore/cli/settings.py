@@ -5,9 +5,11 @@ from __future__ import annotations
 from lm_zoo.reading import parse_json
 from rescore.errors import UsageError
 
+_PYTHON = {"True": True, "False": False}  # as Python writes what JSON has as true and false
+
 
 def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
-    """`("dim=512", "tied=false")` -> typed values (JSON where it is JSON, else a string)."""
+    """`("dim=512", "tied=false")` -> typed values (JSON where it is JSON, or True or False, else a string)."""
     settings: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -16,5 +18,5 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, object]:
         try:
             settings[name] = parse_json(value)
         except ValueError:
-            settings[name] = value
+            settings[name] = _PYTHON.get(value, value)
     return settings

@@ -1,4 +1,4 @@
-"""Numbers of options: `nan` is in no range, and an infinity is no number."""
+"""Numbers of options: `nan` is in no range, and an infinity is no number; values of settings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from asr.cli.main import cli as asr
 from rescore.cli.main import cli as rescore
 from rescore.cli.numbers import POSITIVE, Number
+from rescore.cli.settings import parse_settings
 from tests.rescore.cli.test_cli_json import leaves
 
 
@@ -39,3 +40,9 @@ def test_ranges_are_click_s() -> None:
 def test_seeds_and_counts_have_ranges(words: str) -> None:
     result = CliRunner().invoke(rescore, words.split())
     assert result.exit_code == 2 and "is not in the range" in result.output
+
+
+def test_settings_are_true_or_false_as_in_json_or_in_python() -> None:
+    given = parse_settings(("carry=True", "tied=False", "join=true", "wandb=Truth", "dim=512", "blocks=1-2"))
+    expected = {"carry": True, "tied": False, "join": True, "wandb": "Truth", "dim": 512, "blocks": "1-2"}
+    assert given == expected
