@@ -6,6 +6,7 @@ All scores are natural logs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -149,7 +150,11 @@ class LanguageModel:
 
     def said(self) -> str:
         """What a user should know of the text scored so far, such as what was too long; "" for nothing."""
-        return ""
+        return "; ".join(f"{number} {what}" for what, number in self.counted().items())
+
+    def counted(self) -> Counter[str]:
+        """The numbers in `said` by what is said behind them: of several processes they are summed."""
+        return Counter()
 
     # -- where and how it is evaluated -----------------------------------------------------------------------------
 

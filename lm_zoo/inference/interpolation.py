@@ -11,6 +11,7 @@ if it is so for every LM whose weight is not 0.
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
@@ -152,6 +153,9 @@ class InterpolatedLM(LanguageModel):
 
     def said(self) -> str:
         return "; ".join(filter(None, (lm.said() for lm in self.lms)))
+
+    def counted(self) -> Counter[str]:
+        return sum((lm.counted() for lm in self.lms), Counter[str]())
 
     def vocabularies(self) -> Iterable[Vocabulary]:
         return chain.from_iterable(lm.vocabularies() for lm in self.lms)

@@ -145,8 +145,9 @@ class HFCausalLM(HFModel):
     ) -> list[list[float]]:
         """See `LanguageModel.score_words`; in batches of like lengths (running text)."""
         checked = self.checked(sentences, max_unknown)
+        found = base.score_in_batches(self, checked, BATCH_TOKENS)
         self.long_sentences += len(self._long(checked))
-        return base.score_in_batches(self, checked, BATCH_TOKENS)
+        return found
 
     def _long(self, sentences: Sequence[Sequence[str]]) -> list[int]:
         """The places of sentences that are scored in windows."""
@@ -194,8 +195,8 @@ class HFCausalLM(HFModel):
         """`score_hypotheses` of all sentences, of which those at the places `long` go through windows."""
         rest = sorted({*range(len(sentences))} - {*long})
         before = None if contexts is None else [contexts[place] for place in rest]
-        in_windows = self.score_words([sentences[place] for place in long], None)
         in_trees = self.score_hypotheses([sentences[place] for place in rest], None, before)
+        in_windows = self.score_words([sentences[place] for place in long], None)  # at last, as it counts them
         found = dict(zip([*long, *rest], [*in_windows, *in_trees], strict=True))
         return [found[place] for place in range(len(sentences))]
 

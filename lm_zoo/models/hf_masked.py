@@ -72,12 +72,12 @@ class HFMaskedLM(HFModel):
         self.checked(sentences, max_unknown)
         encoded = [[*(self.vocab.encode_word(word) for word in words), self.stop] for words in sentences]
         flat = [[token for word in words for token in word] for words in encoded]
-        self.long_sentences += sum(len(tokens) > self.room for tokens in flat)
         before = self._before(flat, contexts or [()] * len(flat))
         scores = [[0.0] * len(tokens) for tokens in flat]
         for batch in in_time(self._batches([len(tokens) for tokens in before], [len(tokens) for tokens in flat])):
             for (sentence, place), score in zip(batch, self._masked_scores(before, flat, batch), strict=True):
                 scores[sentence][place] = score
+        self.long_sentences += sum(len(tokens) > self.room for tokens in flat)
         result = []
         for words, row in zip(encoded, scores, strict=True):
             values = iter(row)

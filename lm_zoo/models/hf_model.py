@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -151,11 +152,9 @@ class HFModel(base.LanguageModel):
         """Whether so many tokens, with the special ones, are more than the positions."""
         return self.positions is not None and tokens + self.special > self.positions
 
-    def said(self) -> str:
-        if not self.long_sentences:
-            return ""
-        of = f"{self.long_sentences} sentences of more than {self.positions} tokens"
-        return f"{of} scored in windows of {self.positions}, {self.windows}"
+    def counted(self) -> Counter[str]:
+        what = f"sentences of more than {self.positions} tokens scored in windows of {self.positions}, {self.windows}"
+        return +Counter({what: self.long_sentences})
 
     def is_slow(self) -> bool:
         return self.device.type == "cpu" and self.dtype == torch.bfloat16 and slow_in_bfloat16()

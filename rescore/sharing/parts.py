@@ -355,12 +355,10 @@ def finished_splits(folder: Path) -> list[dict[str, Any]]:
 
 
 def _finished(path: Path) -> dict[str, Any]:
-    """What a share found: the number of `parts`; of scores the `words` of each column, how many, and unknown ones."""
+    """What a share found; `parts` is the number of parts."""
     try:
         found = read_json(path)
-        pairs = list(found.get("words", {}).values())
-        counts = [found["parts"], *(count for pair in pairs for count in pair)]
-        if not all(type(count) is int and count >= 0 for count in counts) or any(len(pair) != 2 for pair in pairs):
+        if type(found["parts"]) is not int or found["parts"] < 0:
             raise ValueError("a count that is none")
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise FormatError(path, f"damaged ({error}); remove it and run its share again, then merge again") from None

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from lm_zoo.text.coverage import said
 from rescore.console import progress, remark
 from rescore.errors import ScoreError, UsageError
 from rescore.formats.part_files import LISTS
@@ -27,7 +25,7 @@ from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, 
 from rescore.workflows.context import with_context
 from rescore.workflows.reuse import note_scored
 from rescore.workflows.scored_by import lms_of, note_lms, remark_other_lms
-from rescore.workflows.seen import TextCounts, check_unknown, said_lines
+from rescore.workflows.seen import check_all_unknown, seen_lines
 
 
 def merge(out: Path, weights: Weights | None) -> CombineCounts:
@@ -57,21 +55,17 @@ def merge(out: Path, weights: Weights | None) -> CombineCounts:
     plan = read_plan(folder)
     lms = lms_of(plan)
     remark_other_lms(weights, lms)
-    words = _words(found)
-    for column, counted in words.items():
-        check_unknown(column, counted, plan.get(MAX_UNKNOWN, 1.0))
+    note = notes(folder, number)
+    check_all_unknown(note.counts, plan.get(MAX_UNKNOWN, 1.0))
     used = with_context(weights or equal_weights(first.hyps[0].scores), plan.get("--context"))
     counts = write_combined(progress(lists(), "combining"), used, out)
-    note = notes(folder, number)
     note_skipped([*found[0]["unread"], *note.skipped])
     join_parts(folder, number, out / SCORES_FILE)
     note_lms(out, lms)
     note_scored(out, plan)
     remove_parts(folder)  # at last: a merge that is stopped can be called again
     remark(f"{counts.utterances} utterances scored, in {len(found)} shares")
-    for column, counted in words.items():
-        remark(f"{column}: {said(counted, 'hypothesis words')}, scored as <unk>")
-    for line in said_lines(note.counts):
+    for line in seen_lines(note.counts, "hypothesis words", "hypotheses"):
         remark(line)
     say_combined(counts, weights, out)
     return counts
@@ -87,13 +81,3 @@ def check_not_merged(out: Path) -> None:
     if not parts_inside(out).is_dir() and (out.is_file() or scores.is_file()):
         advice = f"; for other scales: rescore combine --scores {out}" if scores.is_file() else ""
         raise UsageError(f"{out}: no shares to be merged; it is there already, merged or made by one process{advice}")
-
-
-def _words(shares: Iterable[Mapping[str, Any]]) -> dict[str, TextCounts]:
-    """The words that all shares have counted, by column."""
-    found: dict[str, TextCounts] = {}
-    for share in shares:
-        for column, (words, unknown) in share["words"].items():
-            total = found.setdefault(column, TextCounts(0, 0))
-            total.words, total.unknown = total.words + words, total.unknown + unknown
-    return found

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lm_zoo.deadline import time_limit
 from lm_zoo.errors import LMError
-from lm_zoo.text.coverage import MOST_UNKNOWN, said
+from lm_zoo.text.coverage import MOST_UNKNOWN
 from rescore import __version__
 from rescore.console import remark
 from rescore.errors import FormatError, RescoreError, UsageError
@@ -29,6 +29,7 @@ from rescore.workflows.merge import merge
 from rescore.workflows.recordings import find_recordings
 from rescore.workflows.reuse import columns_there, with_columns
 from rescore.workflows.scored_by import EARLIER, in_plan, known_lms, note_lms, remark_other_lms
+from rescore.workflows.seen import seen_lines
 
 if TYPE_CHECKING:
     from rescore.sharing.parts import Split
@@ -163,7 +164,9 @@ def _score(request: Request, split: Split | None, weights: Weights | None = None
 
     written = write_scores(checked, scorers, out, plan, mix, use, None, before, on_error, unread, count_nbest(source))
     note_lms(out, {**earlier, **given})
-    _say_what_was_scored(written, scorers)
+    remark(f"{written.total} utterances scored" + _taken_over(written.kept))
+    for line in seen_lines(written.counts, "hypothesis words", "hypotheses"):
+        remark(line)
     return written
 
 
@@ -178,14 +181,6 @@ def _with_scores(
         return lists
     remark(f"{', '.join(there)}: kept, {out / SCORES_FILE} has the scores of the same LM for the same lists")
     return with_columns(lists, out, [column for scorer in scorers if scorer.reused for column in scorer.columns])
-
-
-def _say_what_was_scored(written: ScoringResult, scorers: list[LMColumn]) -> None:
-    remark(f"{written.total} utterances scored" + _taken_over(written.kept))
-    for scorer in scorers:
-        remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
-        for shown in filter(None, (scorer.view.said(), scorer.lm.said())):
-            remark(f"{scorer.column}: {shown}")
 
 
 def _say_what_is_replaced(path: Path, first: NbestList, columns: set[str]) -> None:

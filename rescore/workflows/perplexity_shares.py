@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,6 @@ class TextDoer:
     request: TextRequest
     scorers: list[LMColumn]
     size: int = SENTENCES_AT_A_TIME
-    counts: Counter[str] = field(default_factory=Counter)
 
     @property
     def source(self) -> str:
@@ -101,11 +100,10 @@ class TextDoer:
     def __call__(self, items: list[Sentence]) -> list[ScoredText]:
         words = [item.words for item in items]
         scores = score_text(viewed(self.scorers), words, self.request.text, 1.0, items[0].number)
-        self.counts.update(said_counts({scorer.column: scorer.lm for scorer in self.scorers}))
         return [ScoredText([" ".join(sentence) for sentence in words], scores)]
 
     def counted(self) -> Counter[str]:
-        return self.counts.copy()
+        return said_counts({scorer.column: scorer.lm for scorer in self.scorers})
 
     def check(self) -> None:
         """Unknown words are looked at when all are there."""

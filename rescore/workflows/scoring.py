@@ -6,8 +6,9 @@ Scoring never sees a reference.  A column is the natural-log probability of the 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from rescore.workflows.columns import LMColumn, check_columns
 from rescore.workflows.combine import SCORES_FILE
 from rescore.workflows.context import TextBefore
 from rescore.workflows.reuse import note_scored
-from rescore.workflows.seen import said_counts
+from rescore.workflows.seen import said_counts, seen_counts
 from rescore.workflows.threads import Behind, ahead
 
 BATCH_WORDS = 60_000
@@ -158,10 +159,17 @@ def score_lists(lists: Iterable[NbestList], scorers: list[LMColumn]) -> Iterator
 
 @dataclass(frozen=True)
 class ScoringResult:
-    """What `write_scores` did: utterances in all, those taken over from a stopped run, the result of `use`."""
+    """What `write_scores` did.
+
+    Attributes:
+      total, kept: utterances in all, and those taken over from a stopped run.
+      counts: what LMs knew and saw of all of them (see `rescore.workflows.seen`).
+      used: the result of `use`.
+    """
 
     total: int
     kept: int
+    counts: Counter[str]
     used: Any
 
 
@@ -208,9 +216,8 @@ def write_scores(
         note_scored(out, plan)
         remove_parts(parts.folder)
     else:
-        words = {scorer.column: [scorer.coverage.words, scorer.coverage.unknown] for scorer in scorers}
-        parts.finish({"parts": work.number, "utterances": total, "words": words, "unread": said_by(unread)})
-    return ScoringResult(total, work.kept, behind.result)
+        parts.finish({"parts": work.number, "utterances": total, "unread": said_by(unread)})
+    return ScoringResult(total, work.kept, work.counts, behind.result)
 
 
 @dataclass
@@ -219,7 +226,7 @@ class _Scoring:
 
     Attributes:
       number: parts.
-      total, kept: utterances in all, and those taken over from a stopped run.
+      total, kept, counts: as of `ScoringResult`.
     """
 
     parts: Parts
@@ -230,6 +237,7 @@ class _Scoring:
     number: int = 0
     total: int = 0
     kept: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self.unwritten = CountedErrors(Skip() if isinstance(self.on_error, Skip) else fail)
@@ -254,21 +262,31 @@ class _Scoring:
                 scorer.coverage.check()
 
     def _take_over(self, index: int, batch: list[NbestList]) -> None:
-        note_skipped(left_out := read_note(self.parts.folder, index).skipped)
-        self.kept += len(batch) - len(left_out)
-        self.total += len(batch) - len(left_out)
+        note = read_note(self.parts.folder, index)
+        note_skipped(note.skipped)
+        self.counts += note.counts
+        self.kept += len(batch) - len(note.skipped)
+        self.total += len(batch) - len(note.skipped)
         for scorer in self.scorers:
             scorer.count(batch)
 
     def _anew(self, index: int, groups: list[list[NbestList]], batch: list[NbestList]) -> list[NbestList]:
+        seen = self._seen()
         if self.before:
             found = self.before.score(groups, self._score)
         else:
             found = list(do_bites(self.parts, index, batch, self._score, utt_id_of, self.on_error))
-        said = said_counts({scorer.column: scorer.lm for scorer in self.scorers})
-        self.parts.note(index, Note(said, [] if self.before else said_by(self.on_error)))
+        new = self._seen() - seen
+        self.counts += new
+        self.parts.note(index, Note(new, [] if self.before else said_by(self.on_error)))
         self.total += len(found)
         return found
+
+    def _seen(self) -> Counter[str]:
+        """What the LMs have seen so far."""
+        views = {scorer.column: scorer.view for scorer in self.scorers}
+        lms = {scorer.column: scorer.lm for scorer in self.scorers}
+        return seen_counts((scorer.coverage for scorer in self.scorers), views) + said_counts(lms)
 
     def _score(self, batch: list[NbestList], contexts: Sequence[Context] | None = None) -> list[NbestList]:
         return score_batch(batch, self.scorers, self.mix, contexts)

@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from lm_zoo.base import LanguageModel, WordLM
+from lm_zoo.base import LanguageModel
 from lm_zoo.errors import VocabError
 from lm_zoo.text.coverage import Counted, Coverage, said
 from lm_zoo.text.view import View
 from rescore.weights import NGRAM
 
 PATH_WORDS, UNKNOWN_WORDS = "path_words", "unknown_words"  # counts of words on best paths; those an n-gram knows not
-_KINDS = ("words", "unknown", "texts", "changed", "rule", "said")  # of the names of counts, `KIND<tab>LM`
+_KINDS = ("words", "unknown", "texts", "changed", "rule", "said", "counted")  # of the names of counts, `KIND<tab>LM`
 
 
 @dataclass
@@ -38,17 +38,21 @@ def seen_counts(coverages: Iterable[Coverage], views: Mapping[str, View]) -> Cou
 
 
 def said_counts(lms: Mapping[str, LanguageModel]) -> Counter[str]:
-    """What the n-grams among LMs, by name, have to say of words that they do not know: 1 for each line."""
-    said_of = {name: lm.said() for name, lm in lms.items() if isinstance(lm, WordLM)}
-    return Counter(f"said\t{name}\t{line}" for name, line in said_of.items() if line)
+    """What LMs, by name, have counted, and what others have to say, as n-grams of unknown words: 1 for each line."""
+    said_of = {name: lm.said() for name, lm in lms.items() if not lm.counted()}
+    counts = Counter(f"said\t{name}\t{line}" for name, line in said_of.items() if line)
+    counts.update(
+        {f"counted\t{name}\t{what}": count for name, lm in lms.items() for what, count in lm.counted().items()}
+    )
+    return counts
 
 
 def said_lines(counts: Counter[str]) -> Iterator[str]:
     """The lines of `said_counts`."""
     for key in counts:
         kind, _, rest = key.partition("\t")
-        if kind == "said" and counts[key]:
-            yield rest.replace("\t", ": ", 1)
+        if kind in ("said", "counted") and counts[key]:
+            yield rest.replace("\t", ": " if kind == "said" else f": {counts[key]} ", 1)
 
 
 def check_all_unknown(counts: Counter[str], most: float) -> None:

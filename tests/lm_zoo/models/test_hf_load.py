@@ -266,6 +266,24 @@ def test_the_command_counts_long_sentences(gpt2: Path, tmp_path: Path) -> None:
     assert "gpt2: 1 sentences of more than 32 tokens" in done.output
 
 
+def test_shares_count_long_sentences(gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rescore.workflows.scoring.BATCH_WORDS", 1)  # a part each
+    monkeypatch.setattr("rescore.workflows.perplexity_shares.TextDoer.size", 1)
+    texts = {"a": LONG, "b": LONG[:4], "c": LONG, "d": LONG}
+    rs.Lists([rs.NbestList(name, [rs.Hypothesis(text, {"am": 0.0})]) for name, text in texts.items()]).write(
+        tmp_path / "lists.jsonl"
+    )
+    (tmp_path / "text").write_text("".join(f"{' '.join(text)}\n" for text in texts.values()))
+    lm = ("--lm", f"hf:{gpt2}?long=windows")
+    out, figures = str(tmp_path / "out"), str(tmp_path / "ppl.json")
+    nbest = ["nbest", "--nbest", str(tmp_path / "lists.jsonl"), *lm, "--out", out]
+    ppl = ["ppl", "--text", str(tmp_path / "text"), *lm, "--json", figures]
+    for command, target in ((nbest, out), (ppl, figures)):
+        for share in ("2/2", "1/2"):
+            assert CliRunner().invoke(cli, [*command, "--split", share]).exit_code == 0
+        assert "gpt2: 3 sentences of more than 32 tokens" in CliRunner().invoke(cli, ["merge", target]).output
+
+
 @torch.no_grad()
 def test_masked_lms_see_windows_around_each_token(tmp_path: Path, gpt2: Path) -> None:
     lm = load(f"hf-mlm:{hugging_face.bert(tmp_path / 'bert')}?long=windows")

@@ -175,6 +175,20 @@ def test_nbest_writes_what_was_written(folder: Path) -> None:
     assert "form of its own text" not in said["librispeech"]
 
 
+def test_shares_say_what_was_shown_as_one_process_does(folder: Path) -> None:
+    lists = [
+        NbestList(f"u{place}", [Hypothesis(tuple(TEXTS[place % 3].split()), {"am": -1.0})]) for place in range(999)
+    ]
+    write_nbest(f"jsonl:{folder / 'many.jsonl'}", lists)
+    args = ("nbest", "--nbest", folder / "many.jsonl", "--lm", folder / "lm", "--out")
+    whole = run(*args, folder / "whole").stderr
+    for share in ("1/2", "2/2"):
+        run(*args, folder / "shares", "--split", share)
+    merged = run("merge", folder / "shares").stderr
+    shown = [line for line in whole.splitlines() if line.startswith("lm: ")]
+    assert "999 of 999 hypotheses" in shown[1] and all(line in merged.splitlines() for line in shown)
+
+
 def test_scores_of_a_run_with_another_view_are_not_taken_over(folder: Path) -> None:
     args = ("nbest", "--nbest", folder / "librispeech.jsonl", "--lm", folder / "lm", "--out", folder / "out")
     run(*args)
