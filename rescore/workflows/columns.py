@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -26,6 +26,13 @@ from rescore.workers import kept
 
 if TYPE_CHECKING:
     import torch
+
+
+class NotLoaded(LanguageModel):
+    """Stands for an LM of which all lists have the scores already; it is asked for nothing."""
+
+    def __init__(self, with_uncertainty: bool) -> None:
+        self.with_uncertainty = with_uncertainty
 
 
 @dataclass
@@ -65,11 +72,13 @@ class LMColumn:
         return [self.column, f"{self.column}{UNCERTAINTY}"][: 1 + self.lm.with_uncertainty]
 
     def count(self, lists: list[NbestList]) -> None:
-        """Counts the words of lists that are scored, or were by a run that was stopped.
+        """Counts the words of lists that are scored, or were by a run that was stopped; none of an LM not loaded.
 
         Raises:
           VocabError: words that do not suit the LM (see `lm_zoo.text.coverage`).
         """
+        if isinstance(self.lm, NotLoaded):
+            return
 
         def place(word: str) -> str:
             utt_id = next(nbest.utt_id for nbest in lists if any(word in hyp.words for hyp in nbest.hyps))
@@ -152,6 +161,7 @@ def open_scorers(
     device: str = "cpu",
     max_unknown: float = MOST_UNKNOWN,
     exact: bool = False,
+    there: Mapping[str, NotLoaded] | None = None,
 ) -> list[LMColumn]:
     """Loads the LMs of `--lm [COLUMN=]NAME|DIR` and `--ngram FILE` (column `ngram`).
 
@@ -160,6 +170,7 @@ def open_scorers(
       device: where they are evaluated, "cpu", "cuda" or "cuda:N".
       max_unknown: the largest share of the words scored that an LM may not know.
       exact: LMs see words as they are written.
+      there: by column, what stands for LMs that need not be loaded.
     Raises:
       ModelError: a device that is not there.
       UsageError: as `check_columns`; no LM at all.
@@ -179,6 +190,9 @@ def open_scorers(
         find_device(device)  # before anything is loaded
 
     def opened(column: str, name: str, loader: Callable[[str], LanguageModel]) -> LMColumn:
+        if there and column in there:
+            return LMColumn(column, there[column], reused=True)
+
         def load_ready() -> LanguageModel:
             return prepared_scorer(column, loader(name), dtype, device, max_unknown, exact).lm
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -27,13 +27,13 @@ from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, 
 from rescore.workflows.context import TextBefore, with_context
 from rescore.workflows.merge import merge
 from rescore.workflows.recordings import find_recordings
-from rescore.workflows.reuse import columns_there, with_columns
+from rescore.workflows.reuse import columns_there, has_all, with_columns
 from rescore.workflows.scored_by import EARLIER, in_plan, known_lms, note_lms, remark_other_lms
 from rescore.workflows.seen import seen_lines
 
 if TYPE_CHECKING:
     from rescore.sharing.parts import Split
-    from rescore.workflows.columns import LMColumn
+    from rescore.workflows.columns import LMColumn, NotLoaded
     from rescore.workflows.scoring import ScoringResult
 
 JOINED = "for LMs that see across sentences: rescore train-lm --train join=128 (--init continues a trained one)"
@@ -140,17 +140,19 @@ def _score(request: Request, split: Split | None, weights: Weights | None = None
     from rescore.workflows.columns import identities, open_scorers, trained_on_sentences
     from rescore.workflows.scoring import new_columns, write_scores
 
-    scorers = open_scorers(lms, ngram, request.dtype, request.device, request.max_unknown, request.exact)
+    given, earlier = identities(lms, ngram), known_lms(source)
+    there = _there(request, given, earlier) if request.reuse else []
+    kept = _not_loaded(request, there)
+    scorers = open_scorers(lms, ngram, request.dtype, request.device, request.max_unknown, request.exact, kept)
     _say_what_they_are(scorers, trained_on_sentences(lms) if before else None)
     mix = _read_mix(request.mix_file, scorers) if request.mix_file else None
     new = new_columns(scorers, mix)
     if split is None or split.number == 1:
         _say_what_is_replaced(out / SCORES_FILE, first, {*first.columns, *new})
     checked = _within_limits(source, every, scorers, unread)
-    given, earlier = identities(lms, ngram), known_lms(source)
     plan = request.plan(given, earlier, mix, before)
-    if request.reuse and plan is not None:
-        checked = _with_scores(checked, scorers, out, plan)
+    if there:
+        checked = _with_scores(checked, scorers, out, there)
     if split is not None:
         errors = on_error, unread
         written = write_scores(checked, scorers, out, plan, mix, _count, split, before, *errors)
@@ -170,15 +172,28 @@ def _score(request: Request, split: Split | None, weights: Weights | None = None
     return written
 
 
+def _there(request: Request, given: dict[str, str], earlier: dict[str, str]) -> list[str]:
+    """The columns that `out` has already; arguments as of `Request.plan`."""
+    plan = request.plan(given, earlier, None, None)
+    return [] if plan is None else columns_there(request.out, plan)
+
+
+def _not_loaded(request: Request, there: Collection[str]) -> dict[str, NotLoaded]:
+    """What stands for the LMs of columns that `out` has, where it has them of all lists."""
+    from rescore.workflows.columns import NotLoaded
+
+    if not there or not has_all(request.out, request.max_unknown):
+        return {}
+    columns = next(read_nbest(f"jsonl:{request.out / SCORES_FILE}")).columns
+    return {column: NotLoaded(f"{column}-uncertainty" in columns) for column in there}
+
+
 def _with_scores(
-    lists: Iterable[NbestList], scorers: list[LMColumn], out: Path, plan: dict[str, Any]
+    lists: Iterable[NbestList], scorers: list[LMColumn], out: Path, there: Collection[str]
 ) -> Iterable[NbestList]:
-    """The lists with the columns that `out` has of them already, whose LMs are `reused` from here on."""
-    there = columns_there(out, plan)
+    """The lists with the columns `there`, which `out` has of them already; their LMs are `reused` from here on."""
     for scorer in scorers:
         scorer.reused = scorer.column in there
-    if not there:
-        return lists
     remark(f"{', '.join(there)}: kept, {out / SCORES_FILE} has the scores of the same LM for the same lists")
     return with_columns(lists, out, [column for scorer in scorers if scorer.reused for column in scorer.columns])
 

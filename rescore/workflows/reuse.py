@@ -44,6 +44,12 @@ def columns_there(out: Path, plan: Mapping[str, Any]) -> list[str]:
         return []  # none there, or damaged
 
 
+def has_all(out: Path, max_unknown: float) -> bool:
+    """Whether the scoring that `columns_there` has found left no list out, nor let more words be unknown."""
+    before = read_json(out / SCORED_FILE)["plan"]
+    return bool(before["--on-error"] == "stop" and before[MAX_UNKNOWN] <= max_unknown)
+
+
 def _settings(plan: Mapping[str, Any]) -> dict[str, Any]:
     lms = in_plan(lms_in(plan))
     return {name: value for name, value in plan.items() if name not in lms and name not in _NO_MATTER}

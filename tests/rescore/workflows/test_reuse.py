@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from lm_zoo import registry
 from lm_zoo.errors import LMError
 from lm_zoo.registry import save_folder
 from rescore.errors import UsageError
@@ -67,6 +68,19 @@ def test_what_was_scored_is_kept_in_any_order(folder: Path, evaluated: Counter[s
     assert not evaluated
     nbest(folder, "one", "two")
     assert evaluated == {"one": 24, "two": 24}  # without --reuse
+
+
+def test_lms_of_kept_columns_are_not_loaded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = Mock(side_effect=registry.load)
+    monkeypatch.setattr(registry, "load", loaded)
+    nbest(folder, "two", "one", more=("--reuse",))
+    assert [Path(call.args[0]).name for call in loaded.call_args_list] == ["two"]
+    nbest(folder, "two", "one", more=("--reuse", "--max-unknown", "0.9"))
+    assert loaded.call_count == 1
+    nbest(folder, "two", "one", more=("--reuse", "--max-unknown", "0.2"))  # the words are counted again
+    assert loaded.call_count == 3
+    nbest(folder, "two", "one", out="anew")
+    assert all((folder / "out" / name).read_bytes() == (folder / "anew" / name).read_bytes() for name in OUTPUTS[:2])
 
 
 def test_by_shares(folder: Path, evaluated: Counter[str]) -> None:
