@@ -22,7 +22,7 @@ from rescore.sharing.parts import MAX_UNKNOWN, parts_inside
 from rescore.sharing.shares import Sharing, share_out
 from rescore.skipping import OnError, Skip, again, fail
 from rescore.types import NbestList, Weights
-from rescore.weights import equal_weights, load_mixture
+from rescore.weights import NGRAM, equal_weights, load_mixture
 from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, write_combined
 from rescore.workflows.context import TextBefore, with_context
 from rescore.workflows.merge import merge
@@ -66,6 +66,11 @@ class Request:
     context: ContextOptions | None = None
     skip: bool = False
     reuse: bool = False
+
+    @property
+    def on_unread(self) -> OnError:
+        """Of lists that cannot be read, anew."""
+        return Skip() if self.skip else fail
 
     def plan(
         self, given: dict[str, str], earlier: dict[str, str], mix: dict[str, float] | None, before: TextBefore | None
@@ -121,6 +126,7 @@ def rescore_nbest(
         counts: CombineCounts = scored.used
         return counts
     if sharing.split is None:
+        _say_what_shares_replace(request)
         share_out(work, sharing, parts_inside(out), request.skip, max_memory)
         return merge(out, weights)
     if weights is not None and context is None:
@@ -131,7 +137,7 @@ def rescore_nbest(
 def _score(request: Request, split: Split | None, weights: Weights | None = None) -> ScoringResult:
     """Scores all lists and combines them, or scores those of one share."""
     source, lms, ngram, out = request.source, request.lms, request.ngram, request.out
-    unread, on_error = (Skip(), Skip()) if request.skip else (fail, fail)
+    unread, on_error = request.on_unread, Skip() if request.skip else fail
     lists = read_nbest(source, unread)
     first = next(lists, None)  # a bad source is refused before torch and an LM are loaded
     if first is None:
@@ -208,6 +214,18 @@ def _say_what_is_replaced(path: Path, first: NbestList, columns: set[str]) -> No
         remark(f"{path} is replaced: it has scores of other utterances ({there.utt_id} ...); a folder for each set")
     elif there is not None and (lost := [column for column in there.columns if column not in columns]):
         remark(f"{path} is replaced, with {', '.join(lost)} of an earlier run; to add to it instead: --nbest {path}")
+
+
+def _say_what_shares_replace(request: Request) -> None:
+    """As `_say_what_is_replaced`, for processes that say nothing themselves and have loaded the LMs."""
+    from rescore.workflows.columns import column_of
+
+    first = None if is_pipe(request.source) else next(read_nbest(request.source, again(request.on_unread)), None)
+    if first is not None:
+        named = [column_of(name)[0] for name in request.lms]
+        named += [NGRAM] * (request.ngram is not None) + ["mix"] * (request.mix_file is not None)
+        new = {column for name in named for column in (name, f"{name}-uncertainty")}
+        _say_what_is_replaced(request.out / SCORES_FILE, first, {*first.columns, *new})
 
 
 def _count(scored: Iterator[NbestList]) -> int:

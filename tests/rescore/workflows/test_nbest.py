@@ -8,7 +8,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import ANY
+from unittest.mock import ANY, Mock
 
 import pytest
 
@@ -19,6 +19,7 @@ from rescore.errors import RescoreError
 from rescore.formats import read_nbest, write_nbest
 from rescore.skipping import fail
 from rescore.types import Hypothesis, NbestList
+from rescore.workers import WorkerDied
 from rescore.workflows import nbest as workflow
 from rescore.workflows import scoring
 from rescore.workflows.columns import LMColumn
@@ -128,7 +129,7 @@ def test_parts_of_another_version_are_not_used(
         assert ("are not taken over" in capsys.readouterr().err) == (version == "2")
 
 
-def test_what_another_run_left_is_said_or_kept(tmp_path: Path, folder: Path) -> None:
+def test_what_another_run_left_is_said_or_kept(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, out = write_lists(tmp_path / "in.jsonl", lists()), tmp_path / "out"
 
     def score(name: str, nbest: Path) -> str:
@@ -141,6 +142,9 @@ def test_what_another_run_left_is_said_or_kept(tmp_path: Path, folder: Path) -> 
     assert "replaced" not in score("one", source)
     said = f"scores.jsonl.gz is replaced, with one of an earlier run; to add to it instead: --nbest {scores}"
     assert said in score("two", source).replace("\n", "")
+    monkeypatch.setattr("rescore.workflows.nbest.share_out", Mock(side_effect=WorkerDied("of a process")))
+    shared = run("nbest", "--nbest", source, "--lm", f"one={folder}", "--out", out, "--executor", "local")
+    assert said.replace("with one", "with two") in shared.output.replace("\n", "")
     assert "replaced" not in score("three", scores)
     others = write_lists(
         tmp_path / "others.jsonl", [replace(nbest, utt_id=f"test-{nbest.utt_id}") for nbest in lists()]
