@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -139,6 +139,7 @@ class ListDoer:
     request: ConvertRequest
     counts: Counter[str] = field(default_factory=Counter)
     size: int = LISTS_A_PART
+    said: Sequence[str] = ()
 
     @property
     def source(self) -> str:
@@ -173,6 +174,7 @@ class PathsDoer:
     work: LatticeToNbest
     counts: Counter[str] = field(default_factory=Counter)
     size: int = LATTICES_A_PART
+    said: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.coverage = Coverage(self.work.lm, NGRAM, self.work.max_unknown) if self.work.lm is not None else None
@@ -212,6 +214,7 @@ class WordsDoer:
     normalizer: TextNormalizer
     counts: Counter[str] = field(default_factory=Counter)
     size: int = LATTICES_A_PART
+    said: Sequence[str] = ()
 
     def groups(self, on_error: OnError) -> Iterator[Iterable[Lattice]]:
         return lattice_groups(self.source, self.size, on_error)

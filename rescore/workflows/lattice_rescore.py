@@ -273,6 +273,7 @@ class LatticeDoer:
 
     request: LatticeRequest
     work: LatticeRescoring
+    said: Sequence[str] = ()
 
     @property
     def source(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +102,16 @@ def viewed(scorers: Sequence[LMColumn]) -> list[ViewedLM]:
     return [ViewedLM(scorer.lm, view_of(scorer.lm, scorer.view.is_exact)) for scorer in scorers]
 
 
-def seen_sentences(scorers: list[LMColumn], text: str) -> Iterator[list[str]]:
+def seen_sentences(scorers: list[LMColumn], text: str, say: Callable[[str], None] = remark) -> Iterator[list[str]]:
     """The sentences of a text as all of the LMs see them, but for case, in that of the first one.
 
+    Args:
+      say: gets what was skipped, and what was changed, at the end.
     Raises:
       UsageError: they see one of them differently otherwise, so that their words cannot be compared.
     """
     views, empty = [lm.view for lm in viewed(scorers)], 0
-    for number, words in enumerate(read_sentences(text, remark), start=1):
+    for number, words in enumerate(read_sentences(text, say), start=1):
         found = [list(view.words(words)) for view in views]
         alike = [same_words(view, found[0], other) for view, other in zip(views, found, strict=True)]
         if not all(alike):
@@ -124,9 +126,9 @@ def seen_sentences(scorers: list[LMColumn], text: str) -> Iterator[list[str]]:
         if found[0]:
             yield found[0]
     if empty:
-        remark(f"{text}: {empty} sentences have no word that an LM sees and were skipped")
+        say(f"{text}: {empty} sentences have no word that an LM sees and were skipped")
     if shown := views[0].said("sentences"):
-        remark(f"{text}: {shown}")
+        say(f"{text}: {shown}")
 
 
 def _tail_masks(marker: TailMarker | None) -> list[np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -87,13 +87,16 @@ class TextDoer:
     request: TextRequest
     scorers: list[LMColumn]
     size: int = SENTENCES_AT_A_TIME
+    said: list[str] = field(default_factory=list)
 
     @property
     def source(self) -> str:
         return self.request.text
 
     def groups(self, on_error: OnError) -> Iterator[Iterable[Sentence]]:
-        sentences = (Sentence(*each) for each in enumerate(seen_sentences(self.scorers, self.request.text)))
+        sentences = (
+            Sentence(*each) for each in enumerate(seen_sentences(self.scorers, self.request.text, self.said.append))
+        )
         while group := list(islice(sentences, self.size)):
             yield group
 
@@ -145,6 +148,8 @@ def merged_rows(folder: Path) -> list[Row]:
     scores = WordScores.joined(parts)
     for index, column in enumerate(plan["columns"]):
         check_unknown(column, scores.perplexity(index), plan[MAX_UNKNOWN])
+    for line in shares[0].get("said", ()):  # of all the text, which every share reads
+        remark(line)
     for line in said_lines(notes(folder, shares[0]["parts"]).counts):
         remark(line)
     mixed = [dict(plan["--mix"])] if plan["--mix"] else []

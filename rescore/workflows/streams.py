@@ -72,6 +72,11 @@ class Doer(Protocol):
         """Utterances at a time."""
         ...
 
+    @property
+    def said(self) -> Sequence[str]:
+        """Lines on all of the source, once it is read, for who puts the shares together."""
+        ...
+
     def groups(self, on_error: OnError) -> Iterator[Iterable[Any]]:
         """The utterances of the source, cut into parts; each part is read only when it is gone through."""
         ...
@@ -201,7 +206,7 @@ def _do_share(job: Job, plan: dict[str, Any], folder: Path, split: Split) -> Non
     parts = Parts(folder, plan, split, part_file.suffix)
     write, name = part_file.write, utt_id_of
     number = do_parts(parts, chain([first], groups), doer, write, name, on_error, doer.counted, doer.size)
-    parts.finish({"parts": number})
+    parts.finish({"parts": number, "said": list(doer.said)})
     remark(f"share {split} of {number} parts done")
 
 

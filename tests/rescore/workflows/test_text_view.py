@@ -198,6 +198,16 @@ def test_scores_of_a_run_with_another_view_are_not_taken_over(folder: Path) -> N
     assert "it had another" in run(*args).stderr and not parts.exists()
 
 
+def test_shares_of_a_text_say_what_one_process_does(folder: Path) -> None:
+    (folder / "text").write_text("".join(f"{text}\n\n--\n" for text in TEXTS))
+    ppl = ("ppl", "--lm", folder / "lm", "--text", folder / "text", "--json")
+    said = run(*ppl, folder / "whole.json").stderr.splitlines()
+    for share in ("1/2", "2/2"):
+        run(*ppl, folder / "shares.json", "--split", share)
+    merged = run("merge", folder / "shares.json").stderr.splitlines()
+    assert len(said) == 3 and merged == said
+
+
 @pytest.mark.parametrize("window", [(), ("--window", 3)])
 def test_perplexity_is_that_of_the_normalised_text(folder: Path, window: tuple[object, ...]) -> None:
     tables = [
