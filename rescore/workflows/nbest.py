@@ -164,7 +164,7 @@ def _score(request: Request, split: Split | None, weights: Weights | None = None
         written = write_scores(checked, scorers, out, plan, mix, _count, split, before, *errors)
         remark(f"{written.total} utterances of share {split} scored" + _taken_over(written.kept))
         return written
-    remark_other_lms(weights, given)
+    remark_other_lms(weights, {**earlier, **given})
     used = with_context(weights or equal_weights([*first.hyps[0].scores, *new]), before.plan if before else None)
 
     def use(scored: Iterator[NbestList]) -> CombineCounts:

@@ -74,6 +74,14 @@ def test_lms_of_scores_that_were_there_are_kept(tuned: Path) -> None:
     assert set(known_lms(tuned / "dev")) == {"books", "more"} and known_lms(tuned / "dev")["books"] == before["books"]
 
 
+def test_lms_of_scores_that_lists_have_already_are_told_too(tuned: Path) -> None:
+    score(tuned, "2", "test")
+    save_folder(tuned / "3" / "more", neural("lstm"), "lstm", {})
+    more = ("--lm", tuned / "3/more", "--weights", tuned / "w.json", "--out", tuned / "both")
+    both = run("nbest", "--nbest", tuned / "test/scores.jsonl.gz", *more)
+    assert both.exit_code == 0 and TOLD in " ".join(both.output.split())
+
+
 @pytest.mark.parametrize("note", ["{", "[]", None])
 def test_lists_without_a_note_are_not_judged(tuned: Path, note: str | None) -> None:
     (tuned / "dev" / "lms.json").unlink()
