@@ -22,7 +22,8 @@ from rescore.console import remark, some_names
 from rescore.errors import ReferencesError
 from rescore.types import NbestList, Words
 
-FEW, MOST = 0.5, 0.8  # shares of the words of references that show a difference in form
+FEW, MORE = 0.5, 0.3  # shares of the words of references that show a difference in form
+MOST = 0.8  # share of the characters that two texts both have
 DIVIDED = 1.5  # times the words, of as many characters, that show blanks in other places
 ENOUGH, NEARLY_ALL = 20, 0.9  # words of references, and the share of them that is wrong with another table of words
 _CHARACTER = re.compile(r"<unk>|<UNK>|.", re.DOTALL)
@@ -153,8 +154,8 @@ def check_same_utterances(refs: Iterable[str], hyps: Iterable[str], hyps_name: s
 def check_same_form(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
     """Looks for texts that differ in how they are written, so that most words would be wrong.
 
-    Remarks if few words of the references are among those of the hypotheses as they are, but most without case,
-    punctuation and marks; or if one side has blanks where the other has none.
+    Remarks if fewer than half of the words of the references are among those of the hypotheses as they are, but more
+    than half, and far more, without case, punctuation and marks; or if one side has blanks where the other has none.
 
     Raises:
       ReferencesError: one side is upper case throughout and the other lower case throughout, or one side alone is
@@ -172,7 +173,7 @@ def check_same_form(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
     bare = {_bare(word) for word in known}
     same = sum(count for word, count in counts.items() if word in known)
     alike = sum(count for word, count in counts.items() if _bare(word) in bare)
-    if same < FEW * counts.total() and alike > MOST * counts.total():
+    if same < FEW * counts.total() < alike and alike - same > MORE * counts.total():
         word = next(word for word in counts if word not in known and _bare(word) in bare)
         other = next(other for other in known if _bare(other) == _bare(word))
         remark(

@@ -172,6 +172,14 @@ def test_texts_in_other_forms_are_remarked(
     assert remarked in said.replace("\n", " ") and bool(remarked) == ("--normalise basic" in said)
 
 
+def test_other_forms_are_remarked_though_many_words_are_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    refs = {"a": ("HE", "SAID", "SO", "TO", "HER")}
+    corpus_errors(refs, {"a": ("He", "sat", "so,", "to", "err.")})
+    assert "0 of 5 words of the references are among the hypotheses, 3 without" in capsys.readouterr().err
+    corpus_errors(refs, {"a": ("HE", "SAT", "S0", "TWO", "err")})
+    assert not capsys.readouterr().err
+
+
 def test_characters_leave_blanks_out() -> None:
     assert split_characters(("AB", "C")) == ("A", "B", "C")
     counts = corpus_errors({"a": split_characters(("AB", "C"))}, {"a": split_characters(("A", "BC"))})
