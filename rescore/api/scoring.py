@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lm_zoo.text.coverage import MOST_UNKNOWN, said
+from lm_zoo.text.coverage import MOST_UNKNOWN
 from rescore.api.language_models import by_column
 from rescore.api.lists import Lists, lists_of
 from rescore.api.numbers import number_from
@@ -41,6 +41,7 @@ def score(
     """
     from rescore.workflows.columns import prepared_scorer
     from rescore.workflows.scoring import score_lists
+    from rescore.workflows.seen import said_counts, seen_counts, seen_lines
 
     if text_view not in ("lm", "exact"):
         raise UsageError(f"text_view is '{text_view}', expected 'lm' or 'exact'")
@@ -54,10 +55,10 @@ def score(
         if scorer.has_limit:
             for each in nbest:
                 scorer.check_lengths(each)
+    loaded = {scorer.column: scorer.lm for scorer in scorers}
+    before = said_counts(loaded)  # of other lists
     scored = list(progress(score_lists(nbest, scorers), "scoring", len(nbest)))
-    for scorer in scorers:
-        if scorer.coverage.unknown:
-            remark(f"{scorer.column}: {said(scorer.coverage, 'hypothesis words')}, scored as <unk>")
-        for shown in filter(None, (scorer.view.said(), scorer.lm.said())):
-            remark(f"{scorer.column}: {shown}")
+    seen = seen_counts((scorer.coverage for scorer in scorers), {scorer.column: scorer.view for scorer in scorers})
+    for line in seen_lines(seen + (said_counts(loaded) - before), "hypothesis words", "hypotheses", all_known=False):
+        remark(line)
     return Lists(scored)

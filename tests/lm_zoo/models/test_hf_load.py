@@ -266,6 +266,13 @@ def test_the_command_counts_long_sentences(gpt2: Path, tmp_path: Path) -> None:
     assert "gpt2: 1 sentences of more than 32 tokens" in done.output
 
 
+def test_scores_of_other_lists_are_not_counted_again(gpt2: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lm = rs.load_lm(f"hf:{gpt2}?long=windows")
+    for name in ("dev", "test"):
+        rs.score(rs.Lists([rs.NbestList(name, [rs.Hypothesis(LONG)])]), lm)
+        assert "gpt2: 1 sentences of more than 32 tokens" in capsys.readouterr().err
+
+
 def test_shares_count_long_sentences(gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rescore.workflows.scoring.BATCH_WORDS", 1)  # a part each
     monkeypatch.setattr("rescore.workflows.perplexity_shares.TextDoer.size", 1)
