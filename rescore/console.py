@@ -79,15 +79,22 @@ def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterat
 
 
 def _with_lines(items: Iterable[T], label: str, total: int | None) -> Iterator[T]:
-    """Yields `items`; every so many seconds a remark on how many there were, and on the time left."""
-    begin = said = time.monotonic()
+    """Yields `items`; every so many seconds a remark on how many there were, and on the time left.
+
+    Items may come many at once, behind the work on all of them: the rate is that of those before the last one.
+    """
+    begin = said = last = time.monotonic()
     for number, item in enumerate(items, start=1):
         yield item
         now = time.monotonic()
         if now - said >= SECONDS:
             said, of = now, "" if total is None else f" of {total}"
-            left = "" if total is None else f", {_clock((now - begin) / number * (total - number))} left"
+            left = ""
+            if total is not None and number > 1:
+                rest = (last - begin) / (number - 1) * (total - number + 1) - (now - last)
+                left = f", {_clock(max(0.0, rest))} left"
             remark(f"{label}: {number}{of} after {_clock(now - begin)}{left}")
+        last = now
 
 
 def _clock(seconds: float) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from asr.cli.main import main as asr
@@ -22,13 +24,32 @@ def test_progress_is_told_in_lines_where_there_is_no_terminal(
     assert list(console.progress(iter(range(1)), "counting")) == [0]
     assert list(console.progress([7], "listed")) == [7]
     assert capsys.readouterr().err.splitlines() == [
-        "reading: 1 of 2 after 0:00:00, 0:00:00 left",
+        "reading: 1 of 2 after 0:00:00",
         "reading: 2 of 2 after 0:00:00, 0:00:00 left",
         "counting: 1 after 0:00:00",
-        "listed: 1 of 1 after 0:00:00, 0:00:00 left",
+        "listed: 1 of 1 after 0:00:00",
     ]
     monkeypatch.setenv(console.QUIET, "1")
     assert list(console.progress(range(2), "reading")) == [0, 1] and capsys.readouterr().err == ""
+
+
+def test_the_time_left_of_items_that_come_many_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
+
+    def items() -> Iterator[int]:
+        for number in range(30):
+            clock[0] += 60.0 if number % 10 == 0 else 0.0
+            yield number
+
+    assert list(console.progress(items(), "scoring", 30)) == list(range(30))
+    assert capsys.readouterr().err.splitlines() == [
+        "scoring: 1 of 30 after 0:01:00",
+        "scoring: 11 of 30 after 0:02:00, 0:01:00 left",
+        "scoring: 21 of 30 after 0:03:00, 0:00:00 left",
+    ]
 
 
 def test_the_nearest_name_is_suggested() -> None:
