@@ -147,7 +147,8 @@ def _score(request: Request, split: Split | None, weights: Weights | None = None
     from rescore.workflows.scoring import new_columns, write_scores
 
     given, earlier = identities(lms, ngram), known_lms(source)
-    there = _there(request, given, earlier) if request.reuse else []
+    plan = request.plan(given, earlier, None, None) if request.reuse else None
+    there = [] if plan is None else columns_there(out, plan)
     kept = _not_loaded(request, there)
     scorers = open_scorers(lms, ngram, request.dtype, request.device, request.max_unknown, request.exact, kept)
     _say_what_they_are(scorers, trained_on_sentences(lms) if before else None)
@@ -156,7 +157,7 @@ def _score(request: Request, split: Split | None, weights: Weights | None = None
     if split is None or split.number == 1:
         _say_what_is_replaced(out / SCORES_FILE, first, {*first.columns, *new})
     checked = _within_limits(source, every, scorers, unread)
-    plan = request.plan(given, earlier, mix, before)
+    plan = plan or request.plan(given, earlier, mix, before)
     if there:
         checked = _with_scores(checked, scorers, out, there)
     if split is not None:
@@ -176,12 +177,6 @@ def _score(request: Request, split: Split | None, weights: Weights | None = None
     for line in seen_lines(written.counts, "hypothesis words", "hypotheses"):
         remark(line)
     return written
-
-
-def _there(request: Request, given: dict[str, str], earlier: dict[str, str]) -> list[str]:
-    """The columns that `out` has already; arguments as of `Request.plan`."""
-    plan = request.plan(given, earlier, None, None)
-    return [] if plan is None else columns_there(request.out, plan)
 
 
 def _not_loaded(request: Request, there: Collection[str]) -> dict[str, NotLoaded]:
