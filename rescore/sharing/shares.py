@@ -44,6 +44,8 @@ class Sharing:
     def __post_init__(self) -> None:
         if self.executor is None and (self.shards or self.workers or self.address):
             raise UsageError("--shards, --workers and --ray-address need --executor local or --executor ray")
+        if self.executor == "local" and self.address:
+            raise UsageError("--ray-address is for --executor ray: processes of --executor local are of this machine")
         if self.executor is not None and self.split is not None:
             raise UsageError("give either --split K/N, for one share, or --executor, for all of them")
 

@@ -114,6 +114,7 @@ def test_shares_hold_their_folder_together(source: Path, tmp_path: Path) -> None
 def test_options_that_contradict(source: Path, tmp_path: Path) -> None:
     for options, message in (
         (["--shards", "2"], "need --executor"),
+        (["--executor", "local", "--ray-address", "auto"], "for --executor ray"),
         (["--split", "1/2", "--executor", "local"], "either --split K/N"),
         (["--split", "1/2", "--scale", "am=1"], "to rescore merge"),
         (["--split", "3/2"], "K from 1 to N"),
