@@ -253,6 +253,21 @@ def with_option(spec: str, name: str, value: object | None) -> str:
     return f"{spec}{'&' if found else '?'}{name}={value}"
 
 
+def with_numbers(source: str, target: str) -> str:
+    """`target` with the option `numbers`, by which words keep the numbers that they have in the lattices of `source`.
+
+    Itself where one of them has no numbers of words, or says more, or the table of `source` is not found.
+    """
+    (one, path, told), (other, _, options) = _parse(source, "lattice"), _parse(target, "lattice")
+    if "numbers" not in other.options or {"words", "numbers"} & options.keys():
+        return target
+    usual = usual_tables(path) if "numbers" in one.options else []
+    tables = [Path(told["words"])] if "words" in told else usual
+    named = [table for table in tables if table.is_file() and not {*"?&"} & {*str(table)}]
+    same = bool(named) and all(same_table(table, named[0]) for table in tables)
+    return with_option(target, "numbers", named[0] if same else None)
+
+
 def _to_read(spec: str, kind: str) -> tuple[Format, Path, dict[str, str]]:
     """As `_parse`; raises UsageError as well where the kind is another one, or an option counts in writing alone."""
     entry, path, options = _parse(spec, kind)

@@ -95,13 +95,13 @@ def write_lattices(
 ) -> int:
     """Writes one file with an FsaVec of all lattices, which it holds in memory.
 
-    Options: `words`, and `tokens=yes` for an arc to each id where a string has several (else labels are words there).
-    `on_error` as for `formed`.
+    Options: `words` or `numbers`, and `tokens=yes` for an arc to each id where a string has several (else labels are
+    words there).  `on_error` as for `formed`.
 
     Raises:
       FormatError: memory does not suffice for all of them together.
     """
-    table = table_to_write(path, options.get("words"))
+    table = table_to_write(path, options)
     tokens = options.get("tokens", "no")
     if tokens not in ("yes", "no"):
         raise UsageError(f"tokens={tokens}, expected yes or no")

@@ -214,15 +214,16 @@ def _split_final(lattice: Lattice) -> tuple[int, np.ndarray, np.ndarray]:
 def write_lattices(
     path: Path, lattices: Iterable[Lattice], options: Mapping[str, str], on_error: OnError = fail
 ) -> int:
-    """Writes lattices as compact ones; options: `words`, `graph` or `weights` (see `graph_factors`), `text=yes`.
+    """Writes lattices as compact ones.
 
-    Returns their number.  `on_error` as for `formed`.
+    Options: `words` or `numbers`, `graph` or `weights` (see `graph_factors`), `text=yes`.  `on_error` as for `formed`.
+    Returns their number.
 
     A path without a suffix, or such as `decode_test.si`, is a folder, with `lat.1.gz` and `num_jobs`.  Without the
-    option `words`, words that are no numbers are numbered as they come, and their table is written where `table_for`
-    looks for it.
+    option `words`, words that are no numbers are numbered as they come, but for those in the table `numbers`, and their
+    table is written where `table_for` looks for it.
     """
-    table = table_to_write(path, options.get("words"))
+    table = table_to_write(path, options)
     graph = graph_factors(options)
 
     def said() -> Iterator[Lattice]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import filecmp
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,13 +90,18 @@ class NewTable(SymbolTable):
     """Numbers words as they come, unless all words of the first lattice are numbers: then all are ids as text.
 
     Attributes:
+      like: a table whose words keep their numbers; those of others are behind its highest.
       all_ids: which of the two; None as long as there was no word.
     """
 
+    like: SymbolTable | None = None
     all_ids: bool | None = None
 
+    def __post_init__(self) -> None:
+        self._highest = 0 if self.like is None else max(self.like.words)
+
     def to_ids(self, labels: np.ndarray, symbols: list[str]) -> np.ndarray:
-        if self.all_ids is None and labels.any():
+        if self.all_ids is None and self.like is None and labels.any():
             used = (symbols[label] for label in np.unique(labels).tolist() if label != EPSILON_ID)
             self.all_ids = all(map(_is_of_a_word, used))
         return super().to_ids(labels, symbols)
@@ -104,21 +109,44 @@ class NewTable(SymbolTable):
     def _id(self, word: str) -> int:
         if self.all_ids:
             return super()._id(word)
+        if kept := 0 if self.like is None else self.like.ids.get(word, 0):
+            return kept
         if kaldi_fields(word) != [word]:
             raise KeyError(f"word {word!r} is empty or has white space in it, so that no table can hold it")
-        return self.ids.setdefault(word, len(self.ids) + 1)
+        return self.ids.setdefault(word, self._highest + len(self.ids) + 1)
 
     def write(self, own: Path, lattices: Path) -> None:
-        """Writes the words of `lattices` that were numbered; of lattices without a word, the epsilon alone."""
+        """Writes the words of `lattices` that were numbered; of lattices without a word, the epsilon alone.
+
+        None where `like` is what `lattices` are read by.
+        """
         super().write(own, lattices)
         if self.all_ids:
             remark(f"{lattices}: {NUMBERS_WRITTEN}")
             return
+        if self.like is not None and self.like.path is not None:
+            self._write_like(self.like.path, own, lattices)
+            return
         numbered = {"<eps>": EPSILON_ID, **self.ids}
-        write_text(own, "".join(f"{word} {word_id}\n" for word, word_id in numbered.items()))
+        write_text(own, _lines(numbered))
         if self.ids:
             numbered_in = f"{lattices}: {len(self.ids)} words in {own_table(lattices)}, numbered as they came"
             remark(f"{numbered_in} (else: PATH?words=words.txt)")
+
+    def _write_like(self, like: Path, own: Path, lattices: Path) -> None:
+        if self.ids:
+            write_text(own, like.read_text(encoding="utf-8").rstrip("\n") + "\n" + _lines(self.ids))
+            more = f", but for {len(self.ids)} that it does not have; all are in {own_table(lattices)}"
+        else:
+            found = usual_tables(lattices if own == own_table(lattices) else own.parent)  # a folder in the making
+            if not found or not all(same_table(table, like) for table in found):
+                write_bytes(own, like.read_bytes())
+            more = ""
+        remark(f"{lattices}: words have the numbers of {like}{more}")
+
+
+def _lines(ids: Mapping[str, int]) -> str:
+    return "".join(f"{word} {word_id}\n" for word, word_id in ids.items())
 
 
 def is_id(text: str) -> bool:
@@ -165,20 +193,25 @@ def table_of(words: str | None) -> SymbolTable:
     return SymbolTable() if words in (None, IDS) else read_symbols(str(words))
 
 
-def table_to_write(path: Path, words: str | None) -> SymbolTable:
-    """As `table_of`; without the option, the table by which `path` will be read, or a new one to be written there.
+def table_to_write(path: Path, options: Mapping[str, str]) -> SymbolTable:
+    """As `table_of` the option `words`; without it, the table by which `path` will be read, or a new one to be there.
 
-    What is written over goes with its own table.
+    What is written over goes with its own table.  A new one is that of the option `numbers`, and what it has not.
 
     Raises:
       UsageError: another table than `words` would be taken in reading, and belongs to other lattices or to none.
     """
+    words, numbers = options.get("words"), options.get("numbers")
     if words is not None:
+        if numbers is not None:
+            raise UsageError(f"{path}: give ?words={words}, or ?numbers={numbers} where there may be new words")
         _check_own_table(path, words)
         return table_of(words)
     if _is_stream(path):
-        return SymbolTable()  # words that are no numbers are refused: a new table would have no place
-    return read_symbols(own_table(path)) if _has_kept_table(path) else NewTable()
+        return table_of(numbers)  # a new table would have no place: words that it does not have are refused
+    if _has_kept_table(path):
+        return read_symbols(own_table(path))
+    return NewTable(like=None if numbers is None else read_symbols(numbers))
 
 
 def table_to_copy(source: Path, path: Path, words: str | None) -> SymbolTable:

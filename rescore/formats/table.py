@@ -134,13 +134,14 @@ _TABLE = (
         description="Kaldi's lattice archives, binary or text: a file, a folder with lat.JOB.gz, 'DIR/lat.*.gz', or an "
         "index lat.scp (kaldi:PATH works too); ?words=words.txt (default: beside them, in ../graph* or data/lang), or "
         "?words=ids for numbers as words; &frame_shift=0.01 (default: by ../frame_subsampling_factor); "
-        "written: compact, &text=yes, &graph=NAME,-NAME for the scores that are added to or taken out of the graph "
-        "cost (all but am; -old-ngram), or &weights=FILE of rescore tune",
+        "written: compact, &text=yes, &numbers=words.txt, whose words keep their numbers, &graph=NAME,-NAME for the "
+        "scores that are added to or taken out of the graph cost (all but am; -old-ngram), or &weights=FILE of rescore "
+        "tune",
         suffixes=(".ark", ".scp"),
         contents=("lat.[0-9]*",),
-        options=("words", "frame_shift", "text", "graph", "weights"),
+        options=("words", "frame_shift", "text", "numbers", "graph", "weights"),
         of_reading=("frame_shift",),
-        of_writing=("text", "graph", "weights"),
+        of_writing=("text", "numbers", "graph", "weights"),
         alias="kaldi",
         leaves_out=True,
     ),
@@ -172,12 +173,12 @@ _TABLE = (
         module="rescore.formats.k2_files",
         description="torch.save(fsa.as_dict()) of a k2 Fsa or FsaVec, a file or a folder of *.pt; ?words=words.txt (or "
         "tokens.txt); &ids=FILE with an utterance id a line if the files have none; written: &tokens=yes for an arc to "
-        "each token",
+        "each token, &numbers=words.txt, whose words keep their numbers",
         suffixes=(".pt",),
         contents=("*.pt",),
-        options=("words", "ids", "tokens"),
+        options=("words", "ids", "tokens", "numbers"),
         of_reading=("ids",),
-        of_writing=("tokens",),
+        of_writing=("tokens", "numbers"),
         leaves_out=True,
     ),
 )

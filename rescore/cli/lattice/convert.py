@@ -29,7 +29,8 @@ def command(
     """Write lattices in another format, or Kaldi archives as text, binary, one file, packed or not.
 
     Kaldi to Kaldi keeps every byte of a binary record, but for words that change.  --words serves SRC and DST where
-    they hold numbers of words; else words from elsewhere are numbered anew for Kaldi or k2, with a words.txt beside.
+    they hold numbers of words; without it words keep those of SRC, and without any are numbered as they come, with a
+    words.txt beside.
 
     \b
     Example: rescore lattice convert kaldi:exp/tri1/decode slf:exp/tri1/slf --words words.txt

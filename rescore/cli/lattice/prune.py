@@ -36,12 +36,11 @@ def command(
 ) -> None:
     """Write smaller lattices: without arcs that are unlikely by their best path or by their posterior.
 
-    Of several limits one after the other is applied.  The best path always stays.  --words serves SRC and DST; without
-    it, words of a DST for Kaldi or k2 are numbered anew, and their words.txt is beside it.
+    Of several limits one after the other is applied.  The best path always stays.  --words serves SRC and DST.
 
     \b
     Example: rescore lattice prune kaldi:exp/tri1/decode kaldi:small/lat.1.gz --words words.txt --beam 80
-    Example: rescore lattice prune kaldi:exp/tri1/decode slf:small --scale graph=12 --arcs-per-second 300
+    Example: rescore lattice prune kaldi:exp/tri1/decode kaldi:small --scale graph=12 --arcs-per-second 300
     """
     from rescore.cli.lattice.options import each_scaled, usual_factor
     from rescore.console import remark

@@ -130,8 +130,7 @@ def command(
     the best path.  Take the old LM out of `graph` with its scale times -1, so that transitions and pronunciations stay:
     --scale graph=12 --scale old-ngram=-12.
     Kaldi's lattices have one graph cost: of DST it is the sum of all scores but am, the old LM's taken out of it;
-    kaldi:DST?graph=graph,ngram,-old-ngram says otherwise.  --words serves SRC and DST; without
-    it, words of a DST for Kaldi or k2 are numbered anew, and their words.txt is beside it.
+    kaldi:DST?graph=graph,ngram,-old-ngram says otherwise.  --words serves SRC and DST.
 
     \b
     Example: rescore lattice rescore kaldi:exp/tri1/decode_dev slf:exp/dev --lm exp/lm --ref data/dev/text

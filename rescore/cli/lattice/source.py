@@ -39,16 +39,18 @@ def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def words_for(words: str | None, *specs: str) -> tuple[str, ...]:
-    """SRC and DST with the table of --words, each that holds numbers of words.
+    """SRC and DST with the table of --words, each that holds numbers of words; without it, DST with those of SRC.
 
     Raises:
       UsageError: none of them does.
     """
     from rescore.errors import UsageError
-    from rescore.formats import has_option, with_option
+    from rescore.formats import has_option, with_numbers, with_option
 
+    if words is None:
+        return (*specs[:1], *(with_numbers(specs[0], target) for target in specs[1:]))
     takers = [spec for spec in specs if has_option(spec, "words")]
-    if words is not None and not takers:
+    if not takers:
         raise UsageError(f"--words is for formats that hold numbers of words, unlike {' and '.join(specs)}")
     return tuple(with_option(spec, "words", words if spec in takers else None) for spec in specs)
 

@@ -98,6 +98,22 @@ def test_prune(run: Run, kaldi: tuple[str, str], tmp_path: Path, limit: tuple[ob
     assert "4_4" in (tmp_path / "out.txt").read_text()
 
 
+@pytest.mark.parametrize("words", [(), ("--words", "words.txt")])
+def test_words_keep_their_numbers(
+    run: Run, kaldi: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """As behind lattice-prune: from a table that is found as from one that is given, which then is nowhere else."""
+    monkeypatch.chdir(tmp_path)
+    for target in ("kaldi:new/out.ark", "k2:new/out.pt"):
+        run("prune", kaldi[0], target, "--beam", 10, *words)  # leaves B and D
+        (lattice,) = read_lattices(f"{target}?words=ids")
+        assert sorted(filter(None, lattice.symbols)) == ["2", "4"]
+        assert (tmp_path / "new" / "out.words.txt").exists() == (not words)
+        if not words:
+            (lattice,) = read_lattices(target)
+            assert sorted(filter(None, lattice.symbols)) == ["B", "D"]
+
+
 def test_prune_needs_a_limit(run: Run, kaldi: tuple[str, str]) -> None:
     with pytest.raises(UsageError, match="give a limit: --beam, --posterior, --arcs-per-second or --arcs-per-word"):
         run("prune", *kaldi)

@@ -15,6 +15,7 @@ from rescore.formats.kaldi_lattice import to_lattice
 from rescore.formats.symbols import SymbolTable
 from rescore.lattices.build import normalize_words
 from rescore.text import TextNormalizer
+from rescore.types import Lattice
 from tests.rescore.formats.test_kaldi_lattice import WORDS, raw_lattices, write
 from tests.rescore.formats.test_lattice_formats import same
 
@@ -86,6 +87,10 @@ def test_copies_go_to_an_open_file(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole.ark").read_bytes()
 
 
+def _words(lattice: Lattice) -> list[str]:
+    return [lattice.symbols[label] for label in lattice.labels if label]
+
+
 @pytest.mark.parametrize(
     ("target", "own"),
     [
@@ -105,9 +110,7 @@ def test_words_without_a_table_are_numbered(
     write_lattices(target, lattices)
     assert own.read_text().startswith("<eps> 0\n") and f" words in {own}, numbered" in capsys.readouterr().err
     again = list(read_lattices(target))
-    for old, new in zip(lattices, again, strict=True):
-        words = [[lattice.symbols[label] for label in lattice.labels if label] for lattice in (old, new)]
-        assert words[0] == words[1]
+    assert [*map(_words, again)] == [*map(_words, lattices)]
     if target.endswith("out.ark"):
         write_lattices(target, lattices[1:])  # the table goes with what is written over
         assert own.read_text() == "<eps> 0\nB 1\n"
@@ -115,6 +118,39 @@ def test_words_without_a_table_are_numbered(
         own.write_text("<eps> 0\nA 1\n")
         with pytest.raises(FormatError, match=r"word 'B' is not in out\.words\.txt"):
             write_lattices(target, lattices)
+
+
+@pytest.mark.parametrize(("target", "own"), [("kaldi-lat:out.ark", "out.words.txt"), ("k2:out.pt", "out.words.txt")])
+def test_words_keep_the_numbers_of_a_table(
+    target: str, own: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As Kaldi's programs, which take it; words that it does not have follow, and the table goes with the lattices."""
+    lattices = list(read_lattices(write(tmp_path)))
+    monkeypatch.chdir(tmp_path)
+    Path("few.txt").write_text("<eps> 0\nB 7\nX 9\n")
+    (tmp_path / "words.txt").rename("all.txt")
+    write_lattices(f"{target}?numbers=all.txt", lattices)
+    assert ": words have the numbers of all.txt\n" in capsys.readouterr().err
+    assert Path(own).read_bytes() == Path("all.txt").read_bytes()
+    assert [*map(_words, read_lattices(target))] == [*map(_words, lattices)]
+    Path(own).unlink()
+    write_lattices(f"{target}?numbers=few.txt", lattices)
+    said = capsys.readouterr().err
+    assert f"words have the numbers of few.txt, but for 2 that it does not have; all are in {own}" in said
+    assert Path(own).read_text() == "<eps> 0\nB 7\nX 9\nA 10\nC 11\n"
+    assert [*map(_words, read_lattices(target))] == [*map(_words, lattices)]
+    with pytest.raises(UsageError, match=r"give \?words=all.txt, or \?numbers=few.txt where there may be new words"):
+        write_lattices(f"{target}?words=all.txt&numbers=few.txt", lattices)
+
+
+def test_a_table_that_is_found_is_not_written_again(tmp_path: Path) -> None:
+    lattices = list(read_lattices(write(tmp_path)))
+    (tmp_path / "graph").mkdir()
+    (tmp_path / "words.txt").rename(table := tmp_path / "graph" / "words.txt")
+    target = f"kaldi:{tmp_path / 'decode_pruned'}"
+    write_lattices(f"{target}?numbers={table}", lattices)
+    assert not (tmp_path / "decode_pruned" / "words.txt").exists()
+    assert all(map(same, read_lattices(target), lattices))
 
 
 def test_a_folder_to_be_written_takes_the_options_of_lattices(tmp_path: Path) -> None:
