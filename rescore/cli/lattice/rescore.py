@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from rescore.cli.device import device_option, dtype_option, lms_option, max_unknown_option, text_view_option
 from rescore.cli.lattice.first_pass import find_scales, first_pass_options, keep_scales
@@ -17,6 +18,7 @@ from rescore.cli.once import Once
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import max_memory_option, max_seconds_option, sharing_options
 from rescore.cli.words import words_options
+from rescore.errors import UsageError
 
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
@@ -32,6 +34,9 @@ def pass_options(command: Callable[..., Any]) -> Callable[..., Any]:
         given = {name: arguments.pop(name) for name in names}
         given["exact"] = arguments.pop("text_view") == "exact"
         if arguments.pop("exact"):
+            source = click.get_current_context().get_parameter_source("context")
+            if source is ParameterSource.COMMANDLINE:
+                raise UsageError("--exact merges no histories; give it, or --context for those that are merged")
             given["context"] = None
         return command(**arguments, settings=given)
 

@@ -130,6 +130,8 @@ def test_options_that_would_do_nothing_are_refused(run: Run, folder: Path) -> No
     for option in ("--beam", "--most"):
         with pytest.raises(UsageError, match=f"{option} is for neural LMs"):
             run("rescore", lat, out, "--ngram", folder / "lm.arpa", "--scale", "ngram=1", option, 5)
+    with pytest.raises(UsageError, match="--exact merges no histories; give it, or --context"):
+        run("rescore", lat, out, "--ngram", folder / "lm.arpa", "--scale", "ngram=1", "--exact", "--context", 2)
     assert not (folder / "out").exists()
 
 
