@@ -128,7 +128,7 @@ def opened() -> Iterator[list[tuple[str, bool]]]:
         here = False
 
 
-FILES = {"words", "ids", "manifest", "weights"}  # options that name a file to read
+FILES = {"words", "numbers", "ids", "manifest", "weights"}  # options that name a file to read
 
 
 @pytest.mark.parametrize("value", ["../secret", "/etc/passwd", "..", "a/../../secret", "-", "|touch x"])

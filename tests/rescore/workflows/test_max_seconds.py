@@ -56,7 +56,7 @@ COMMANDS = {
     "lattice nbest slf:{} -n 40 --jobs 1 {}-out.jsonl": 60,
     "lattice nbest slf:{} -n 40 --jobs 2 {}-out.jsonl": 60,
     "lattice rescore slf:{} --ngram a.arpa --scale am=1 --scale ngram=1 slf:{}-out": 40,
-    "lattice rescore slf:{} --lm nn=lstm --scale am=1 --scale nn=1 --context 1 --exact slf:{}-out": 50,
+    "lattice rescore slf:{} --lm nn=lstm --scale am=1 --scale nn=1 --exact slf:{}-out": 50,
     "lattice rescore slf:{} --ngram a.arpa --scale am=1 --scale ngram=1 -n 20 {}-out.jsonl": 100,
     "lattice mbr slf:{} --network {}-out.jsonl": 60,
 }
