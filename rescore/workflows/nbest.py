@@ -22,7 +22,7 @@ from rescore.sharing.parts import MAX_UNKNOWN, parts_inside
 from rescore.sharing.shares import Sharing, share_out
 from rescore.skipping import OnError, Skip, again, fail
 from rescore.types import NbestList, Weights
-from rescore.weights import NGRAM, equal_weights, load_mixture
+from rescore.weights import NGRAM, UNCERTAINTY, equal_weights, load_mixture
 from rescore.workflows.combine import SCORES_FILE, CombineCounts, say_combined, write_combined
 from rescore.workflows.context import TextBefore, with_context
 from rescore.workflows.merge import merge
@@ -186,7 +186,7 @@ def _not_loaded(request: Request, there: Collection[str]) -> dict[str, NotLoaded
     if not there or not has_all(request.out, request.max_unknown):
         return {}
     columns = next(read_nbest(f"jsonl:{request.out / SCORES_FILE}")).columns
-    return {column: NotLoaded(f"{column}-uncertainty" in columns) for column in there}
+    return {column: NotLoaded(f"{column}{UNCERTAINTY}" in columns) for column in there}
 
 
 def _with_scores(
@@ -219,7 +219,7 @@ def _say_what_shares_replace(request: Request) -> None:
     if first is not None:
         named = [column_of(name)[0] for name in request.lms]
         named += [NGRAM] * (request.ngram is not None) + ["mix"] * (request.mix_file is not None)
-        new = {column for name in named for column in (name, f"{name}-uncertainty")}
+        new = {column for name in named for column in (name, f"{name}{UNCERTAINTY}")}
         _say_what_is_replaced(request.out / SCORES_FILE, first, {*first.columns, *new})
 
 
