@@ -11,7 +11,13 @@ import click
 def process_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments `world_size` and `master_port`, as icefall's train.py has them."""
     for option in (
-        click.option("--master-port", default=12354, show_default=True, help="Port at which the processes meet."),
+        click.option(
+            "--master-port",
+            default=12354,
+            show_default=True,
+            type=click.IntRange(1, 65535),
+            help="Port at which the processes meet.",
+        ),
         click.option(
             "--world-size",
             default=1,

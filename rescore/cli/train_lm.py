@@ -131,7 +131,7 @@ def command(
     settings_of(kind, given)  # mistakes are told before any text is read
     find_device(device)
     if nbest is None:
-        _refuse("without", ref=ref, weights=weights_file)
+        _refuse("without", ref=ref, weights=weights_file, utterances="common" if common else None)
         if not texts:
             raise click.UsageError("Missing option '--text', or '--nbest' for N-best lists.")
         recipe = TextRecipe(list(texts), valid, tokens, vocab_size, vocab, init, longest)

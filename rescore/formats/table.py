@@ -122,7 +122,7 @@ _TABLE = (
         description="HTK lattices, a file or a folder of them; ?utterance=yes for the ids in their headers "
         "(UTTERANCE=) instead of the names of the files; written: a folder of UTT.slf.gz",
         suffixes=(".slf", ".lat"),
-        contents=("*.slf", "*.slf.gz", "*.lat", "*.lat.gz"),
+        contents=("*.slf", "*.slf.gz", "*.slf.xz", "*.lat", "*.lat.gz", "*.lat.xz"),
         options=("utterance",),
         of_reading=("utterance",),
         leaves_out=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import math
 import re
 from pathlib import Path
@@ -193,6 +194,12 @@ J=1 S=0 E=1 W=\\'em\\304\\200 a=-1 r=-0.25 n=-3 x1=8
 def test_gzip_and_names(tmp_path: Path, name: str) -> None:
     (lattice,) = read_lattices(write(tmp_path, HTK_NODES, name))
     assert lattice.utt_id == "u1" and score_sums(lattice) == HTK_PATHS
+
+
+@pytest.mark.parametrize("name", ["utt.slf.xz", "utt.lat.xz"])
+def test_a_folder_of_packed_files_needs_no_prefix(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(lzma.compress(HTK_NODES.encode()))
+    assert [lattice.utt_id for lattice in lattices_of(str(tmp_path))] == ["utt"]
 
 
 def test_a_folder_is_read_in_sorted_order(tmp_path: Path) -> None:

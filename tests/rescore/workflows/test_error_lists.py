@@ -141,6 +141,8 @@ def test_options_that_do_not_go_together(tmp_path: Path, files: dict[str, Path])
     for args, message in (
         (text, "Missing option '--text', or '--nbest'"),
         ([*text, "--text", files["text"], "--ref", files["text"]], "--ref says nothing without --nbest"),
+        ([*text, "--text", files["text"], "--utterances", "common"], "--utterances says nothing without --nbest"),
+        ([*text, "--text", files["text"], "--master-port", "65536"], "65536 is not in the range 1<=x<=65535"),
         ([*lists, *out], "--nbest needs --init NAME|DIR"),
         ([*lists, *out, "--init", files["small"], "--vocab", files["small"]], "--vocab says nothing with --nbest"),
         ([*lists, *out, "--init", files["small"], "--tokens", "bpe"], "--tokens says nothing with --nbest"),
