@@ -64,19 +64,30 @@ class Tail:
         keys = [text[1:], text[:-1] << 32 | text[1:]]  # below 0 where a word was never seen
         return [_outside(head, key) for head, key in zip(self._head, keys, strict=False)]
 
-    def check_case(self, words: Iterable[str]) -> None:
-        """Raises UsageError if text and counts are in upper case and lower case, or the other way round."""
-        cases = letter_case([tuple(words)]), letter_case([tuple(self._ids)[1:]])
+    def check_form(self, words: Iterable[str]) -> None:
+        """Raises UsageError if next to every word of a text would be in the tail.
+
+        That is where text and counts are in upper case and lower case, or the other way round, or where the counts are
+        of characters, and most words of the text have several.
+        """
+        text, counted = tuple(words), tuple(self._ids)[1:]
+        cases = letter_case([text]), letter_case([counted])
         if set(cases) == {"upper", "lower"}:
             raise UsageError(
                 f"{self.source}: counts of {cases[1]}-case words, but the text is {cases[0]} case, so that every word "
                 "would be in the tail: convert one of them"
             )
+        longer = [word for word in text if _is_longer(word)]
+        if 2 * len(longer) > len(text) and not any(map(_is_longer, counted)):
+            raise UsageError(
+                f"{self.source}: counts of characters, but the text has words such as '{longer[0]}', which would all "
+                "be in the tail: count words (rescore count without --characters), or take --cer (wer, compare)"
+            )
 
     def check_characters(self) -> None:
         """Raises UsageError if these are not counts of characters."""
         for word in list(self._ids)[1:]:
-            if len(split_characters((word,))) > 1:
+            if _is_longer(word):
                 raise UsageError(
                     f"{self.source}: found the word '{word}', but --cer needs counts of characters; make them with: "
                     "rescore count --characters"
@@ -89,6 +100,11 @@ class Tail:
             f"tail-{n}: {kind} that the training text has {f'{limit} times or less' if limit else 'not at all'}"
             for n, (kind, limit) in enumerate(kinds, start=1)
         )
+
+
+def _is_longer(word: str) -> bool:
+    """Whether it has several characters."""
+    return len(split_characters((word,))) > 1
 
 
 def _outside(head: np.ndarray, keys: np.ndarray) -> np.ndarray:
@@ -139,9 +155,9 @@ def corpus_tail_errors(refs: Mapping[str, Words], hyps: Mapping[str, Words], tai
     """`tail_errors` of all utterances together; `refs` and `hyps` hold the same utterances.
 
     Raises:
-      UsageError: the references are in another letter case than the counts.
+      UsageError: as `Tail.check_form`, of the references.
     """
-    tail.check_case(word for words in refs.values() for word in words)
+    tail.check_form(word for words in refs.values() for word in words)
     utterances = [tail_errors(ref, hyps[utt_id], tail) for utt_id, ref in refs.items()]
     return [sum(counts, ErrorCounts()) for counts in zip(*utterances, strict=True)]
 
@@ -189,7 +205,7 @@ class TailMarker:
         """For each order bool `(words + sentences,)`, False at sentence ends, which stand in their places.
 
         Raises:
-          UsageError: the text is in another letter case than the counts.
+          UsageError: as `Tail.check_form`.
         """
-        self.tail.check_case(self._words)
+        self.tail.check_form(self._words)
         return [np.concatenate(rows) for rows in self._marks]

@@ -162,6 +162,18 @@ def test_wer_with_counts_that_do_not_fit(counts: Path, tmp_path: Path) -> None:
         run(*files, tmp_path / "none")
 
 
+@pytest.mark.parametrize("command", ["wer --hyp {ref}", "compare one={ref}"])
+def test_counts_of_characters_are_none_of_words(counts: Path, tmp_path: Path, command: str) -> None:
+    ref = tmp_path / "ref"
+    tailed = (*command.format(ref=ref).split(), "--ref", ref, "--tail", counts)
+    ref.write_text("a WE SEE A\nb A\n")
+    assert invoke(*tailed).exit_code == 0  # half of the words are letters
+    ref.write_text("a WE SEE A\n")
+    with pytest.raises(UsageError, match=r"counts of characters, but the text has words such as 'WE'.*--cer"):
+        invoke(*tailed)
+    assert invoke(*tailed, "--cer").exit_code == 0
+
+
 def test_compare(counts: Path, tmp_path: Path) -> None:
     (tmp_path / "ref").write_text("a A D B E\nb A B\n")
     (tmp_path / "hyp").write_text("a A D B\nb A D B\n")
