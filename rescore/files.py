@@ -209,6 +209,9 @@ _RECOG = re.compile(r"(\S+):\t((?:timestamp_)?(?:ref|hyp))=(\[.*\])", re.ASCII) 
 # Of STM files (file, channel, speaker, begin, end, words) and CTM (file, channel, begin, duration, word), or a comment.
 _TIMED = re.compile(r";;.*|\S+\s+[12AB]\s+(\S+\s+)?\d+\.\d+\s+\d+\.\d+(\s.*)?", re.ASCII)
 
+_AT_END = re.compile(r"\([^\s()]+\)", re.ASCII)  # the id in lines of sclite's TRN files
+_IS_TRN = "a TRN file of sclite ('words ... (utt-id)' a line), expected Kaldi text: 'utt-id words ...' a line"
+
 _AUDIO = '"audio_filepath"'  # in each line of NeMo's manifests
 
 
@@ -222,9 +225,10 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
 
     Raises:
       FormatError: no line at all, an empty line, or an utterance id that occurs twice or begins with a byte order mark;
-        an STM or CTM file, by its first line.
+        an STM or CTM file, by its first line; a TRN file, all of whose lines end with an id in parentheses.
     """
     texts: dict[str, Words] = {}
+    ends: set[str] = set()  # different ids in parentheses
     for number, line in read_lines(path):
         if number == 1 and _TIMED.fullmatch(line.strip()):
             problem = (
@@ -243,7 +247,11 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
             raise FormatError(path, "JSON, expected Kaldi text: 'utt-id words ...' a line", line=number)
         if fields[0].startswith(MARK):
             raise FormatError(path, MARKED, line=number)
+        if _AT_END.fullmatch(fields[-1]):
+            ends.add(fields[-1])
         if fields[0] in texts:
+            if len(ends) == number:
+                raise FormatError(path, _IS_TRN)
             wanted = "expected Kaldi text: 'utt-id words ...' a line"
             if line.startswith('{"'):
                 wanted = "expected an 'utt_id' each, also of parts of one audio file"
@@ -251,6 +259,8 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
         texts[fields[0]] = tuple(fields[1:])
     if not texts:
         raise FormatError(path, "empty file, expected Kaldi text: 'utt-id words ...' a line")
+    if len(ends) == len(texts) > 1:
+        raise FormatError(path, _IS_TRN)
     return texts
 
 

@@ -246,6 +246,20 @@ def test_files_of_stm_and_ctm_are_refused(tmp_path: Path, line: str) -> None:
         read_kaldi_text(tmp_path / "ref")
 
 
+@pytest.mark.parametrize("lines", ["HE SAID SO\t(spk-u1)\n\t(spk-u2)\n", "A B (spk-u1)\nA C (spk-u2)\n"])
+def test_trn_files_are_refused(tmp_path: Path, lines: str) -> None:
+    """First words were ids, and ids words: of two such files, right words were counted in small sets."""
+    (tmp_path / "ref.trn").write_text(lines)
+    with pytest.raises(FormatError, match=r"ref.trn: a TRN file of sclite \('words ... \(utt-id\)' a line\), expected"):
+        read_kaldi_text(tmp_path / "ref.trn")
+
+
+@pytest.mark.parametrize("lines", ["u1 so (noise)\n", "u1 so (noise)\nu2 (noise)\n", "u1 so (noise)\nu2 (a) so\n"])
+def test_words_may_be_in_parentheses(tmp_path: Path, lines: str) -> None:
+    (tmp_path / "ref").write_text(lines)
+    assert list(read_kaldi_text(tmp_path / "ref")) == ["u1", "u2"][: lines.count("\n")]
+
+
 def test_numbers_may_be_words(tmp_path: Path) -> None:
     (tmp_path / "ref").write_text("utt1 1 2 3 4 five\nutt2 A 2.5 is 3\n")
     assert read_kaldi_text(tmp_path / "ref") == {"utt1": ("1", "2", "3", "4", "five"), "utt2": ("A", "2.5", "is", "3")}
