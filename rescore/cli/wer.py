@@ -80,12 +80,13 @@ def command(
     normaliser = normaliser_of_systems({"hyp": hyp}, normalise, cer)
     refs, hyps = normaliser.texts(read_kaldi_text(ref)), normaliser.texts(read_hypotheses(hyp))
     given, refs = len(refs), shared_references(refs, {"hypotheses": hyps}, common)
+    absent = given - len(refs)
     hyps = {utt_id: words for utt_id, words in hyps.items() if utt_id in refs}
     name, counts = normaliser.rate, corpus_errors(refs, hyps)
-    lines = kaldi_lines(counts, name, given - len(refs))
+    lines = kaldi_lines(counts, name, absent)
     if normaliser.name != "none":
         lines.append(f"text normalised by {normaliser.name}")
-    data = {"name": name, **json_counts(counts), KEY: normaliser.name}
+    data = {"name": name, **json_counts(counts), "absent": absent, KEY: normaliser.name}
     if tail:
         rare, on_tail = _on_tail(refs, hyps, tail, name)
         lines, data = [*lines, *tail_lines(on_tail, name)], {**data, **json_tails(on_tail), "tail": rare.describe()}

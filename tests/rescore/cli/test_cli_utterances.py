@@ -48,6 +48,8 @@ def test_wer(folder: Path) -> None:
     assert result.stdout.startswith("%WER 33.33 [ 1 / 3,") and "sub ] [PARTIAL]\n" in result.stdout
     assert "1 of 3 references left out (a)" in result.stderr and "1 of 3 hypotheses left out (d)" in result.stderr
     assert "2 utterances that all have are counted" in result.stderr
+    found = json.loads(run("wer", "--ref", "ref", "--hyp", "one", "--utterances", "common", "--json", "-").stdout)
+    assert (found["utterances"], found["absent"]) == (2, 1)
     Path("none").write_text("x A\n")
     with pytest.raises(ReferencesError, match=r"have no utterance in common \(references: a, b, c; hypotheses: x\)"):
         run("wer", "--ref", "ref", "--hyp", "none", "--utterances", "common")
