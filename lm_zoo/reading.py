@@ -102,8 +102,9 @@ def joined_pieces(pieces: Iterable[str]) -> str:
     """The text that sentencepiece pieces spell, with blanks where words begin.
 
     Pieces `<0xC3>`, `<0xA9>` are bytes (of models with byte fallback): "\u00e9"; what is no UTF-8 becomes U+FFFD.
+    `<unk>` is a word of its own, as in what sentencepiece decodes.
     """
-    text = "".join(pieces).replace(WORD_START, " ")
+    text = "".join(" <unk> " if piece == "<unk>" else piece for piece in pieces).replace(WORD_START, " ")
     return _BYTES.sub(_decoded, text) if "<0x" in text else text
 
 

@@ -87,6 +87,7 @@ def test_pieces_are_joined_to_words() -> None:
     assert normal.words(("\u2581THE", "\u2581C", "AT", "\u2581", "S")) == ("the", "cat", "s")
     assert normal.words(()) == () and not TextNormalizer(pieces=True).is_identity
     assert normal.words(("\u2581CAF", "<0xC3>", "<0xA9>", "\u2581", "<0xE7>", "<0x8C>")) == ("caf\u00e9", "\ufffd")
+    assert normal.words(("\u2581A", "<unk>", "B", "<unk>", "\u2581C")) == ("a", "<unk>", "b", "<unk>", "c")
 
 
 def test_words_are_left_out_as_they_come() -> None:
