@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lm_zoo.errors import VocabError
-from lm_zoo.text.vocabulary import BLANK, SOS_EOS, UNK, PieceVocabulary, WordVocabulary, text_case
+from lm_zoo.text.vocabulary import BLANK, SOS_EOS, UNK, PieceVocabulary, WordVocabulary, is_unknown, text_case
 
 
 def count_words(sentences: Iterable[list[str]]) -> Counter[str]:
@@ -22,9 +22,10 @@ def count_words(sentences: Iterable[list[str]]) -> Counter[str]:
 def build_words(counts: Mapping[str, int], size: int | None = None) -> WordVocabulary:
     """The `size` most frequent words (all if None; ties in alphabetical order), with `<sos/eos>` and `<unk>`.
 
-    An `<unk>` in the text (as in the Penn Treebank) is the vocabulary's own `<unk>`.
+    An `<unk>` in the text (as in the Penn Treebank), or `<UNK>` (as in Kaldi's words.txt), is the vocabulary's own.
     """
-    words = sorted((word for word in counts if word not in (UNK, SOS_EOS)), key=lambda word: (-counts[word], word))
+    own = (word for word in counts if word != SOS_EOS and not is_unknown(word))
+    words = sorted(own, key=lambda word: (-counts[word], word))
     if size is not None:
         words = words[: size - 2]
     return WordVocabulary([SOS_EOS, UNK, *words], text_case(words))

@@ -16,7 +16,7 @@ from itertools import chain
 from lm_zoo.reading import SPECIAL
 from lm_zoo.text.normalise import basic_words
 from lm_zoo.text.spoken import MONEY, SYMBOLS, spoken, spoken_word
-from lm_zoo.text.vocabulary import UNK, PieceVocabulary, TextForm, Vocabulary, WordVocabulary
+from lm_zoo.text.vocabulary import UNK, PieceVocabulary, TextForm, Vocabulary, WordVocabulary, is_unknown
 
 _MARKS = ",.?"  # what an LM of text with punctuation knows
 _RULES = {
@@ -135,7 +135,7 @@ class View:
         """What is no speech, such as [noise], is seen by LMs that know it alone; `<unk>`, in any case, by all."""
         if self._vocab is None or self._vocab.unk not in self._vocab.encode_word(word):
             return (word,)
-        return (UNK,) if word.casefold() == UNK else ()
+        return (UNK,) if is_unknown(word) else ()
 
     def _has(self, word: str) -> bool:
         """Whether the LM has a word that is not of letters alone just so, such as `u.s.`"""

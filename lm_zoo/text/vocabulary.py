@@ -23,6 +23,11 @@ UNK = "<unk>"
 NUMBERS = ("spelled", "digits")
 
 
+def is_unknown(word: str) -> bool:
+    """Whether a word of a text stands for unknown ones: `<unk>`, in capitals where the text is."""
+    return word.casefold() == UNK
+
+
 @dataclass(frozen=True)
 class TextForm:
     """What an LM's text looks like, beside its case.
@@ -146,7 +151,7 @@ class PieceVocabulary:
         tokens = self._cache.get(word)
         if tokens is None:
             tokens = tuple(self.processor.encode(word)) if word != UNK else ()
-            if not tokens or not self._marks.isdisjoint(tokens):
+            if not tokens or not self._marks.isdisjoint(tokens) or (self.unk in tokens and is_unknown(word)):
                 tokens = (self.unk,)
             self._cache[word] = tokens
         return tokens

@@ -20,7 +20,7 @@ from lm_zoo.text.batches import TokenText, split_long, tokenize
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_case, said
 from lm_zoo.text.sentences import read_sentences, read_word_list
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
-from lm_zoo.text.vocabulary import Vocabulary, load_vocabulary, read_pieces, text_form
+from lm_zoo.text.vocabulary import Vocabulary, is_unknown, load_vocabulary, read_pieces, text_form
 from lm_zoo.training.card import CARD, write_card
 from lm_zoo.training.config import LMProgress, TrainConfig, idle_settings
 from lm_zoo.training.distributed import PORT, Ranks, start, to_start
@@ -192,7 +192,8 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
         if recipe.tokens == "word":
             vocab = build_words(counts, recipe.vocab_size)
         else:
-            vocab = build_pieces(counts, recipe.vocab_size or 5000, recipe.tokens or "bpe")
+            spelled = {word: count for word, count in counts.items() if not is_unknown(word)}
+            vocab = build_pieces(spelled, recipe.vocab_size or 5000, recipe.tokens or "bpe")
     shutil.rmtree(own, ignore_errors=True)  # without its case: an older version was stopped while it wrote it
     with atomic_folder(own) as made:
         vocab.save(made)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from lm_zoo.text.sentences import read_word_list
 from lm_zoo.text.vocabulary import SOS_EOS, UNK
 from lm_zoo.training.run import TextRecipe, make_vocabulary
@@ -30,8 +32,18 @@ def test_a_table_of_words_and_numbers_is_a_list_of_words(tmp_path: Path) -> None
         for path in (table, words)
     ]
     assert [sorted(vocab.words) for vocab in made] == [  # type: ignore[attr-defined]
-        sorted([SOS_EOS, UNK, "<UNK>", "he", "said", "that", *more]) for more in ([], ["1"])
+        sorted([SOS_EOS, UNK, "he", "said", "that", *more]) for more in ([], ["1"])
     ]
     assert f"{table}: a table of words and numbers; 4 words, 4 symbols left out" in said
     for option in ("tokens word", "vocab-size 9"):
         assert f"the vocabulary is that of {words}; --{option} says nothing" in said
+
+
+@pytest.mark.parametrize("tokens", ["word", "bpe"])
+def test_unknown_words_of_the_text_are_one_token_in_any_case(tokens: str, tmp_path: Path) -> None:
+    """As in Kaldi's texts in upper case."""
+    (tmp_path / "text").write_text("BUS <UNK>\nSUB <UNK>\n" * 3)
+    recipe = TextRecipe([str(tmp_path / "text")], "", tokens, 9 if tokens == "bpe" else None)
+    vocab = make_vocabulary(recipe, tmp_path / "lm", lambda line: None)
+    assert vocab.encode_word("<UNK>") == vocab.encode_word("<unk>") == (vocab.unk,)
+    assert vocab.unk not in vocab.encode_word("BUS")
