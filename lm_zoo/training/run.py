@@ -15,6 +15,7 @@ from typing import Any
 from lm_zoo.errors import ModelError, TextError, VocabError, nearest
 from lm_zoo.files import atomic_folder, write_text
 from lm_zoo.model_folder import is_like
+from lm_zoo.reading import SPECIAL
 from lm_zoo.registry import NGRAM_FILES, build, find, read_config, settings_of
 from lm_zoo.text.batches import TokenText, split_long, tokenize
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_case, said
@@ -182,7 +183,7 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
     if recipe.vocab is not None and recipe.vocab.endswith(".model"):
         vocab = read_pieces(Path(recipe.vocab))
     elif recipe.vocab is not None and os.path.isfile(recipe.vocab) and not recipe.vocab.endswith(NGRAM_FILES):
-        vocab = build_words(Counter(read_word_list(recipe.vocab, remark)))
+        vocab = build_words(_listed_words(recipe.vocab, recipe.texts, remark))
     elif recipe.vocab is not None:
         source = find_trained(recipe.vocab)
         vocab = load_vocabulary(source, read_config(source).get("case", "mixed"))
@@ -199,6 +200,17 @@ def make_vocabulary(recipe: TextRecipe, folder: Path, remark: Remark) -> Vocabul
         vocab.save(made)
         write_text(made / "case", vocab.case + "\n")
     return vocab
+
+
+def _listed_words(path: str, texts: list[str], remark: Remark) -> Counter[str]:
+    """The words of a list, without tags that are not in the text: the LM would score them, and know nothing of them."""
+    words = Counter(read_word_list(path, remark))
+    tags = {word for word in words if SPECIAL.fullmatch(word) and not is_unknown(word)}
+    strange = tags.difference(itertools.chain.from_iterable(_sentences(texts))) if tags else tags
+    if strange:
+        named = ", ".join(sorted(strange)[:3])
+        remark(f"{path}: {len(strange)} tags that are not in the text left out ({named}{' ...' * (len(strange) > 3)})")
+    return Counter({word: count for word, count in words.items() if word not in strange})
 
 
 def _sentences(texts: list[str]) -> Iterator[list[str]]:

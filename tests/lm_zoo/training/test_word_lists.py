@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lm_zoo.text.sentences import read_word_list
+from lm_zoo.text.view import View
 from lm_zoo.text.vocabulary import SOS_EOS, UNK
 from lm_zoo.training.run import TextRecipe, make_vocabulary
 from rescore.cli.main import cli
@@ -47,3 +48,14 @@ def test_unknown_words_of_the_text_are_one_token_in_any_case(tokens: str, tmp_pa
     vocab = make_vocabulary(recipe, tmp_path / "lm", lambda line: None)
     assert vocab.encode_word("<UNK>") == vocab.encode_word("<unk>") == (vocab.unk,)
     assert vocab.unk not in vocab.encode_word("BUS")
+
+
+def test_tags_of_a_list_that_are_not_in_the_text_are_no_words_of_the_lm(tmp_path: Path) -> None:
+    """So that it is not shown them in hypotheses."""
+    text, table, said = tmp_path / "text", tmp_path / "words.txt", list[str]()
+    text.write_text("he said [noise] that\n")
+    table.write_text("!SIL 0\n<SPOKEN_NOISE> 1\n<UNK> 2\n[noise] 3\nhe 4\nsaid 5\n")
+    vocab = make_vocabulary(TextRecipe([str(text)], "", vocab=str(table)), tmp_path / "lm", said.append)
+    assert sorted(vocab.words) == sorted([SOS_EOS, UNK, "[noise]", "he", "said"])  # type: ignore[attr-defined]
+    assert View(vocab).words(("he", "!SIL", "[noise]", "<UNK>")) == ("he", "[noise]", UNK)
+    assert said[1:] == [f"{table}: 2 tags that are not in the text left out (!SIL, <SPOKEN_NOISE>)"]
