@@ -15,13 +15,13 @@ from typing import Any
 from lm_zoo.errors import ModelError, TextError, VocabError, nearest
 from lm_zoo.files import atomic_folder, write_text
 from lm_zoo.model_folder import is_like
-from lm_zoo.reading import SPECIAL
+from lm_zoo.reading import SPECIAL, is_piece
 from lm_zoo.registry import NGRAM_FILES, build, find, read_config, settings_of
 from lm_zoo.text.batches import TokenText, split_long, tokenize
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_case, said
 from lm_zoo.text.sentences import read_sentences, read_word_list
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
-from lm_zoo.text.vocabulary import Vocabulary, is_unknown, load_vocabulary, read_pieces, text_form
+from lm_zoo.text.vocabulary import PieceVocabulary, Vocabulary, is_unknown, load_vocabulary, read_pieces, text_form
 from lm_zoo.training.card import CARD, write_card
 from lm_zoo.training.config import LMProgress, TrainConfig, idle_settings
 from lm_zoo.training.distributed import PORT, Ranks, start, to_start
@@ -226,7 +226,8 @@ def tokenise(vocab: Vocabulary, texts: list[str], longest: int | None, remark: R
     """The texts as tokens, sentences of more than `longest` cut.
 
     Raises:
-      VocabError: another case than the vocabulary's, or more than half of the words are unknown.
+      VocabError: another case than the vocabulary's, pieces in place of words, or more than half of the words are
+        unknown.
       TextError: a text that cannot be read, or has marks of begins or ends of sentences in it.
     """
 
@@ -235,6 +236,7 @@ def tokenise(vocab: Vocabulary, texts: list[str], longest: int | None, remark: R
             for number, words in enumerate(read_sentences(name, remark), start=1):
                 if number <= 1000:
                     check_case(vocab, words, f"{name}, sentence {number}")
+                    _check_pieces(vocab, words, f"{name}, sentence {number}")
                 if not _MARKS.isdisjoint(words):
                     found = "<s> or </s> as a word; sentence begins and ends are added here: remove them"
                     raise TextError(f"{name}, sentence {number}: found {found}")
@@ -253,6 +255,16 @@ def tokenise(vocab: Vocabulary, texts: list[str], longest: int | None, remark: R
             "a vocabulary of this text (a table of pieces is none of words; their model is: --vocab bpe.model)"
         )
     return text
+
+
+def _check_pieces(vocab: Vocabulary, words: list[str], where: str) -> None:
+    """Raises VocabError where text for an LM over pieces is of pieces already, which would be taken apart again."""
+    piece = next(filter(is_piece, words), None) if isinstance(vocab, PieceVocabulary) else None
+    if piece is not None:
+        raise VocabError(
+            f"{where}: found '{piece}', a piece of sentencepiece, expected words, of which pieces are made here; join "
+            "them first: sed 's/ //g; s/\u2581/ /g'"
+        )
 
 
 def _reporter(remark: Remark) -> Reporter:

@@ -48,6 +48,14 @@ def test_text_of_which_the_vocabulary_knows_next_to_nothing_is_refused(folder: P
     assert not (folder / "lm" / "config.json").exists()
 
 
+def test_pieces_are_not_taken_for_words(folder: Path) -> None:
+    """As spm_encode writes them; each would be taken apart again.  Of an LM over pieces as words they are the words."""
+    (folder / "text").write_text("\u2581THE \u2581CA T\n\u2581THE \u2581DO G\n" * 20)
+    with pytest.raises(VocabError, match=r"text, sentence 1: found '\u2581THE', a piece .* join them first: sed"):
+        trained(folder, {}, tokens="bpe", vocab_size=13)
+    assert "text: 40 sentences, 120 words, 120 tokens, 0 unknown" in " ".join(trained(folder, {}))
+
+
 @pytest.mark.parametrize("name", ["pipe", "-"])
 def test_text_that_can_be_read_once_alone_is_refused(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
