@@ -28,6 +28,7 @@ BESIDE: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 BESIDE_TEXT = {"batch_tokens": ("text", ("sentences",))}  # the same where no N-best lists are trained on
 OF_LISTS = ("posterior", "lm_loss")
+OF_TEXT = ("lm_loss", "text", "join", "window", "batch_windows")  # where N-best lists are trained on, that beside them
 # Of settings that are not given, where N-best lists are trained on.
 LIST_DEFAULTS = {"lr": 1e-4, "weight_decay": 0.0, "warmup": 0, "passes": 3, "valid_every": 0}
 
@@ -84,16 +85,18 @@ class TrainConfig:
                 raise ModelError(f"training setting '{name}' is {value}, expected more than 0")
 
 
-def idle_settings(config: TrainConfig, given: Collection[str], on_lists: bool) -> Iterator[str]:
+def idle_settings(config: TrainConfig, given: Collection[str], on_lists: bool, on_text: bool = True) -> Iterator[str]:
     """Says of each of the settings that were given, and say nothing beside the others, that it does not.
 
     Args:
-      on_lists: whether N-best lists are trained on.
+      on_lists, on_text: whether N-best lists are trained on, and whether text is.
     """
     beside = BESIDE if on_lists else BESIDE | BESIDE_TEXT
     for name in given:
         other, values = beside.get(name, ("", ()))
-        if other and (found := getattr(config, other)) not in values:
+        if name in OF_TEXT and not on_text:
+            yield f"training setting '{name}' says nothing without --text"
+        elif other and (found := getattr(config, other)) not in values:
             yield f"training setting '{name}' says nothing with {other}={found}, but with {' or '.join(values)}"
         elif name in OF_LISTS and not on_lists:
             yield f"training setting '{name}' says nothing without --nbest"

@@ -245,7 +245,7 @@ def run_on_lists(
     if to_start(world_size) or Ranks.start(device).size > 1:
         raise ModelError("training on N-best lists runs in one process; leave out --world-size or torchrun")
     check_settings(kind, config, 1)
-    for line in idle_settings(config, options, on_lists=True):
+    for line in idle_settings(config, options, on_lists=True, on_text=bool(recipe.texts)):
         remark(line)
     recipe.vocab = recipe.init
     settings = inherit_settings(kind, recipe.init, settings)
@@ -266,7 +266,7 @@ def run_on_lists(
     ranks = Ranks.start(device)
     info = {
         "data": [*data.names, *map(os.path.basename, recipe.texts)],
-        "training": {**dataclasses.asdict(config), **_text_seen(config, before)},
+        "training": {**dataclasses.asdict(config), **_text_seen(config, before, bool(recipe.texts))},
         "started_from": before.get("trained", {}),
     }
     made = {"kind": kind, "settings": settings_of(kind, settings), **info}
@@ -277,10 +277,11 @@ def run_on_lists(
     return progress
 
 
-def _text_seen(config: TrainConfig, before: Mapping[str, Any]) -> dict[str, Any]:
+def _text_seen(config: TrainConfig, before: Mapping[str, Any], on_text: bool) -> dict[str, Any]:
     """What the LM that is trained on has seen of text before sentences (`before`: its `config.json`), if not now."""
     usual, training = TrainConfig(), before.get("training")
-    if not isinstance(training, dict) or (config.text, config.join) != (usual.text, usual.join):
+    now = on_text and (config.text, config.join) != (usual.text, usual.join)
+    if now or not isinstance(training, dict):
         return {}
     return {name: training[name] for name in ("text", "join", "window", "carry") if name in training}
 

@@ -122,6 +122,8 @@ def test_settings_that_say_nothing_are_told(folder: Path) -> None:
         "weight_decay": 0.1,
     }
     assert not [*idle_settings(TrainConfig(**useful), useful, on_lists=True)]  # type: ignore[arg-type]
+    said = [*idle_settings(TrainConfig(**useful), useful, on_lists=True, on_text=False)]  # type: ignore[arg-type]
+    assert said == [f"training setting '{name}' says nothing without --text" for name in ("text", "window", "lm_loss")]
 
 
 def test_lines_without_a_word_are_counted(folder: Path) -> None:
