@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -29,10 +31,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lm_zoo.errors import ModelError
+from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.inference.trie import encode_words
+from lm_zoo.inference.viewed import Reader
 from lm_zoo.registry import find, read_config, settings_of
 from lm_zoo.text.batches import Batch, TokenText
+from lm_zoo.text.coverage import MOST_UNKNOWN, Coverage, said
 from lm_zoo.text.lists import ErrorList
 from lm_zoo.text.view import View
 from lm_zoo.text.vocabulary import Vocabulary, text_form
@@ -257,9 +261,10 @@ def run_on_lists(
     before = read_config(find(recipe.init))
     vocab.form = text_form(before)
     view = View(vocab)
+    _check_words(Reader(lm, view), [*data.train, *data.valid])
     train, valid = _useful(_seen(view, data.train), remark), _seen(view, data.valid)
-    if said := view.said():
-        remark(said)
+    if shown := view.said():
+        remark(shown)
     first = np.random.default_rng([config.seed, 0])
     count = ceil(len(list_batches(train, vocab, config.batch_tokens, first)) / config.accumulate)
     config = replace(config, steps=config.passes * count or config.steps)
@@ -308,6 +313,18 @@ def _seen(view: View, lists: list[ErrorList]) -> list[ErrorList]:
         for words in each.sentences:
             view.count(words)
     return [replace(each, sentences=[view.words(words) for words in each.sentences]) for each in lists]
+
+
+def _check_words(lm: Reader, lists: Sequence[ErrorList]) -> None:
+    """Raises VocabError for lists of pieces in place of words, or if more than half of their words are unknown."""
+    coverage = Coverage(lm, "the lists", most=1.0)
+    for each in lists:
+        coverage.add(Counter(chain.from_iterable(each.sentences)), f"utterance {each.name}")
+    if coverage.unknown > MOST_UNKNOWN * coverage.words:
+        raise VocabError(
+            f"the lists: {said(coverage)} to the LM; more than {MOST_UNKNOWN:.0%} are refused, as it would learn "
+            "little: give lists in the language and the spelling of its text"
+        )
 
 
 def _useful(lists: list[ErrorList], remark: Remark) -> list[ErrorList]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from lm_zoo.text.lists import ErrorList
 from rescore.console import remark, some_names
 from rescore.errors import ReferencesError, WeightsError
-from rescore.evaluation.wer import edit_distance
+from rescore.evaluation.wer import check_same_form, edit_distance
 from rescore.formats import read_nbest
 from rescore.formats.counting import nbest_with_progress
 from rescore.types import NbestList, Weights, Words
@@ -54,20 +54,24 @@ def error_lists(source: str, references: dict[str, Words], weights: Weights, com
     With `common`, those that have no reference are left out, with a remark.
 
     Raises:
-      ReferencesError: an utterance without a reference.
+      ReferencesError: an utterance without a reference, or references in another form than the lists.
       ScoreError, WeightsError: a score that is missing, or not finite.
     """
     normaliser = Normaliser.of(weights)
     made, missing = list[ErrorList](), list[str]()
+    refs, firsts = list[Words](), list[Words]()
     for nbest in nbest_with_progress(source, "reading lists"):
         if nbest.utt_id in references:
-            made.append(_error_list(nbest, normaliser.words(references[nbest.utt_id]), weights, normaliser))
+            refs.append(normaliser.words(references[nbest.utt_id]))
+            firsts.append(normaliser.words(nbest.hyps[0].words))
+            made.append(_error_list(nbest, refs[-1], weights, normaliser))
         else:
             missing.append(nbest.utt_id)
     if missing and common and made:
         remark(f"{source}: {len(missing)} utterances without a reference left out ({some_names(missing)})")
     elif missing:
         raise ReferencesError(f"{source}: {len(missing)} utterances have no reference ({some_names(missing)})")
+    check_same_form(refs, firsts)
     return made
 
 

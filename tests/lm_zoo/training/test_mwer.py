@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
-from lm_zoo.errors import ModelError
+from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.layers.output import TargetScores
 from lm_zoo.registry import load, save_folder
 from lm_zoo.text.lists import ErrorList
@@ -262,3 +262,18 @@ def test_bad_input(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="runs in one process"):
         data, recipe = TrainingLists(same, same, 1.0, {}, []), TextRecipe([], "", init=str(init))
         run_on_lists("lstm", {}, recipe, data, {}, str(tmp_path / "x"), "cpu", lambda line: None, 2)
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("ZZZ", r"the lists: 6 of 8 words unknown \(75.0 %\) to the LM"),
+        ("\u2581A", "utterance u: found '\u2581A', a piece"),
+    ],
+)
+def test_lists_that_the_lm_cannot_read_are_refused(word: str, message: str, tmp_path: Path) -> None:
+    save_folder(tmp_path / "init", zoo.neural("lstm"), "lstm", {})
+    lists = [ErrorList("u", [("A", word, word), (word,)], [0.0, 1.0], [2.0, 1.0])]
+    data, recipe = TrainingLists(lists, lists, 1.0, {}, []), TextRecipe([], "", init=str(tmp_path / "init"))
+    with pytest.raises(VocabError, match=message):
+        run_on_lists("lstm", {}, recipe, data, {}, str(tmp_path / "out"), "cpu", lambda line: None)

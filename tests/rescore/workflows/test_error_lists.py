@@ -74,6 +74,17 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
         error_lists(source, {f"u{k}": ("A",) for k in range(3)}, Weights({"bad": 1.0}))
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(("a", "b", "c", "d"), "differ in letter case"), (("\u2581A", "B"), "the references alone are pieces")],
+)
+def test_references_in_another_form_are_refused(words: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    """Each word would be wrong, and the LM would learn to make hypotheses short."""
+    source = str(write_lists(tmp_path / "in.jsonl", some_lists(2)))
+    with pytest.raises(ReferencesError, match=message):
+        error_lists(source, {"u0": words, "u1": words}, Weights({"am": 1.0}))
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
     save_folder(tmp_path / "small", neural("transfornn"), "transfornn", {})
