@@ -145,7 +145,14 @@ class BayesianTransformer(NeuralLM):
         return total
 
     def started_from(self, trained: NeuralLM) -> None:
-        """Takes the weights of a Transformer or of a Bayesian one, which become the prior's means."""
+        """Takes the weights of a Transformer or of a Bayesian one, which become the prior's means.
+
+        Raises:
+          ValueError: `trained` has not what the prior is to be, or a posterior whose spread is not to be set anew.
+        """
+        own = set(trained.log_sigma) if isinstance(trained, BayesianTransformer) else set[str]()
+        if own == set(self.log_sigma) and trained.config.sigma != self.config.sigma:
+            raise ValueError(f"its posterior has a spread of its own; leave out sigma={self.config.sigma}")
         for place in self.log_sigma:
             self.prior_mean[place] = self._weight(place).detach().clone()
         if self.config.prior_sigma:

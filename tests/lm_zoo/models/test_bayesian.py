@@ -182,6 +182,17 @@ def test_adaptation_takes_the_posterior_as_prior(tmp_path: Path) -> None:
         convert_lm("bayesian", str(source), {"prior_sigma": 0}, tmp_path / "none")
 
 
+def test_a_spread_that_is_there_is_not_set_anew(tmp_path: Path) -> None:
+    convert_lm("bayesian", str(plain_folder(tmp_path)), {"sigma": 0.02}, tmp_path / "bayes")
+    again = convert_lm("bayesian", str(tmp_path / "bayes"), {"sigma": 0.02, "prior_sigma": 2.0}, tmp_path / "again")
+    assert again.config.prior_sigma == 2.0
+    with pytest.raises(ModelError, match=r"its posterior has a spread of its own; leave out sigma=0.1"):
+        convert_lm("bayesian", str(tmp_path / "bayes"), {"sigma": 0.1}, tmp_path / "other")
+    more = convert_lm("bayesian", str(tmp_path / "bayes"), {"sigma": 0.1, "blocks": "1-2"}, tmp_path / "more")
+    spreads = {round(spread.detach().exp().mean().item(), 4) for spread in more.log_sigma.values()}
+    assert spreads == {0.02, 0.1}  # of block 1 and of block 2
+
+
 def test_averaging_is_the_mean_of_the_draws_probabilities() -> None:
     lm = zoo.neural("bayesian")
     average = BayesianAverage(lm, samples=5, seed=3)
