@@ -320,7 +320,7 @@ def test_commands(bpe: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["export-lm", f"{tmp_path}/lm", "--out", f"{tmp_path}/epoch-1.pt"])
     assert done.exit_code == 0, done.output
     assert "--lm-type rnn --lm-vocab-size 20 --rnn-lm-num-layers 2 --rnn-lm-embedding-dim 6" in done.output
-    assert "before April 2023: --vocab-size" in done.output
+    assert f"--lm-exp-dir {tmp_path} --lm-epoch 1 --lm-avg 1 (before April 2023: --vocab-size" in done.output
     failed = CliRunner().invoke(cli, ["export-lm", f"{tmp_path}/none", "--out", f"{tmp_path}/x.pt"])
     assert isinstance(failed.exception, LMError)
     for command in ("import-lm", "export-lm"):
