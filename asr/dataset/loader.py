@@ -164,6 +164,7 @@ class Loader:
             sampler=_Rest(self.sampler(epoch), skip, wanted),  # type: ignore[arg-type]
             batch_size=None,
             num_workers=self.options.num_workers,
+            generator=torch.Generator(),  # each start draws from it: not from dropout's, which a run goes on with
         )
         for batch in batches:
             if batch is None:

@@ -82,6 +82,14 @@ def test_a_run_continues_in_mid_epoch_with_the_same_augmentation(cuts: Any) -> N
     assert all(torch.equal(one["features"], other["features"]) for one, other in zip(whole, workers, strict=True))
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loading_draws_nothing_from_the_random_numbers_of_training(cuts: Any, workers: int) -> None:
+    """A run that goes on in mid-epoch starts the loader once more than one that was not stopped."""
+    before = torch.get_rng_state()
+    assert list(loader(cuts, num_workers=workers)(1, skip=2))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_ranks_share_an_epoch(cuts: Any) -> None:
     parts = [ids(loader(cuts, max_duration=1.5, rank=rank, world_size=2)(1)) for rank in (0, 1)]
     assert len(parts[0]) == len(parts[1])
