@@ -74,10 +74,12 @@ def at_speed(cut: Cut, speed: float) -> Cut:
     """The cut at another speed, such as 0.9.
 
     Of rates that are no multiple of ten (11,025 Hz), lhotse's filter between the speeds would take 4 GB and minutes:
-    such cuts are at 16 kHz first, or stay as they are where that cannot be.
+    such cuts are at 16 kHz first, or stay as they are where that cannot be.  Stored features go with the old speed.
     """
     if speed == 1.0:
         return cut
+    if cut.has_features:  # lhotse would warn of each cut, and take them from the cut that it was given
+        cut = cut.drop_features()
     if int(cut.sampling_rate) % 10:
         if not can_resample(int(cut.sampling_rate)):
             return cut

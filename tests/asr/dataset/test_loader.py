@@ -123,6 +123,18 @@ def test_speeds_change_lengths_and_names(cuts: Any) -> None:
             assert length == pytest.approx(100 * cuts[base].duration / float(speed), abs=1)
 
 
+def test_speeds_of_cuts_with_stored_features(cuts: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """lhotse warns of each such cut, and takes the features from the cut that it is given."""
+    extractor = lhotse.Fbank(lhotse.FbankConfig(num_mel_bins=80))
+    with lhotse.NumpyFilesWriter(tmp_path / "features") as storage:
+        stored = [cut.compute_and_store_features(extractor, storage) for cut in list(cuts)[:3]]
+    stored.append(stored[0].append(stored[1]))
+    batches = list(loader(lhotse.CutSet.from_cuts(stored), speeds=(0.9, 1.1))(1))
+    assert sum(len(batch["ids"]) for batch in batches) == 4
+    assert not caplog.records
+    assert all(cut.has_features for cut in stored)
+
+
 def test_speeds_of_rates_with_little_in_common(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not by lhotse's filter from 9,922 to 11,025 Hz, which takes 4 GB and minutes, nor by that of 44,101 Hz."""
     made, rates = lhotse.augmentation.torchaudio.get_or_create_resampler, list[tuple[int, int]]()
