@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 # (epoch from 1, batches of this rank to leave out) -> the other batches of this rank in that epoch
 Batches = Callable[[int, int], Iterable[Batch]]
 PATIENCE = 20  # batches on end that may give nothing before the run stops
+BESIDE_NOTHING = "in a step for which another process had none"  # all leave it out, as each weight wants its gradient
 
 
 def train(
@@ -316,6 +317,8 @@ class TransducerRun(TrainingRun):
             if short:
                 return  # ranks must take the same number of steps
             self.usable = self.usable or not empty
+            if empty and inputs is not None:
+                self.skipped.counts[BESIDE_NOTHING] += len(inputs.ids)
             self._step(inputs if not empty else None, frames)
             progress.sums["seconds"] = progress.sums.get("seconds", 0.0) + time.monotonic() - begun
             if progress.step % config.log_every == 0:

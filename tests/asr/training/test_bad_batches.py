@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,22 @@ def test_bad_utterances_are_counted_named_and_left_out(tmp_path: Path) -> None:
     assert "utterance utt1001-2 not used: unknown symbols (in 'Ω')" in lines
     assert lines[-1] == "not used: 20 x no words, 20 x unknown symbols"
     assert sum("no words" in line for line in lines) == 11  # ten are named
+
+
+def test_utterances_beside_a_process_that_has_none_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that one process has nothing for is left out by all of them."""
+    whole, steps = Ranks.sum, itertools.count()
+
+    def beside_another(ranks: Ranks, *values: float) -> list[float]:
+        found = whole(ranks, *values)
+        if values[0] is False and next(steps) % 4 == 0:  # there is a batch here; whether there is none, and so on
+            found[1] = 1.0
+        return found
+
+    monkeypatch.setattr(Ranks, "sum", beside_another)
+    lines: list[str] = []
+    run(tmp_path, config(max_steps=20), remark=lines.append)
+    assert lines[-1] == "not used: 20 x in a step for which another process had none"
 
 
 def with_nan(share: int) -> Any:
