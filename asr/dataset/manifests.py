@@ -118,6 +118,9 @@ def _read_cuts(path: Path, allow_pipes: bool) -> Iterator[Cut]:
             if not allow_pipes and (command := command_of(value)):
                 problem = f"cut '{value.get('id')}' is loaded by a command ('{command[:80]}'), {ADVICE}"
                 raise FormatError(path, problem, line=number)
+            if any(holder.get("type") == "shar" for holder, _ in _places(value)):
+                problem = f"the audio of cut '{value.get('id')}' is in other files of lhotse's Shar"
+                raise FormatError(path, f"{problem}; give its folder, {path.parent}", line=number)
             _resolve(value, path.parent)
             cut = deserialize_item(value)
             if not math.isfinite(cut.duration):
@@ -133,15 +136,20 @@ def _read_cuts(path: Path, allow_pipes: bool) -> Iterator[Cut]:
 
 def _resolve(cut: dict[str, Any], folder: Path) -> None:
     """Makes the relative paths of a cut's audio and features absolute, where such files lie in `folder`."""
-    for track in cut.get("tracks", []):
-        _resolve(track["cut"], folder)
-    sources = [(source, "source") for source in cut.get("recording", {}).get("sources", [])]
-    if "features" in cut:
-        sources.append((cut["features"], "storage_path"))
-    for holder, name in sources:
+    for holder, name in _places(cut):
         place = holder[name]
         if isinstance(place, str) and not place.startswith("/") and (folder / place).exists():
             holder[name] = str((folder / place).absolute())
+
+
+def _places(cut: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """What names the files of a cut's audio and features, and under which key."""
+    for track in cut.get("tracks", []):
+        yield from _places(track["cut"])
+    for source in cut.get("recording", {}).get("sources", []):
+        yield source, "source"
+    if "features" in cut:
+        yield cut["features"], "storage_path"
 
 
 def ids_of(path: str | Path, cuts: CutSet) -> Iterator[str]:

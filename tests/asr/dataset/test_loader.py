@@ -16,6 +16,7 @@ from asr.dataset.features import fbank
 from asr.dataset.loader import Loader, LoaderOptions, load_samples, make_loader
 from asr.dataset.manifests import load_cuts, store_fbank
 from asr.errors import ConfigError, DataError
+from rescore.errors import FormatError
 
 lhotse = pytest.importorskip("lhotse")
 soundfile = pytest.importorskip("soundfile")
@@ -245,6 +246,8 @@ def test_shar_and_lazy_manifests(cuts: Any, tmp_path: Path) -> None:
     for other in ("shar", "cuts.jsonl.gz"):
         with pytest.raises(DataError, match=r"shar: Shar is read in its order, and alone, found 2 manifests; make one"):
             load_cuts(tmp_path / "shar", tmp_path / other)
+    with pytest.raises(FormatError, match=r"cut 'u00' is in other files of lhotse's Shar; give its folder, .*shar$"):
+        load_cuts(tmp_path / "shar" / "cuts.000000.jsonl.gz")
 
 
 def test_other_rates_are_resampled_and_channels_averaged(tmp_path: Path) -> None:
