@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
-from asr.decoding.options import BEAM_SIZE, GREEDY, PREFIX_METHODS
+from asr.decoding.options import BEAM, BEAM_SIZE, GREEDY, PREFIX_METHODS
 from rescore.cli.results import is_alone, json_option
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ SHOWN = 30  # words of a partial result
     "--beam-size", default=BEAM_SIZE, show_default=True, type=click.IntRange(1), help="Of modified_beam_search."
 )
 @json_option
+@click.pass_context
 def command(
+    context: click.Context,
     audio: tuple[Path, ...],
     model: str | None,
     streaming: bool,
@@ -65,6 +68,7 @@ def command(
     from rescore.cli.results import show
     from rescore.console import remark
 
+    _check_options(context, streaming, method)
     say: Callable[[str], None] = (lambda line: None) if is_alone(json_file) else click.echo
     recognise = _recogniser(model, streaming, chunk_ms, method, beam_size, say)
     failed, rows = 0, []
@@ -83,6 +87,18 @@ def command(
     show(rows, [], json_file)
     if failed:
         raise DataError(f"{failed} of {len(audio)} files could not be transcribed")
+
+
+def _check_options(context: click.Context, streaming: bool, method: str) -> None:
+    """Raises UsageError for an option that would do nothing beside the others."""
+    from rescore.errors import UsageError
+
+    for name, used, needed in (
+        ("chunk_ms", streaming, "--streaming"),
+        ("beam_size", method == BEAM, f"--decoding-method {BEAM}"),
+    ):
+        if not used and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"--{name.replace('_', '-')} does nothing without {needed}; give both, or neither")
 
 
 def _transcribed(path: Path, recognise: Callable[[np.ndarray], Transcript], streaming: bool) -> Transcript:

@@ -21,6 +21,7 @@ from asr.errors import CheckpointError, ConfigError, DataError
 from asr.model.checkpoint import load_model, save_model
 from asr.model.config import EncoderConfig, TransducerConfig
 from asr.model.transducer import Transducer
+from rescore.errors import UsageError
 from tests.asr.tiny import vocabulary
 
 RATE = 16000
@@ -83,6 +84,15 @@ def test_words_and_speed_are_printed(model: Path, wav: Path) -> None:
     assert lines[-2].endswith(f" s  {words}") and lines[0].split()[1] == "s"
     assert run("--quiet", "transcribe", wav, "--model", model).stderr == ""
     assert "Example: asr transcribe speech.wav" in run("transcribe", "-h").stdout
+
+
+def test_options_that_would_do_nothing_are_refused(model: Path, wav: Path) -> None:
+    with pytest.raises(UsageError, match=r"--beam-size does nothing without --decoding-method modified_beam_search"):
+        run("transcribe", wav, "--model", model, "--beam-size", 8)
+    with pytest.raises(UsageError, match=r"--chunk-ms does nothing without --streaming"):
+        run("transcribe", wav, "--model", model, "--chunk-ms", 160)
+    beam = ["--decoding-method", "modified_beam_search", "--beam-size", 8]
+    assert run("transcribe", wav, "--model", model, *beam).exit_code == 0
 
 
 def test_transcripts_as_data(model: Path, wav: Path) -> None:
