@@ -2,9 +2,10 @@
 
 Discretised by the zero-order hold (Shan et al., Eq. 1), with A diagonal and tied over the series and B = 1:
 
-    x_k = exp(A dt) x_{k-1} + (exp(A dt) - 1) / A  u_k        y_k = Re(C x_k) + D u_k
+    x_k = exp(A dt) x_{k-1} + (exp(A dt) - 1) / A  u_k        y_k = C x_k + D u_k
 
-which is the causal convolution of u with K_k = C exp(A dt)^k (exp(A dt) - 1) / A (Eq. 2).
+which is the causal convolution of u with K_k = C exp(A dt)^k (exp(A dt) - 1) / A (Eq. 2), and D u_k.  Where A is
+complex, twice the real parts of C x_k and K_k are taken: each state stands for its conjugate too (Gu et al., Sec. 3).
 """
 
 from __future__ import annotations
