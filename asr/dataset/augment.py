@@ -70,8 +70,8 @@ class SpecAugment:
         return features[before] * (1 - weight) + features[before + 1] * weight
 
 
-def at_speed(cut: Cut, speed: float) -> Cut:
-    """The cut at another speed, such as 0.9.
+def at_speed(cut: Cut, speed: float, rename: bool = True) -> Cut:
+    """The cut at another speed, such as 0.9; `rename`: as `ID_sp0.9`.
 
     Of rates that are no multiple of ten (11,025 Hz), lhotse's filter between the speeds would take 4 GB and minutes:
     such cuts are at 16 kHz first, or stay as they are where that cannot be.  Stored features go with the old speed.
@@ -84,7 +84,7 @@ def at_speed(cut: Cut, speed: float) -> Cut:
         if not can_resample(int(cut.sampling_rate)):
             return cut
         cut = cut.resample(SAMPLE_RATE)
-    return cut.perturb_speed(speed)
+    return cut.perturb_speed(speed, affix_id=rename)
 
 
 def add_noise(samples: np.ndarray, noise: np.ndarray, snr_db: float) -> np.ndarray:

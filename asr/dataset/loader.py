@@ -222,7 +222,7 @@ class _EpochCuts:
                 self._say(f"cut {cut.id} has {cut.sampling_rate} Hz: such cuts are resampled to {SAMPLE_RATE} Hz")
                 self._told = True
             speed = _draw(options, self._epoch, "speed", cut.id).choice(options.speeds)
-            yield at_speed(cut, speed)
+            yield at_speed(cut, speed, rename=False)  # it is counted and named once, whatever its speeds
 
 
 def _unusable(cut: Cut, options: LoaderOptions) -> tuple[str, str] | None:
