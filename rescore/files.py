@@ -210,7 +210,10 @@ _RECOG = re.compile(r"(\S+):\t((?:timestamp_)?(?:ref|hyp))=(\[.*\])", re.ASCII) 
 _TIMED = re.compile(r";;.*|\S+\s+[12AB]\s+(\S+\s+)?\d+\.\d+\s+\d+\.\d+(\s.*)?", re.ASCII)
 
 _AT_END = re.compile(r"\([^\s()]+\)", re.ASCII)  # the id in lines of sclite's TRN files
-_IS_TRN = "a TRN file of sclite ('words ... (utt-id)' a line), expected Kaldi text: 'utt-id words ...' a line"
+_IS_TRN = (
+    "a TRN file of sclite ('words ... (utt-id)' a line), expected Kaldi text: 'utt-id words ...' a line; "
+    r"turn it: sed -E 's/(.*)\(([^()]*)\)\s*$/\2 \1/'"
+)
 
 _AUDIO = '"audio_filepath"'  # in each line of NeMo's manifests
 
