@@ -6,6 +6,7 @@ import atexit
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -70,9 +71,15 @@ class Ranks:
 
 
 def leave_group() -> None:
-    """Called at the end of a process, which the threads of its group may otherwise abort."""
+    """Called at the end of a process, which the threads of its group may otherwise abort.
+
+    Behind DistributedDataParallel the group outlives its destruction (torch 2.13), and a thread of gloo that only now
+    lets go of the last collective's tensors wants the interpreter's lock: once the interpreter ends, that aborts the
+    process.  Sleeping hands the lock over before.
+    """
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
+        time.sleep(0.3)
 
 
 def to_start(size: int) -> bool:
