@@ -57,7 +57,7 @@ def word_arcs(hyp: SearchHypothesis, pieces: Pieces) -> tuple[list[str], list[in
     parts: list[list[int]] = [[]]
     labels, frames, ends = [], [], []
     for token, frame, am in zip(hyp.tokens, hyp.frames, hyp.am_after, strict=False):
-        if pieces.starts[token] and parts[-1]:
+        if parts[-1] and pieces.begins(parts[-1][-1], token):
             frames.append(frame + 1)
             ends.append(am)
             parts.append([])

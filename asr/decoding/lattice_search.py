@@ -171,7 +171,7 @@ def _with_words(lattice: Lattice, pieces: Pieces, most: int) -> Lattice:
             for pending in ways:
                 word, after = "", pending
                 if label != BLANK:
-                    starts = pieces.starts[label]
+                    starts = pieces.begins(pending[-1] if pending else BLANK, label)
                     word = " ".join(pieces.words(pending)) if starts else ""
                     after = (label,) if starts else (*pending, label)
                 source, target = split.extend(state, pending, arc, dst, after)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,8 +45,8 @@ class Pieces:
     """The recogniser's tokens as parts of words.
 
     Attributes:
-      names:  the piece of each token; "" for the blank.  `<unk>` is a word of its own.
-      starts: whether a word begins with the token.
+      names:  the piece of each token; "" for the blank.
+      starts: whether a word begins with the token, whatever stands before it.
     """
 
     def __init__(self, vocab: PieceVocabulary) -> None:
@@ -54,14 +55,29 @@ class Pieces:
         self.names = ["", *(piece(token) for token in range(1, len(vocab)))]
         self.names[vocab.unk] = WORD_START + self.names[vocab.unk]
         self.starts = [name.startswith(WORD_START) for name in self.names]
+        self._written = [*self.names]
+        self._written[vocab.unk] += WORD_START
+        self._starts, self._all = np.array(self.starts), np.arange(len(vocab)) != BLANK
         self._silent = {BLANK, *(token for token, name in enumerate(self.names) if name == SOS_EOS)}
 
     def __len__(self) -> int:
         return len(self.names)
 
+    def begins(self, before: int, token: int) -> bool:
+        """Whether a word begins with the token behind another one: `<unk>` is a word of its own, as for sentencepiece.
+
+        Args:
+          before: the last token, without blanks; BLANK where there is none.
+        """
+        return self.starts[token] or (before == self.vocab.unk and token != BLANK)
+
+    def beginning(self, before: Sequence[int]) -> np.ndarray:
+        """bool `(before, vocab)`: `begins` of each next token behind each of these."""
+        return np.where((np.array(before) == self.vocab.unk)[:, None], self._all, self._starts)
+
     def words(self, tokens: Sequence[int]) -> Words:
         """The words that the tokens spell."""
-        spoken = (self.names[token] for token in tokens if token not in self._silent)
+        spoken = (self._written[token] for token in tokens if token not in self._silent)
         return tuple(kaldi_fields(joined_pieces(spoken)))
 
     def check(self, model: Transducer) -> None:

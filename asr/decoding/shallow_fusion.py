@@ -27,7 +27,7 @@ from lm_zoo import base
 from lm_zoo.base import LanguageModel
 from lm_zoo.inference.history_cache import ROOT, Histories
 from lm_zoo.inference.viewed import view_of
-from lm_zoo.text.vocabulary import UNK, PieceVocabulary
+from lm_zoo.text.vocabulary import PieceVocabulary
 
 if TYPE_CHECKING:
     from asr.model.transducer import Transducer
@@ -156,7 +156,6 @@ class WordScorer:
 
     def __init__(self, lm: LanguageModel, pieces: Pieces, exact: bool = False) -> None:
         self.lm, self.pieces, self.view = lm, pieces, view_of(lm, exact)
-        self.starts = np.array(pieces.starts)
 
     def start(self, prefixes: Prefixes, model: Transducer) -> None:
         self.prefixes = prefixes
@@ -167,15 +166,15 @@ class WordScorer:
     def _pending(self, node: int) -> tuple[int, ...]:
         """The tokens of the word that is under way."""
         tokens: list[int] = []
-        while node and not (tokens and self.pieces.starts[tokens[-1]]):
+        while node and not (tokens and self.pieces.begins(self.prefixes.token[node], tokens[-1])):
             tokens.append(self.prefixes.token[node])
             node = self.prefixes.parent[node]
         return tuple(reversed(tokens))
 
     def _before(self, node: int) -> Any:
         if node not in self.before:
-            parent = self.prefixes.parent[node]
-            if self.pieces.starts[self.prefixes.token[node]]:
+            parent, tokens = self.prefixes.parent[node], self.prefixes.token
+            if self.pieces.begins(tokens[parent], tokens[node]):
                 self._complete([parent])
                 self.before[node] = self.completed[parent][1]
             else:
@@ -192,18 +191,13 @@ class WordScorer:
 
     def words_of(self, node: int) -> list[str]:
         """What the LM sees of the word under way (or of none; pieces that spell several give several)."""
-        return [part for word in self.pieces.words(self._pending(node)) for part in self._seen(word)]
-
-    def _seen(self, word: str) -> tuple[str, ...]:
-        if UNK not in word or word == UNK:
-            return self.view.word(word)
-        parts = ("".join(self.view.word(part)) if part else "" for part in word.split(UNK))
-        return (UNK.join(parts),)  # unknown characters within a word stay within it
+        return [part for word in self.pieces.words(self._pending(node)) for part in self.view.word(word)]
 
     def rows(self, nodes: Sequence[int], predicted: Tensor) -> np.ndarray:
         self._complete(nodes)
         scores = np.array([self.completed[node][0] for node in nodes], dtype=np.float32)
-        return np.where(self.starts, scores[:, None], np.float32(0.0))
+        begins = self.pieces.beginning([self.prefixes.token[node] for node in nodes])
+        return np.where(begins, scores[:, None], np.float32(0.0))
 
     def end(self, node: int) -> float:
         self._complete([node])
@@ -331,13 +325,13 @@ class WordReward:
     """One for every word that is begun: with a positive scale it makes up for the words that LMs let die."""
 
     def __init__(self, pieces: Pieces) -> None:
-        self.row = np.array(pieces.starts, dtype=np.float32)
+        self.pieces = pieces
 
     def start(self, prefixes: Prefixes, model: Transducer) -> None:
-        """Nothing is kept."""
+        self.prefixes = prefixes
 
     def rows(self, nodes: Sequence[int], predicted: Tensor) -> np.ndarray:
-        return np.tile(self.row, (len(nodes), 1))
+        return self.pieces.beginning([self.prefixes.token[node] for node in nodes]).astype(np.float32)
 
     def end(self, node: int) -> float:
         return 0.0

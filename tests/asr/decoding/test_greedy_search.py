@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from itertools import pairwise
 
+import numpy as np
 import pytest
 import sentencepiece
 import torch
@@ -11,7 +13,7 @@ import torch
 from asr.decoding.greedy_search import GreedySearch, greedy
 from asr.decoding.prefixes import Pieces, Prefixes
 from asr.errors import DataError
-from lm_zoo.text.vocabulary import PieceVocabulary
+from lm_zoo.text.vocabulary import UNK, PieceVocabulary
 from tests.asr.tiny import Tiny, pieces, vocabulary
 
 DECODERS = ("stateless", "lstm")
@@ -81,6 +83,17 @@ def test_the_unknown_symbol_is_a_word_of_its_own() -> None:
     tokens = [*vocabulary().encode_word("THE"), vocabulary().unk, *vocabulary().encode_word("CAT")]
     assert pieces().words(tokens) == ("THE", "<unk>", "CAT")
     assert pieces().starts[vocabulary().unk]
+
+
+def test_words_are_those_of_sentencepiece() -> None:
+    """As icefall's `sp.decode(...).split()` has them: a piece behind `<unk>` is no part of it."""
+    vocab, rng = vocabulary(), np.random.default_rng(3)
+    for length in range(1, 300):
+        tokens = rng.choice([vocab.unk, *range(2, len(vocab))], length % 9 + 1).tolist()
+        assert pieces().words(tokens) == tuple(vocab.processor.decode(tokens).replace("\u2047", UNK).split())
+        pairs = list(pairwise([0, *tokens]))
+        rows = pieces().beginning([before for before, _ in pairs])
+        assert [pieces().begins(*pair) for pair in pairs] == [rows[k, token] for k, (_, token) in enumerate(pairs)]
 
 
 def test_pieces_that_are_bytes_spell_characters() -> None:

@@ -47,6 +47,19 @@ def test_lists_and_lattices_tell_the_same_of_the_1_best(decoder: str, method: st
     assert missing or method == "greedy_search"
 
 
+def test_what_stands_behind_an_unknown_piece_is_a_word() -> None:
+    """An arc has one word at most."""
+    names = pieces(SIZE).names
+    the, unk, rest = names.index("\u2581THE"), names.index("\u2581<unk>"), names.index("T")
+    hyp = SearchHypothesis((the, unk, rest, rest), (2, 4, 5, 8), {"am": -9.0}, (-1.0, -3.0, -4.0, -7.0, -9.0))
+    labels, frames, am = word_arcs(hyp, pieces(SIZE))
+    assert labels == ["THE", "<unk>", "TT"] and frames == [5, 6] and am == [-3.0, -1.0, -5.0]
+    model = Tiny(SIZE, seed=9)
+    found = lattice_search(model, *model.encoded(5), ["a"], pieces(SIZE), 1e9, 50)[0]
+    symbols = word_lattice(found, pieces(SIZE), None).symbols
+    assert not [word for word in symbols if " " in word or ("<unk>" in word and word != "<unk>")]
+
+
 def test_words_of_a_hypothesis_with_times_and_scores() -> None:
     names = pieces(SIZE).names
     the, other, rest = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -83,9 +84,9 @@ def test_another_lm_scores_whole_words(which: str, tmp_path: Path) -> None:
 def test_lms_see_words_in_the_form_of_their_own_text() -> None:
     scorer = lm_scorer(neural(lower_words()), pieces(SIZE))
     exact = WordScorer(scorer.lm, pieces(SIZE), exact=True)  # type: ignore[attr-defined]
-    for written, seen in (("THE", ("the",)), ("Cat,", ("cat",)), (f"TH{UNK}", (f"th{UNK}",)), (UNK, (UNK,))):
-        assert scorer._seen(written) == seen  # type: ignore[attr-defined]
-        assert exact._seen(written) == (written,)
+    for written, seen in (("THE", ("the",)), ("Cat,", ("cat",)), (UNK, (UNK,))):
+        assert scorer.view.word(written) == seen  # type: ignore[attr-defined]
+        assert exact.view.word(written) == (written,)
     with pytest.raises(ConfigError, match="an LM of lower-case text, but pieces of upper-case text"):
         lm_scorer(neural(lower_words()), pieces(SIZE), exact=True)
 
@@ -170,11 +171,11 @@ def test_pieces_that_the_bigram_does_not_know_are_not_rewarded(tmp_path: Path) -
 
 def test_a_reward_for_words() -> None:
     """The count of words is a score like any other, and a high reward makes more words."""
-    starts, counts = pieces(SIZE).starts, []
+    counts = []
     for reward in (-3.0, 3.0):
         found = decode(make_fusion(pieces(SIZE), {}, word_reward=reward))
         for hyp in (hyp for hyps in found for hyp in hyps):
-            assert hyp.scores["words"] == sum(starts[token] for token in hyp.tokens)
+            assert hyp.scores["words"] == sum(pieces(SIZE).begins(*pair) for pair in pairwise([0, *hyp.tokens]))
         counts.append(sum(hyps[0].scores["words"] for hyps in found))
     assert counts[0] < counts[1]
 
