@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from asr.cli.pipes import pipes_option
 from rescore.cli.outputs import OutputPath
@@ -56,7 +57,9 @@ class Corpora:
 )
 @click.option("--vocab-size", type=click.IntRange(4), default=500, show_default=True, help="Number of BPE tokens.")
 @click.option("--characters", is_flag=True, help="Words, and tokens, are characters (Mandarin): OUT_DIR/lang_char.")
+@click.pass_context
 def command(
+    context: click.Context,
     out_dir: Path,
     fbank: bool,
     perturb_speed: bool,
@@ -79,6 +82,7 @@ def command(
     """
     corpora = Corpora(**read)
     _check_options(corpora, fbank, perturb_speed, bpe_text)
+    _check_given(context, corpora, fbank, pieces=bool(bpe_text) and not characters)
     sets = _read(corpora, out_dir, storage)
     if perturb_speed:
         _check_training_part([part for _, part in sets])
@@ -102,18 +106,30 @@ def _check_options(corpora: Corpora, fbank: bool, perturb_speed: bool, bpe_text:
     if not (corpora.librispeech or corpora.kaldi or corpora.audio or corpora.cuts or bpe_text):
         raise click.UsageError("nothing to prepare; give --librispeech, --kaldi, --audio, --cuts or --bpe-text")
     audio_is_taken = not corpora.kaldi_feats
+    computed = corpora.librispeech or corpora.audio or corpora.cuts or (corpora.kaldi and audio_is_taken)
     for given, needed, message in (
         (corpora.split, corpora.librispeech, "--split needs --librispeech"),
         (corpora.text, corpora.audio, "--text needs --audio"),
         (corpora.kaldi_feats, corpora.kaldi, "--kaldi-feats needs --kaldi"),
         (perturb_speed, audio_is_taken, "--perturb-speed needs audio; --kaldi-feats takes features as they are"),
         (perturb_speed, fbank, "--perturb-speed needs --fbank; without stored features, asr train perturbs by itself"),
+        (fbank, computed, "--fbank needs audio: --librispeech, --audio, --cuts, or --kaldi without --kaldi-feats"),
     ):
         if given and not needed:
             raise click.UsageError(message)
     for name, count in Counter(map(own_name, corpora.kaldi)).items():
         if count > 1:
             raise click.UsageError(f"two --kaldi folders are named {name}; prepare them into different OUT_DIRs")
+
+
+def _check_given(context: click.Context, corpora: Corpora, fbank: bool, pieces: bool) -> None:
+    """Raises UsageError for an option with a default that is given, and does nothing beside the others."""
+    for name, used, message in (
+        ("storage", fbank or corpora.kaldi_feats, "--storage needs features to store: --fbank or --kaldi-feats"),
+        ("vocab_size", pieces, "--vocab-size needs --bpe-text, without --characters: it is the number of BPE tokens"),
+    ):
+        if not used and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(message)
 
 
 def _check_training_part(parts: list[str]) -> None:

@@ -294,6 +294,11 @@ def test_what_is_no_manifest(tmp_path: Path) -> None:
         (["--audio", "x", "--split", "y"], "--split needs --librispeech"),
         (["--audio", "x", "--perturb-speed"], "--perturb-speed needs --fbank"),
         (["--audio", "x", "--kaldi-feats"], "--kaldi-feats needs --kaldi"),
+        (["--kaldi", "x", "--kaldi-feats", "--fbank"], "--fbank needs audio"),
+        (["--bpe-text", "x", "--fbank"], "--fbank needs audio"),
+        (["--audio", "x", "--storage", "numpy"], "--storage needs features to store: --fbank or --kaldi-feats"),
+        (["--audio", "x", "--vocab-size", "500"], "--vocab-size needs --bpe-text"),
+        (["--bpe-text", "x", "--characters", "--vocab-size", "9"], "--vocab-size needs --bpe-text, without --char"),
         (["--kaldi", "x", "--kaldi-feats", "--fbank", "--perturb-speed"], "--perturb-speed needs audio"),
     ],
 )
