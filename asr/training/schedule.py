@@ -66,6 +66,18 @@ def warm_share(config: TransducerTrainConfig, progress: TransducerProgress) -> f
     return min(1.0, max(warm_up(progress.step, config.warm_step), by_budget))
 
 
+def of_warm_up(config: TransducerTrainConfig, batches: int) -> str:
+    """What is to be said where the warm-up is longer than a run by epochs, of so many batches each; "" where not."""
+    planned = batches * config.num_epochs
+    if config.max_steps is not None or config.max_minutes is not None or config.warm_step <= planned:
+        return ""
+    return (
+        f"the warm-up takes {config.warm_step} batches, the run about {planned} ({config.num_epochs} epochs): the "
+        f"learning rate comes to {planned / config.warm_step:.0%} of its highest value; take fewer (--warm-step N), or "
+        "a longer run"
+    )
+
+
 def rate_share(config: TransducerTrainConfig, progress: TransducerProgress) -> float:
     """The share of its highest value that a learning rate has at the next step.
 

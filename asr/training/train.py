@@ -26,7 +26,7 @@ from asr.model import checkpoint
 from asr.training.config import TransducerProgress, TransducerTrainConfig
 from asr.training.going_back import BEST, of_later, remove_best, remove_later
 from asr.training.run_identity import LAST, check_configuration, check_free, check_settings, newest, other_data
-from asr.training.schedule import budget_used, make_optimizers, rate_share, warm_share
+from asr.training.schedule import budget_used, make_optimizers, of_warm_up, rate_share, warm_share
 from asr.training.step import (
     Batch,
     Inputs,
@@ -290,15 +290,16 @@ class TransducerRun(TrainingRun):
 
     def _end_epoch(self, valid_batches: Batches | None) -> None:
         progress = self.progress
+        if progress.epoch == 1 and (short := of_warm_up(self.config, progress.step)):
+            self.remark(f"{self.out}: {short}")
         if valid_batches is not None and progress.last_valid_step != progress.step:
             self.validate(valid_batches)
-        loss = progress.epoch_loss / max(progress.epoch_frames, 1.0)
-        best = loss < progress.best_train_loss
-        progress.best_train_loss = min(loss, progress.best_train_loss)
+        loss, before = progress.epoch_loss / max(progress.epoch_frames, 1.0), progress.best_train_loss
+        progress.best_train_loss = min(loss, before)
         name = f"epoch-{progress.epoch}.pt"
         progress.epoch, progress.batch, progress.epoch_loss, progress.epoch_frames = progress.epoch + 1, 0, 0.0, 0.0
         self.save(name)
-        if best and self.ranks.rank == 0:
+        if loss < before and self.ranks.rank == 0:
             with atomic_path(self.out / "best-train-loss.pt") as fresh:
                 shutil.copyfile(self.out / name, fresh)
 

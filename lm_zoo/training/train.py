@@ -38,7 +38,7 @@ from lm_zoo.text.batches import (
 )
 from lm_zoo.text.vocabulary import Vocabulary
 from lm_zoo.training import checkpoint
-from lm_zoo.training.config import LMProgress, TrainConfig
+from lm_zoo.training.config import LMProgress, TrainConfig, of_warm_up
 from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.optimizers import learning_rate, make_optimizers, rate_share
 from lm_zoo.training.run_identity import check_same
@@ -149,6 +149,8 @@ class LMRun(TrainingRun):
         if not progress.step and (self.out / CONFIG).exists():
             stays = "the model there stays until the first validation"
             self.remark(f"{self.out}: no checkpoint to go on from, the run begins anew; {stays}")
+        if not progress.finished and (short := of_warm_up(self.config)):
+            self.remark(f"{self.out}: {short}")
         again = "valid_loss" if progress.valid_step < progress.step else None  # was killed after it, before a save
         self.records.open(progress.step, progress.epoch, again)
 

@@ -324,6 +324,17 @@ def test_the_model_folder_says_how_many_epochs_it_has_seen(
     assert json.loads((tmp_path / "model" / "config.json").read_text())["trained"]["epochs"] == epochs
 
 
+def test_a_warm_up_that_the_run_does_not_end_is_told_of(tmp_path: Path) -> None:
+    """Behind the first epoch, of ten batches; of a budget the warm-up is a tenth at most."""
+    lines: list[str] = []
+    run(tmp_path / "short", config(max_steps=None, num_epochs=2, warm_step=80), remark=lines.append)
+    (line,) = (line for line in lines if "warm-up" in line)
+    assert "takes 80 batches, the run about 20 (2 epochs): the learning rate comes to 25% of its highest" in line
+    for settings in (config(max_steps=None, num_epochs=2, warm_step=20), config(warm_step=99)):
+        run(tmp_path / str(settings.warm_step), settings, remark=lines.append)
+    assert sum("warm-up" in line for line in lines) == 1
+
+
 def test_a_step_is_validated_once(tmp_path: Path) -> None:
     settings = config(max_steps=None, num_epochs=3, valid_every=5)
     assert run(tmp_path, settings, valid_batches=batches(2)).step == 30

@@ -21,7 +21,7 @@ from lm_zoo.text.batches import TokenText, tokenize
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.training import runtime
 from lm_zoo.training import train as train_module
-from lm_zoo.training.config import LMProgress, TrainConfig
+from lm_zoo.training.config import LMProgress, TrainConfig, of_warm_up
 from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.optimizers import learning_rate, make_optimizers
 from lm_zoo.training.train import planned_steps, train
@@ -316,6 +316,19 @@ def test_warmup_and_cosine() -> None:
     settings = TrainConfig(lr=1.0, warmup=10, steps=110)
     rates = [learning_rate(settings, LMProgress(step=step)) for step in (0, 9, 10, 60, 110)]
     assert rates == pytest.approx([0.1, 1.0, 1.0, 0.505, 0.01])
+
+
+def test_a_warm_up_that_the_run_does_not_end_is_told_of(tmp_path: Path) -> None:
+    """Of a run that is finished nothing is."""
+    for length, planned in (({"steps": 6}, 6), ({"passes": 1}, 10)):
+        lines: list[str] = []
+        plan, out = config(**length, warmup=2 * planned, valid_every=0), tmp_path / str(planned)
+        for _ in range(2):
+            done = train("lstm", {"dim": 8}, VOCAB, text(0), text(1), out, plan, remark=lines.append)
+        assert done.step == planned
+        (line,) = (line for line in lines if "warm-up" in line)
+        assert f"takes {2 * planned} steps, the run {planned}: the learning rate comes to 50% of lr=0.0" in line
+    assert not of_warm_up(config(steps=6, warmup=6))
 
 
 def test_bfloat16_follows_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
