@@ -70,19 +70,29 @@ def test_no_fusion_without_scales_for_it(run: Run, tmp_path: Path) -> None:
     assert len(called) == 3 and not any("--lm" in line for line in called)
 
 
-def test_mini_librispeech_takes_its_own_parts_alone(run: Run, tmp_path: Path) -> None:
-    """lhotse unpacks them beside those of LibriSpeech, whose dev-clean has the speakers of dev-clean-2."""
-    corpus, data = tmp_path / "dl/LibriSpeech", tmp_path / "egs/mini_librispeech/ASR/data"
-    for part in ("train-clean-5/1", "dev-clean-2/13", "dev-clean/13", "train-clean-100/2"):
+@pytest.mark.parametrize(
+    ("recipe", "parts", "options"),
+    [
+        ("mini_librispeech", ("train-clean-5", "dev-clean-2"), ()),
+        ("librispeech", ("train-clean-100", "dev-clean"), ("--mini", "true")),
+    ],
+)
+def test_mini_recipes_take_their_own_parts_alone(
+    run: Run, tmp_path: Path, recipe: str, parts: tuple[str, ...], options: tuple[str, ...]
+) -> None:
+    """lhotse unpacks those of Mini LibriSpeech beside LibriSpeech's: speakers of dev-clean are in dev-clean-2, too."""
+    corpus, data = tmp_path / "dl/LibriSpeech", tmp_path / "egs" / recipe / "ASR/data"
+    for part in ("train-clean-5/1", "dev-clean-2/13", "dev-clean/13", "train-clean-100/2", "test-clean/3"):
         (corpus / part).mkdir(parents=True)
+    touch(tmp_path / "dl/dev-clean-speaker-split.json")
     (tmp_path / "bin/asr").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path / "called"}\n')
     (tmp_path / "bin/asr").chmod(0o755)
     for _ in range(2):
         (data / ".librispeech.done").unlink(missing_ok=True)
-        called = run("mini_librispeech/ASR/prepare.sh", "--dl-dir", str(tmp_path / "dl"), "--stop-stage", "1")
+        called = run(f"{recipe}/ASR/prepare.sh", "--dl-dir", str(tmp_path / "dl"), "--stop-stage", "1", *options)
     assert {line.split()[3] for line in called} == {"data/LibriSpeech"} and len(called) == 2
     found = {path.name: path.resolve() for path in (data / "LibriSpeech").iterdir()}
-    assert found == {name: corpus / name for name in ("train-clean-5", "dev-clean-2")}
+    assert found == {name: corpus / name for name in parts}
 
 
 def test_aishell_without_neural_lms(run: Run, tmp_path: Path) -> None:
