@@ -15,7 +15,7 @@ from lm_zoo.model_folder import CONFIG, RUN, WEIGHTS
 from lm_zoo.reading import read_json, read_text
 from lm_zoo.registry import KINDS, read_config, settings_of
 from lm_zoo.text.vocabulary import load_vocabulary
-from lm_zoo.training.config import LIST_DEFAULTS, TrainConfig
+from lm_zoo.training.config import TrainConfig, list_defaults
 from lm_zoo.training.run_identity import plain_name
 
 CARD = "README.md"
@@ -125,7 +125,7 @@ def _settings(kind: str, config: dict[str, Any], on_lists: bool) -> str:
 
 def _unusual(training: dict[str, Any], on_lists: bool) -> dict[str, Any]:
     """The settings of the training that are not the defaults."""
-    usual = vars(TrainConfig()) | (LIST_DEFAULTS if on_lists else {})
+    usual = vars(TrainConfig()) | (list_defaults(training.get("optimizer")) if on_lists else {})
     return {name: value for name, value in training.items() if usual.get(name) != value}
 
 

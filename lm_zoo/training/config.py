@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from lm_zoo.errors import ModelError
 from lm_zoo.training.runtime import Progress
@@ -31,6 +32,7 @@ OF_LISTS = ("posterior", "lm_loss")
 OF_TEXT = ("lm_loss", "text", "join", "window", "batch_windows")  # where N-best lists are trained on, that beside them
 # Of settings that are not given, where N-best lists are trained on.
 LIST_DEFAULTS = {"lr": 1e-4, "weight_decay": 0.0, "warmup": 0, "passes": 3, "valid_every": 0}
+LIST_MUON = {"muon_lr": 1e-3}  # with "muon", too: as lr, a twentieth of that for text
 
 
 @dataclass
@@ -83,6 +85,11 @@ class TrainConfig:
         for name in POSITIVE:
             if not (value := getattr(self, name)) > 0:
                 raise ModelError(f"training setting '{name}' is {value}, expected more than 0")
+
+
+def list_defaults(optimizer: Any) -> dict[str, Any]:
+    """LIST_DEFAULTS, and what goes with an optimiser; that of others stays, as a run goes on with its own settings."""
+    return LIST_DEFAULTS | (LIST_MUON if optimizer == "muon" else {})
 
 
 def idle_settings(config: TrainConfig, given: Collection[str], on_lists: bool, on_text: bool = True) -> Iterator[str]:

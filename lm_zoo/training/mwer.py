@@ -41,7 +41,7 @@ from lm_zoo.text.lists import ErrorList
 from lm_zoo.text.view import View
 from lm_zoo.text.vocabulary import Vocabulary, text_form
 from lm_zoo.training import checkpoint
-from lm_zoo.training.config import LIST_DEFAULTS, LMProgress, TrainConfig, idle_settings
+from lm_zoo.training.config import LMProgress, TrainConfig, idle_settings, list_defaults
 from lm_zoo.training.distributed import Ranks, to_start
 from lm_zoo.training.run import TextRecipe, finish_card, longest_of, make_vocabulary, tokenise, train_config
 from lm_zoo.training.run_identity import check_run, lm_identity, text_identity
@@ -241,7 +241,7 @@ def run_on_lists(
       ModelError: several processes, a state that is to be carried, or as `lm_zoo.training.train.train`.
     """
     given = {**options, "passes": 0} if "steps" in options and "passes" not in options else options
-    folder, config = Path(out), train_config({**LIST_DEFAULTS, **given})
+    folder, config = Path(out), train_config({**list_defaults(options.get("optimizer")), **given})
     if recipe.init is None:
         raise ModelError("training on N-best lists starts from a trained LM: give --init NAME|DIR")
     if config.carry:

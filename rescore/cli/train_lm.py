@@ -113,7 +113,7 @@ def command(
     With --nbest, the LM of --init is trained to leave few errors in the lists: the expected errors under the posteriors
     of the hypotheses are minimised.  --train posterior=0.1 makes the posteriors flatter, --train lm_loss=0.1 is the
     share of the usual loss where --text is given.  Its defaults are lr=0.0001, weight_decay=0.0, warmup=0, passes=3 and
-    valid_every=0; the others are those below.
+    valid_every=0, with optimizer=muon muon_lr=0.001; the others are those below.
 
     \b
     Example: rescore train-lm transfornn --text books.txt.xz --valid valid.txt --vocab-size 3000 \\

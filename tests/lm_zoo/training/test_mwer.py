@@ -19,7 +19,7 @@ from lm_zoo.layers.output import TargetScores
 from lm_zoo.registry import load, save_folder
 from lm_zoo.text.lists import ErrorList
 from lm_zoo.training import mwer
-from lm_zoo.training.config import LIST_DEFAULTS
+from lm_zoo.training.config import LIST_DEFAULTS, LIST_MUON, TrainConfig
 from lm_zoo.training.mwer import TrainingLists, expected_errors, list_batches, make_batch, run_on_lists
 from lm_zoo.training.run import TextRecipe
 from rescore.cli.main import cli
@@ -183,7 +183,23 @@ def test_the_card_has_the_settings_that_were_given(tmp_path: Path, given: dict[s
 def test_help_has_the_defaults_of_training_on_lists() -> None:
     text = " ".join(CliRunner().invoke(cli, ["train-lm", "-h"]).output.split())
     *names, last = (f"{name}={value}" for name, value in LIST_DEFAULTS.items())
-    assert f"Its defaults are {', '.join(names)} and {last};" in text
+    (muon,) = (f"{name}={value}" for name, value in LIST_MUON.items())
+    assert f"Its defaults are {', '.join(names)} and {last}, with optimizer=muon {muon};" in text
+
+
+@pytest.mark.parametrize("given", [{"optimizer": "muon"}, {"optimizer": "muon", "muon_lr": 0.02}, {}])
+def test_muon_has_a_rate_for_lists_of_its_own(tmp_path: Path, given: dict[str, Any]) -> None:
+    """As low beside that for text as `lr` is; without Muon a run's settings are what they were before it had one."""
+    save_folder(tmp_path / "init", zoo.neural("lstm"), "lstm", {})
+    data = TrainingLists(some_lists(4), some_lists(2, seed=1), 1.0, {}, [])
+    recipe = TextRecipe([], "", init=str(tmp_path / "init"))
+    run_on_lists("lstm", {}, recipe, data, dict(given), str(tmp_path / "out"), "cpu", lambda line: None)
+    train = json.loads((tmp_path / "out" / "run.json").read_text())["train"]
+    assert train["muon_lr"] == (0.001 if given == {"optimizer": "muon"} else 0.02)
+    usual = TrainConfig()
+    assert LIST_MUON["muon_lr"] / usual.muon_lr == pytest.approx(LIST_DEFAULTS["lr"] / usual.lr)
+    shown = re.findall(r"--train (\w+)=(\S+)", (tmp_path / "out" / "README.md").read_text())
+    assert dict(shown) == {name: str(value) for name, value in given.items()}
 
 
 @pytest.mark.parametrize(("with_text", "stop"), [(False, 8), (True, 8), (False, 2)])
