@@ -135,7 +135,8 @@ def _command(run: dict[str, Any], name: str) -> str:
     for text in recipe["text"]:
         words += ["--text", plain_name(text)]
     if "lists" in run:
-        words += ["--nbest", "LISTS", "--valid", "DEV-LISTS", "--ref", "TEXT", "--weights", "WEIGHTS"]
+        words += ["--nbest", "LISTS", "--valid", "DEV-LISTS", "--ref", "TEXT"]
+        words += ["--weights", "WEIGHTS"] if _are_weighted(run["lists"]) else []
     else:
         words += ["--valid", plain_name(recipe["valid"])]
     given = recipe.get("vocab") or recipe.get("init")
@@ -150,6 +151,11 @@ def _command(run: dict[str, Any], name: str) -> str:
     unusual = _unusual(run["train"], "lists" in run)
     words += [word for key, value in unusual.items() for word in ("--train", f"{key}={_value(value)}")]
     return shlex.join([*words, "--out", name])
+
+
+def _are_weighted(lists: dict[str, Any]) -> bool:
+    """Whether the scales of a run on lists are of weights: without them, all scores count with scale 1."""
+    return any(scale != 1.0 for scale in (lists["scale"], *lists.get("scales", {}).values()))
 
 
 def _value(value: Any) -> str:

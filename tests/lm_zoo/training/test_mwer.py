@@ -180,6 +180,18 @@ def test_the_card_has_the_settings_that_were_given(tmp_path: Path, given: dict[s
     assert {name: float(value) for name, value in shown if name != "passes" or value != "0"} == given
 
 
+@pytest.mark.parametrize(("scale", "scales", "given"), [(1.0, {"am": 1.0}, False), (0.2, {"am": 1.0}, True)])
+def test_the_card_names_weights_where_there_were_some(
+    tmp_path: Path, scale: float, scales: dict[str, float], given: bool
+) -> None:
+    """Without --weights all scores count with scale 1."""
+    save_folder(tmp_path / "init", zoo.neural("lstm"), "lstm", {})
+    data = TrainingLists(some_lists(4), some_lists(2, seed=1), scale, {"scales": scales}, [])
+    recipe, out = TextRecipe([], "", init=str(tmp_path / "init")), tmp_path / "out"
+    run_on_lists("lstm", {}, recipe, data, {"passes": 1}, str(out), "cpu", lambda line: None)
+    assert ("--weights WEIGHTS" in (out / "README.md").read_text()) == given
+
+
 def test_help_has_the_defaults_of_training_on_lists() -> None:
     text = " ".join(CliRunner().invoke(cli, ["train-lm", "-h"]).output.split())
     *names, last = (f"{name}={value}" for name, value in LIST_DEFAULTS.items())
