@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from rescore.cli.completion import formats, kinds, lm_names
 from rescore.cli.kinds import NeuralKind, TrainingCommand
@@ -128,6 +129,7 @@ def command(
     from rescore.console import remark
 
     given, plan = parse_settings(settings), parse_settings(options)
+    _tell_of_longest(bool(texts), plan.get("text"))
     settings_of(kind, given)  # mistakes are told before any text is read
     find_device(device)
     if nbest is None:
@@ -150,6 +152,17 @@ def _refuse(beside: str, **options: object) -> None:
     for name, value in options.items():
         if value is not None:
             raise click.UsageError(f"--{name.replace('_', '-')} says nothing {beside} --nbest.")
+
+
+def _tell_of_longest(on_text: bool, text: object) -> None:
+    """Says that --longest on the command line says nothing; no error, as a run goes on by the command of its begin."""
+    from rescore.console import remark
+
+    given = click.get_current_context().get_parameter_source("longest") is ParameterSource.COMMANDLINE
+    if given and on_text and text == "windows":
+        remark("--longest says nothing with --train text=windows, which cuts no sentence")
+    elif given and not on_text:
+        remark("--longest says nothing without --text")
 
 
 def _lists(

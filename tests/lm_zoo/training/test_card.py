@@ -61,6 +61,19 @@ def test_the_command_of_a_given_vocabulary_says_nothing_of_its_tokens(
     assert "the vocabulary is that of mine; --tokens word says nothing" in done.output
 
 
+def test_a_longest_sentence_says_nothing_with_windows(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.parent)
+    words = ["train-lm", "lstm", "--text", "books.txt", "--valid", "valid.txt", *OPTIONS.split()]
+    told = "--longest says nothing with --train text=windows"
+    windows = [*words, "--train", "text=windows", "--out", "windows"]
+    done = CliRunner().invoke(cli, windows)
+    assert done.exit_code == 0 and told in done.output, done.output
+    assert told not in CliRunner().invoke(cli, [*words, "--out", "sentences"]).output
+    at = windows.index("--longest")
+    done = CliRunner().invoke(cli, [*windows[:at], *windows[at + 2 : -1], "default"])
+    assert done.exit_code == 0 and told not in done.output, done.output
+
+
 def test_text_with_ids_is_another_text_and_the_command_says_so(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(run.parent)
     Path("text").write_text("utt-1 the cat sat\nutt-2 the dog ran\n" * 9)
