@@ -89,8 +89,9 @@ def command(
     data = {"name": name, **json_counts(counts), "absent": absent, KEY: normaliser.name}
     if tail:
         rare, on_tail = _on_tail(refs, hyps, tail, name)
-        lines, data = [*lines, *tail_lines(on_tail, name)], {**data, **json_tails(on_tail), "tail": rare.describe()}
-        remark(rare.describe())
+        what = rare.describe(normaliser.cer)
+        lines, data = [*lines, *tail_lines(on_tail, name)], {**data, **json_tails(on_tail), "tail": what}
+        remark(what)
     show(data, lines, json_file)
     if details:
         write_errs(details, refs, hyps)

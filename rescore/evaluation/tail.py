@@ -93,9 +93,9 @@ class Tail:
                     "rescore count --characters"
                 )
 
-    def describe(self) -> str:
-        """One line on what is in the tail."""
-        kinds = zip(("words", "bigrams"), self.thresholds, strict=False)
+    def describe(self, characters: bool = False) -> str:
+        """One line on what is in the tail; `characters`: the counts are of these."""
+        kinds = zip(("characters" if characters else "words", "bigrams"), self.thresholds, strict=False)
         return ", ".join(
             f"tail-{n}: {kind} that the training text has {f'{limit} times or less' if limit else 'not at all'}"
             for n, (kind, limit) in enumerate(kinds, start=1)

@@ -232,7 +232,7 @@ def compare_systems(
         on_tail = corpus_tail_errors(refs, system.hyps, tail) if tail else []
         rows.append(Row(system.name, counts, (ends[0], ends[1]), relative, p_values, oracle, on_tail))
     how = _how(len(refs), totals[0].ref_words, seed, samples, CER if cer else WER) | some
-    return Comparison(rows, against, how | ({"tail": tail.describe()} if tail else {}))
+    return Comparison(rows, against, how | ({"tail": tail.describe(cer)} if tail else {}))
 
 
 def _check_names(names: list[str], against: Sequence[str]) -> None:

@@ -144,7 +144,11 @@ def test_wer(counts: Path, tmp_path: Path) -> None:
         "%WER tail-1 100.00 [ 2 / 2, 1 ins, 1 del, 0 sub ]\n%WER tail-2 66.67 [ 2 / 3, 1 ins, 1 del, 0 sub ]\n"
     )
     assert "tail-1: words that the training text has 3 times or less, tail-2: bigrams" in result.stderr
-    assert run(*files, "--tail", counts, "--cer").splitlines()[2].startswith("%CER tail-1 100.00 [ 2 / 2,")
+    result = invoke(*files, "--tail", counts, "--cer")
+    assert result.stdout.splitlines()[2].startswith("%CER tail-1 100.00 [ 2 / 2,")
+    assert "tail-1: characters that the training text has 3 times or less, tail-2: bigrams" in result.stderr
+    compared = invoke("compare", "--ref", files[2], f"one={files[4]}", "--tail", counts, "--cer")
+    assert "Tail-1: characters that" in " ".join(compared.output.split())
     counts.write_text("95 A\n5 B\n")
     assert len(run(*files, "--tail", counts).splitlines()) == 3  # no bigrams, no tail-2
 
