@@ -53,7 +53,7 @@ SIZES = {"dim", "heads", "feedforward", "rnn_layers", "slots", "entries", "order
 HUGGING_FACE = {"hf": ("lm_zoo.models.hf_causal", "HFCausalLM"), "hf-mlm": ("lm_zoo.models.hf_masked", "HFMaskedLM")}
 PRETRAINED = Path(__file__).parent / "pretrained"
 GRAMMAR = ".fst"  # Kaldi's G.fst
-NGRAM_FILES = (".arpa", ".arpa.gz", ".bin", ".binary", ".klm", ".mmap", GRAMMAR)
+NGRAM_FILES = (".arpa", ".arpa.gz", ".arpa.xz", ".bin", ".binary", ".klm", ".mmap", GRAMMAR)
 
 
 def model_class(kind: str) -> type[Any]:

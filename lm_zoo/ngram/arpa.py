@@ -41,7 +41,7 @@ def write_arpa(model: KneserNeyModel, path: str | Path, digits: int = 7) -> None
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """The unigrams of an ARPA file (also `.gz`), or the words of a KenLM binary file, in the file's order.
+    """The unigrams of an ARPA file (also `.gz`, `.xz`), or the words of a KenLM binary file, in the file's order.
 
     Raises:
       ModelError: neither format, damaged, or a binary file that was built without its words.

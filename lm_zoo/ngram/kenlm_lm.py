@@ -1,4 +1,4 @@
-"""Back-off n-gram LMs: ARPA files (also `.gz`) and KenLM binary files, queried by the package `kenlm`.
+"""Back-off n-gram LMs: ARPA files (also `.gz`, `.xz`) and KenLM binary files, queried by the package `kenlm`.
 
 KenLM speaks log10; everything that leaves this file is a natural log.
 """
@@ -259,7 +259,8 @@ def _load(kenlm: ModuleType, path: Path) -> Any:
     try:
         return kenlm.Model(str(path), config)
     except (OSError, RuntimeError, MemoryError, ArithmeticError, ValueError, LookupError) as error:
+        advice = "; a KenLM that was built without liblzma reads no .xz: unpack it" if path.suffix == ".xz" else ""
         raise ModelError(
-            f"{path}: KenLM cannot read it, expected an ARPA file (also .gz) or a KenLM binary file, "
-            f"of order 2 to 6 ({error})"
+            f"{path}: KenLM cannot read it, expected an ARPA file (also .gz, .xz) or a KenLM binary file, "
+            f"of order 2 to 6 ({error}){advice}"
         ) from None

@@ -271,6 +271,6 @@ def column_of(option: str) -> tuple[str, str]:
         return hub.column, option
     path = option.partition("?")[0]
     base = base_name(path)
-    for suffix in (".gz", ".arpa", ".bin", ".binary", ".klm", ".mmap"):
+    for suffix in (".gz", ".xz", ".arpa", ".bin", ".binary", ".klm", ".mmap"):
         base = base.removesuffix(suffix)
     return base, option

@@ -39,7 +39,7 @@ def test_options_of_formats() -> None:
     assert options_of(r"k2:C:\lat.pt?words=C:\lang\words.txt") == {"words": r"C:\lang\words.txt"}
 
 
-@pytest.mark.parametrize("name", [r"C:\lms\books", "C:/lms/books", r"C:\lms\books.arpa.gz"])
+@pytest.mark.parametrize("name", [r"C:\lms\books", "C:/lms/books", r"C:\lms\books.arpa.gz", r"C:\lms\books.arpa.xz"])
 def test_lms(name: str) -> None:
     assert plug_in(name) is None and hub_name(name) is None
     with pytest.raises(ModelError, match="no LM is called"):  # it is not here, but understood as a path

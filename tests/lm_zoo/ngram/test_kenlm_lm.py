@@ -18,6 +18,7 @@ from lm_zoo.ngram.arpa import read_vocabulary, write_arpa
 from lm_zoo.ngram.kenlm_check import check_file
 from lm_zoo.ngram.kenlm_lm import NgramLM
 from lm_zoo.ngram.kneser_ney import estimate
+from lm_zoo.registry import load_ngram
 from lm_zoo.text.vocabulary import SOS_EOS, UNK
 from tests.lm_zoo import zoo
 from tests.lm_zoo.golden.recreate import read_arpa
@@ -180,6 +181,7 @@ def test_bad_files(arpa: Path, tmp_path: Path) -> None:
         "text.arpa": b"just some words\n",
         "half.arpa": text[: len(text) // 2].encode(),
         "half.arpa.gz": gzip.compress(text.encode())[:2000],
+        "half.arpa.xz": lzma.compress(text[: len(text) // 2].encode()),
         "unigrams.arpa": b"\\data\\\nngram 1=3\n\n\\1-grams:\n0\t<s>\n-0.3\t</s>\n-0.3\t<unk>\n\n\\end\\\n",
     }
     for name, content in bad.items():
@@ -199,6 +201,26 @@ def test_packed_files_may_have_more_ngrams_than_bytes(pack: Any, tmp_path: Path)
     path.write_bytes(pack.compress(f"\\data\\\n{counts.format(10**9)}\n\\1-grams:\n{lines}".encode()))
     with pytest.raises(ModelError, match="says 'ngram 2=1000000000', expected a number of n-grams that a file of its"):
         check_file(path)
+
+
+def test_an_arpa_packed_by_xz_is_read_by_its_name(
+    arpa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lm.arpa.xz"
+    path.write_bytes(lzma.compress(arpa.read_bytes()))
+    try:
+        kenlm.Model(str(path))
+    except (OSError, RuntimeError):
+        pass  # built without liblzma
+    else:
+        assert load_ngram(str(path)).score_words(SENTENCES) == NgramLM(arpa).score_words(SENTENCES)
+
+    def no_xz(*_: Any) -> None:
+        raise RuntimeError("This looks like a xz file but xz support was not compiled in.")
+
+    monkeypatch.setattr(kenlm, "Model", no_xz)
+    with pytest.raises(ModelError, match=r"lm\.arpa\.xz: KenLM cannot .*built without liblzma reads no \.xz: unpack it"):
+        load_ngram(str(path))
 
 
 def test_kenlm_missing(arpa: Path, monkeypatch: pytest.MonkeyPatch) -> None:
