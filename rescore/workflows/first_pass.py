@@ -12,9 +12,8 @@ from pathlib import Path
 from lm_zoo.files import is_in_place
 from rescore.console import remark
 from rescore.errors import FormatError, ScoreError, UsageError
-from rescore.formats import parse_spec
+from rescore.formats import format_of, parse_spec
 from rescore.formats.counting import lattices_with_progress
-from rescore.formats.symbols import is_folder
 from rescore.lattices.build import normalize_words
 from rescore.skipping import OnError, fail
 from rescore.text import TextNormalizer
@@ -31,15 +30,14 @@ NGRAM_BEAM, LM_BEAM = 8.0, 6.0  # in units of Kaldi's graph cost, that is, of th
 def weights_beside(target: str) -> Path | None:
     """Where the weights go that belong to `target`, `[FORMAT:]PATH`: `dev.weights.json` beside `dev.jsonl.gz`.
 
-    Of a folder of lattices, whose name may have a dot, `dev.clean.weights.json` beside `dev.clean`.  None for a target
-    that has no place, such as standard output.
+    A dot that begins no ending of the format's stays, as of folders: `dev.clean.weights.json` beside `slf:dev.clean`.
+    None for a target that has no place, such as standard output.
     """
-    form, path = parse_spec(target)
+    entry, path = format_of(target), parse_spec(target)[1]
     if not path.is_dir() and is_in_place(path):
         return None
     name = path.name.removesuffix(".gz").removesuffix(".xz")
-    in_folder = form == "slf" or (form == "kaldi-lat" and is_folder(path))
-    return path.with_name(f"{name if in_folder else Path(name).stem}.weights.json")
+    return path.with_name(f"{Path(name).stem if name.endswith(entry.suffixes) else name}.weights.json")
 
 
 def given_scales(

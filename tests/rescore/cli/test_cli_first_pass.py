@@ -127,7 +127,8 @@ def test_an_lm_that_is_not_there_is_told_first(
 
 def test_weights_have_the_name_of_what_they_belong_to() -> None:
     targets = ["dev.jsonl.gz", "slf:dev.clean", "slf:dev.other", "kaldi-lat:decode.si", "kaldi-lat:new", "k2:dev.pt"]
-    names = ["dev", "dev.clean", "dev.other", "decode.si", "new", "dev"]
+    targets += ["espnet:dev.clean", "kaldi:dev.clean", "jsonl:dev.clean", "dev.json", "openfst:dev.fst.txt"]
+    names = ["dev", "dev.clean", "dev.other", "decode.si", "new", "dev", *["dev.clean"] * 3, "dev", "dev.fst"]
     assert [weights_beside(target) for target in targets] == [Path(f"{name}.weights.json") for name in names]
 
 
