@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -138,14 +139,25 @@ class LatticeRescoring:
         for lattice in group:
             self._check_asked(lattice)
             self._say_what_counts_nothing(lattice)
-        with taken_back(self.coverages, self.views.values()):
+        with self.counted_if_done():
             found = [self.prepare(lattice) for lattice in group]
             if self.lms:
                 found = self._with_neural(found)
-        for lattice in found:
-            self.counts.update(lattice.counts)
-        self.counts.update(said_counts(self.ngrams))
+            for lattice in found:
+                self.counts.update(lattice.counts)
+            self.counts.update(said_counts(self.ngrams))
         return found
+
+    @contextmanager
+    def counted_if_done(self) -> Iterator[None]:
+        """What is counted in the block does not count if that ends by an error."""
+        before = self.counts.copy()
+        try:
+            with taken_back(self.coverages, self.views.values()):
+                yield
+        except BaseException:
+            self.counts = before
+            raise
 
     def _say_what_counts_nothing(self, lattice: Lattice) -> None:
         """Once, of the recogniser's own LM; where a new n-gram takes its place, it is meant to."""
@@ -287,11 +299,12 @@ class LatticeDoer:
         return lattice_groups(self.request.source, self.size, on_error)
 
     def __call__(self, items: list[Lattice]) -> Sequence[Lattice | NbestList]:
-        rescored = self.work.rescored(items)
-        if not self.request.n:
-            return rescored
-        lists = (exact_nbest(lattice, self.work.known_scales(lattice), self.request.n) for lattice in rescored)
-        return [_in_order(nbest, self.request.weights) for nbest in lists]
+        with self.work.counted_if_done():
+            rescored = self.work.rescored(items)
+            if not self.request.n:
+                return rescored
+            lists = (exact_nbest(lattice, self.work.known_scales(lattice), self.request.n) for lattice in rescored)
+            return [_in_order(nbest, self.request.weights) for nbest in lists]
 
     def counted(self) -> Counter[str]:
         return self.work.counted()

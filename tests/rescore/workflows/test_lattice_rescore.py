@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +15,15 @@ from lm_zoo.registry import save_folder
 from rescore.cli.main import cli
 from rescore.errors import ScoreError, UsageError
 from rescore.formats import read_nbest
+from rescore.formats.part_files import utt_id_of
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.paths import best_path
-from rescore.types import Lattice, Weights, Words
+from rescore.sharing.work import in_halves
+from rescore.skipping import fail
+from rescore.types import Lattice, NbestList, Weights, Words
 from rescore.weights import for_mbr, save_weights
 from rescore.workflows.combine import combine_list
-from rescore.workflows.lattice_rescore import LatticeRescoring
+from rescore.workflows.lattice_rescore import LatticeDoer, LatticeRequest, LatticeRescoring
 from tests.lm_zoo import zoo
 from tests.rescore.lattices.test_ngram_lm import Backoff, ToyTrigram
 from tests.rescore.lattices.test_paths import SCALES, best_by_words, lattices, make
@@ -190,6 +194,28 @@ def test_what_the_old_lm_has_not_is_not_taken_out(tmp_path: Path) -> None:
     assert isinstance(error, ScoreError)
     assert "lattice 'u1': --old-ngram has no probability for 'b' there" in str(error)
     assert CliRunner().invoke(cli, [*line, "--scale", "lm=10", "--scale", "old-ngram=1"]).exit_code == 0
+
+
+def test_a_group_that_is_done_again_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory does not suffice for the list of the second lattice, the first time."""
+    lattices = [replace(make([(0, 1, "A", -1.0, -1.0), (1, 2, "B", -1.0, -1.0)], 3), utt_id=utt_id) for utt_id in ("u1", "u2")]
+    request = LatticeRequest("", "", ("nn",), "toy", None, Weights({}), {}, 2)
+    doers = [LatticeDoer(request, LatticeRescoring(ALL, {"nn": LM}, ToyTrigram(), context=None)) for _ in range(2)]
+    expected = in_halves(doers[0], lattices, utt_id_of, fail)
+    calls = []
+
+    def starved(lattice: Lattice, scales: Mapping[str, float], n: int) -> NbestList:
+        calls.append(lattice.utt_id)
+        if calls == ["u1", "u2"]:
+            raise MemoryError
+        return exact_nbest(lattice, scales, n)
+
+    monkeypatch.setattr("rescore.workflows.lattice_rescore.exact_nbest", starved)
+    assert in_halves(doers[1], lattices, utt_id_of, fail) == expected and calls == ["u1", "u2"] * 2
+    counts = [doer.counted() for doer in doers]
+    for each in counts:
+        del each["evaluations"]  # of two together, and one by one
+    assert counts[0] == counts[1] and counts[0]["words\tngram"] == 4
 
 
 def test_an_old_ngram_alone_stands_for_the_neural_lms_in_the_beam() -> None:
