@@ -149,6 +149,29 @@ def _add_rows(target: np.ndarray, groups: tuple[np.ndarray, np.ndarray, np.ndarr
     target[distinct] += np.add.reduceat(rows[order], first, axis=0)
 
 
+def _delete(rows: np.ndarray, deleted: np.ndarray) -> tuple[slice, np.ndarray]:
+    """Moves what has a deleted word before it to before that word, and on over all that are deleted there.
+
+    Args:
+      rows: posteriors, `(arcs, places + 1)`, which are changed.
+      deleted: bool, of the same shape; nothing is before the first.
+    Returns:
+      the places of words, and how much of each of these was deleted, `(arcs, places)`.
+    """
+    live = np.flatnonzero(rows.any(axis=0))
+    if not len(live):
+        return slice(0), np.zeros((len(rows), 0))
+    stop = live[-1] + 1
+    start = live[0] - np.argmin(deleted[:, live[0] :: -1].any(axis=0))  # nothing moves on from there
+    held, leaves = rows[:, start:stop], deleted[:, start:stop]
+    total = np.cumsum(held[:, ::-1], axis=1)  # from the right, of all that may come to a place
+    stayed = np.maximum.accumulate(np.where(leaves[:, ::-1], 0.0, total), axis=1)
+    gone = np.where(leaves, (total - stayed)[:, ::-1], 0.0)[:, 1:]
+    held[leaves] = 0.0
+    held[:, :-1] += np.where(leaves[:, :-1], 0.0, gone)
+    return slice(start, stop - 1), gone
+
+
 class _Recursion:
     """The recursion for one lattice.
 
@@ -210,16 +233,10 @@ class _Recursion:
         for block, (stands, deleted) in in_time(zip(reversed(self.blocks), reversed(aligned), strict=True)):
             target = self.dst[block.arcs]
             rows = self.share[block.arcs, None] * flow[target]
-            live = np.flatnonzero(rows.any(axis=0))
-            for place in np.flatnonzero(deleted[:, : live.max(initial=-1) + 1].any(axis=0))[::-1]:
-                if place < live[0] and not rows[:, place].any():
-                    break  # nothing has moved here, so nothing moves on
-                gone = np.where(deleted[:, place], rows[:, place], 0.0)
-                rows[:, place] -= gone
-                rows[:, place - 1] += gone
-                mass[EPSILON, place - 1] += gone.sum()
-                begin[EPSILON, place - 1] += gone @ self.times[target]
-                end[EPSILON, place - 1] += gone @ self.times[target]
+            places, gone = _delete(rows, deleted)
+            mass[EPSILON, places] += gone.sum(axis=0)
+            begin[EPSILON, places] += self.times[target] @ gone
+            end[EPSILON, places] += self.times[target] @ gone
             placed = np.where(stands, rows, 0.0)
             rows -= placed
             rows[:, :-1] += placed[:, 1:]

@@ -203,9 +203,7 @@ def test_packed_files_may_have_more_ngrams_than_bytes(pack: Any, tmp_path: Path)
         check_file(path)
 
 
-def test_an_arpa_packed_by_xz_is_read_by_its_name(
-    arpa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_arpa_packed_by_xz_is_read_by_its_name(arpa: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lm.arpa.xz"
     path.write_bytes(lzma.compress(arpa.read_bytes()))
     try:
@@ -219,7 +217,7 @@ def test_an_arpa_packed_by_xz_is_read_by_its_name(
         raise RuntimeError("This looks like a xz file but xz support was not compiled in.")
 
     monkeypatch.setattr(kenlm, "Model", no_xz)
-    with pytest.raises(ModelError, match=r"lm\.arpa\.xz: KenLM cannot .*built without liblzma reads no \.xz: unpack it"):
+    with pytest.raises(ModelError, match=r"lm\.arpa\.xz: .*without liblzma reads no \.xz: unpack it"):
         load_ngram(str(path))
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from rescore.evaluation.distances import nbest_expected_errors
 from rescore.evaluation.wer import edit_distance
-from rescore.lattices.mbr import MbrResult, _Recursion, _with_gaps, _without_overlaps, ctm_lines, mbr_decode
+from rescore.lattices.mbr import MbrResult, _delete, _Recursion, _with_gaps, _without_overlaps, ctm_lines, mbr_decode
 from rescore.lattices.paths import best_path, total_scores
 from rescore.lattices.posteriors import checked_totals
 from rescore.types import Lattice, Words
@@ -167,6 +167,23 @@ def test_epsilons_single_states_and_impossible_arcs() -> None:
     assert (single.words, single.network, single.risk) == ((), [], 0.0)
     lattice.times = None
     assert mbr_decode(lattice, AM).times is None
+
+
+@given(st.integers(1, 4), st.integers(1, 12), st.integers(0, 10**6))
+def test_deleted_words_are_passed_on_as_one_by_one(arcs: int, places: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.random((arcs, places + 1)) * (rng.random((arcs, places + 1)) < rng.random())
+    deleted = rng.random((arcs, places + 1)) < rng.random()
+    deleted[:, 0] = False
+    expected, moved = rows.copy(), np.zeros((arcs, places))
+    for place in range(places, 0, -1):
+        moved[:, place - 1] = gone = np.where(deleted[:, place], expected[:, place], 0.0)
+        expected[:, place] -= gone
+        expected[:, place - 1] += gone
+    words, gone = _delete(rows, deleted)
+    assert rows == pytest.approx(expected, abs=1e-14)
+    assert gone == pytest.approx(moved[:, words], abs=1e-14)
+    assert moved.sum() == pytest.approx(gone.sum()) and not (rows < 0).any()
 
 
 def test_overlaps_meet_in_the_middle() -> None:

@@ -198,7 +198,9 @@ def test_what_the_old_lm_has_not_is_not_taken_out(tmp_path: Path) -> None:
 
 def test_a_group_that_is_done_again_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory does not suffice for the list of the second lattice, the first time."""
-    lattices = [replace(make([(0, 1, "A", -1.0, -1.0), (1, 2, "B", -1.0, -1.0)], 3), utt_id=utt_id) for utt_id in ("u1", "u2")]
+    lattices = [
+        replace(make([(0, 1, "A", -1.0, -1.0), (1, 2, "B", -1.0, -1.0)], 3), utt_id=utt_id) for utt_id in ("u1", "u2")
+    ]
     request = LatticeRequest("", "", ("nn",), "toy", None, Weights({}), {}, 2)
     doers = [LatticeDoer(request, LatticeRescoring(ALL, {"nn": LM}, ToyTrigram(), context=None)) for _ in range(2)]
     expected = in_halves(doers[0], lattices, utt_id_of, fail)
