@@ -6,12 +6,13 @@ OUT/{dev,test}/                 scores by name (`rescore nbest`)
 OUT/weights/SYSTEM.json         scales (`rescore tune`)
 OUT/test/SYSTEM/                decisions (`rescore combine`)
 OUT/table.json                  the comparison (`rescore compare`)
-OUT/run.json                    systems, the one decided for, and for each step its command and input
+OUT/run.json                    systems, the one decided for, where it ran, and for each step its command and input
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -136,6 +137,7 @@ def execute(run: Run, do: Callable[[list[str]], None]) -> str:
 def _manifest(run: Run, checked: dict[str, PartOfRun], new: dict[str, list[str]]) -> Manifest:
     path = run.out / RUN_FILE
     made = {
+        "folder": os.getcwd(),
         "dev": run.dev,
         "test": run.test,
         "refs": [str(path) for path in run.refs],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +77,25 @@ def _with_word_scores(run: Gathered, lists: Iterator[dict[str, Any]]) -> Iterato
 
     names = dict(run.made["lms"]) | ({} if run.made["ngram"] is None else {"ngram": run.made["ngram"]})
     texts = [NbestList(each.utt_id, list(map(Hypothesis, _written(run, each)))) for each in run.found]
-    scores = {
-        column: iter(word_scores(LMColumn(column, load(name)), texts))
-        for column, name in progress(names.items(), "word scores", len(names))
-    }
+    with _where_it_ran(run):
+        scores = {
+            column: iter(word_scores(LMColumn(column, load(name)), texts))
+            for column, name in progress(names.items(), "word scores", len(names))
+        }
     for each, shown in zip(run.found, lists, strict=True):
         yield {**shown, "p": {column: [next(rows) for _ in each.texts] for column, rows in scores.items()}}
+
+
+@contextmanager
+def _where_it_ran(run: Gathered) -> Iterator[None]:
+    """In the run's working folder, by which its LMs may be named; if that is not there any more, in this one."""
+    before, folder = os.getcwd(), run.made.get("folder")
+    if isinstance(folder, str) and os.path.isdir(folder):
+        os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def _written(run: Gathered, each: Outcome) -> list[Words]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -118,15 +119,18 @@ def test_all_figures_are_those_of_what_combine_writes(folder: Path, tmp_path: Pa
 
 
 def test_word_scores_are_of_what_the_lm_sees(folder: Path, tmp_path: Path) -> None:
-    """Lists in capitals, and an LM of text in small letters."""
+    """Lists in capitals, and an LM of text in small letters, which is named by a path from where the run was."""
     words = sorted({word.lower() for word in LIKES.split(",") if word.isalpha()} | {"five", "dollars"})
     lm = build("lstm", WordVocabulary(["<sos/eos>", "<unk>", *words], "lower"), {"dim": 8}).eval()
     save_folder(tmp_path / "small", lm, "lstm", {})
     shutil.copytree(folder, tmp_path / "run")
     made = json.loads((folder / "run.json").read_text())
-    (tmp_path / "run" / "run.json").write_text(json.dumps({**made, "lms": {"small": str(tmp_path / "small")}}))
+    assert made["folder"] == os.getcwd()
+    made |= {"lms": {"small": "small"}, "folder": str(tmp_path)}
+    (tmp_path / "run" / "run.json").write_text(json.dumps(made))
     run = gather(tmp_path / "run")
     write_report(tmp_path / "run", tmp_path / "page.html", 3, True, None)
+    assert os.getcwd() != str(tmp_path)
     shown = list(_with_word_scores(run, shown_lists(run, 1)))
     for each, found in zip(run.found, shown, strict=True):
         for text, row in zip(each.texts, found["p"]["small"], strict=True):
