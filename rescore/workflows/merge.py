@@ -52,6 +52,8 @@ def merge(out: Path, weights: Weights | None) -> CombineCounts:
     first = next(lists(), None)
     if first is None:
         raise ScoreError("there is no utterance to combine; all were left out")
+    for line in found[0].get("said", ()):
+        remark(line)
     plan = read_plan(folder)
     lms = lms_of(plan)
     remark_other_lms(weights, lms)

@@ -151,7 +151,9 @@ def _score(request: Request, split: Split | None, weights: Weights | None = None
     there = [] if plan is None else columns_there(out, plan)
     kept = _not_loaded(request, there)
     scorers = open_scorers(lms, ngram, request.dtype, request.device, request.max_unknown, request.exact, kept)
-    _say_what_they_are(scorers, trained_on_sentences(lms) if before else None)
+    said = list(_what_they_are(scorers, trained_on_sentences(lms) if before else None))
+    for line in said:
+        remark(line)
     mix = _read_mix(request.mix_file, scorers) if request.mix_file else None
     new = new_columns(scorers, mix)
     if split is None or split.number == 1:
@@ -162,7 +164,8 @@ def _score(request: Request, split: Split | None, weights: Weights | None = None
         checked = _with_scores(checked, scorers, out, there)
     if split is not None:
         errors = on_error, unread
-        written = write_scores(checked, scorers, out, plan, mix, _count, split, before, *errors)
+        said = [*([str(before)] if before else []), *said]
+        written = write_scores(checked, scorers, out, plan, mix, _count, split, before, *errors, said=said)
         remark(f"{written.total} utterances of share {split} scored" + _taken_over(written.kept))
         return written
     remark_other_lms(weights, {**earlier, **given})
@@ -231,24 +234,24 @@ def _taken_over(kept: int) -> str:
     return f", {kept} of them by a run that was stopped" if kept else ""
 
 
-def _say_what_they_are(scorers: list[LMColumn], of_sentences: list[str] | None) -> None:
-    """Of those that were trained on single sentences: their columns; None where no text before is read."""
+def _what_they_are(scorers: list[LMColumn], of_sentences: list[str] | None) -> Iterator[str]:
+    """Lines; of those that were trained on single sentences the columns, None where no text before is read."""
     for scorer in scorers:
         if scorer.is_pseudo:
-            remark(f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only")
+            yield f"{scorer.column}: a masked LM; the column is a pseudo-log-likelihood, for N-best only"
     if of_sentences is not None:
-        _say_what_they_read(scorers, of_sentences)
+        yield from _what_they_read(scorers, of_sentences)
 
 
-def _say_what_they_read(scorers: list[LMColumn], of_sentences: list[str]) -> None:
+def _what_they_read(scorers: list[LMColumn], of_sentences: list[str]) -> Iterator[str]:
     from lm_zoo.inference.trie import LONGEST
 
     for scorer in scorers:
         most = getattr(scorer.lm, "most_tokens", LONGEST)
         if most < LONGEST:
-            remark(f"{scorer.column}: reads {most} tokens at most, with the text before; its oldest words are left out")
+            yield f"{scorer.column}: reads {most} tokens at most, with the text before; its oldest words are left out"
     for column in of_sentences:
-        remark(f"{column}: trained on single sentences, so text before them may do harm; {JOINED}")
+        yield f"{column}: trained on single sentences, so text before them may do harm; {JOINED}"
 
 
 @dataclass(frozen=True)

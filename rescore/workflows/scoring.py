@@ -185,6 +185,7 @@ def write_scores(
     on_error: OnError = fail,
     unread: OnError = fail,
     count: int | None = None,
+    said: Sequence[str] = (),
 ) -> ScoringResult:
     """Scores a stream of lists into `out/scores.jsonl.gz`; goes on where a stopped run of the same plan left off.
 
@@ -200,6 +201,7 @@ def write_scores(
       on_error: gets the error of an utterance that cannot be scored (`before` None), or written for want of memory.
       unread: what has got the errors of those that cannot be read.
       count: how many lists there are, for the time left; None: not known.
+      said: lines on LMs and contexts, for who puts the shares together.
     Raises:
       ScoreError: no utterance at all.
       UsageError: as `Parts`.
@@ -216,7 +218,7 @@ def write_scores(
         note_scored(out, plan)
         remove_parts(parts.folder)
     else:
-        parts.finish({"parts": work.number, "utterances": total, "unread": said_by(unread)})
+        parts.finish({"parts": work.number, "utterances": total, "unread": said_by(unread), "said": list(said)})
     return ScoringResult(total, work.kept, work.counts, behind.result)
 
 

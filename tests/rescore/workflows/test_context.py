@@ -202,6 +202,10 @@ def test_lms_of_single_sentences_are_named(tmp_path: Path, folder: Path) -> None
             result = run("nbest", "--nbest", source, *args)
             said = f"{text}: trained on single sentences, so text before them may do harm" in result.output
             assert said == (warned and bool(context))
+    args = ["--lm", tmp_path / "alone", "--context", "all", "--out", tmp_path / "shared"]
+    assert run("nbest", "--nbest", source, *args, "--split", "1/1").exit_code == 0
+    merged = run("merge", tmp_path / "shared").output  # of processes that say nothing, too
+    assert "alone: trained on single sentences, so" in merged and "context: all words before an utterance" in merged
 
 
 def test_lists_in_a_pipe(tmp_path: Path, folder: Path, weights: Path) -> None:
