@@ -1,10 +1,11 @@
 """How cost grows where it once grew with the square: each way at some sizes, each twice the one before.
 
 `wide`: a trigram over a lattice of so many paths of 50 words side by side.  `long`: minimum Bayes risk of a lattice of
-so many words, one or three at each place.  `folds`: of so many utterances whose ids name no speakers.  `distances`:
-errors between 250 hypotheses of so many words, against kaldialign pair by pair.  `deep`: 100-best lists and the oracle
-of so many arcs, in a few seconds with many epsilons, or two at each place.  `thin`: 100-best lists of so many places of
-three words.  `ties`: of so many places of two words that are all equally good.  All made up, by a seed.
+so many words, one or three at each place.  `skipped`: of so many places of three words, which may all be skipped.
+`folds`: of so many utterances whose ids name no speakers.  `distances`: errors between 250 hypotheses of so many words,
+against kaldialign pair by pair.  `deep`: 100-best lists and the oracle of so many arcs, in a few seconds with many
+epsilons, or two at each place.  `thin`: 100-best lists of so many places of three words.  `ties`: of so many places of
+two words that are all equally good.  All made up, by a seed.
 
 Example: OMP_NUM_THREADS=1 python benchmarks/growth.py
 """
@@ -21,7 +22,7 @@ from measure import heading, measured, row
 
 from rescore.evaluation.distances import pairwise_distances
 from rescore.evaluation.wer import edit_distance
-from rescore.lattices.build import build_lattice
+from rescore.lattices.build import EPSILON, build_lattice
 from rescore.lattices.mbr import mbr_decode
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.ngram_lm import expand_ngram
@@ -95,6 +96,12 @@ def long(words: int, rng: np.random.Generator) -> dict[str, Callable[[], Any]]:
     return {f"{choices} at a place": lambda each=each: mbr_decode(each, {"am": 1.0}) for choices, each in made.items()}
 
 
+def skipped(places: int, rng: np.random.Generator) -> dict[str, Callable[[], Any]]:
+    made = chain(places, 4, rng)
+    made.labels[::4] = EPSILON
+    return {"3 and none at a place": lambda: mbr_decode(made, {"am": 1.0})}
+
+
 def dense(arcs: int, rng: np.random.Generator) -> Lattice:
     """Some thirty arcs from every state to the next ones, some of them with the same word, a tenth epsilons."""
     states = max(50, arcs // 30)
@@ -163,6 +170,7 @@ def distances(words: int, rng: np.random.Generator) -> dict[str, Callable[[], An
 WAYS: dict[str, tuple[Callable[..., dict[str, Callable[[], Any]]], tuple[int, ...]]] = {
     "wide": (wide, (500, 1000, 2000, 4000)),
     "long": (long, (500, 1000, 2000)),
+    "skipped": (skipped, (250, 500, 1000)),
     "deep": (deep, (1000, 3000, 10_000)),
     "thin": (thin, (20, 40)),
     "ties": (ties, (10, 14, 1000)),
