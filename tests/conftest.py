@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rescore.console import QUIET
 from tests.needs import missing, pinned
@@ -15,6 +16,10 @@ from tests.needs import missing, pinned
 pytest.register_assert_rewrite("lm_zoo.testing.test_lm")
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny tensors: threads would only wait for each other
+
+# On a busy machine an example, or the drawing of it, may take any time: that is no fault of what is tested.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 

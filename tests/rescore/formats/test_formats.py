@@ -196,7 +196,9 @@ def nbest_lists(draw: st.DrawFn, name: str) -> list[NbestList]:
 
 
 @every_format
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], deadline=None
+)
 @given(data=st.data())
 def test_round_trip(tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject) -> None:
     lists = data.draw(nbest_lists(name))
