@@ -7,7 +7,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from lm_zoo.errors import LMError
 from lm_zoo.files import explain
 
 PORT = 12354  # at which processes meet, where no other is given
+TOLD = 2  # how a process ends that has said what is wrong
 
 
 @dataclass
@@ -114,16 +116,38 @@ def start(
     Raises:
       LMError: the port is in use, or a process has failed.
     """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with _held(port):
+        context = torch.multiprocessing.spawn(_process, (work, arguments, size, port, errors), nprocs=size, join=False)
         try:
-            probe.bind(("localhost", port))
-        except OSError as error:
-            raise LMError(f"port {port} cannot be used ({error.strerror}); give another by --master-port") from None
+            while not context.join():
+                pass
+        except (torch.multiprocessing.ProcessExitedException, torch.multiprocessing.ProcessRaisedException) as error:
+            told = [number for number, process in enumerate(context.processes) if process.exitcode == TOLD]
+            if not told and isinstance(error, torch.multiprocessing.ProcessRaisedException):
+                raise
+            number = told[0] if told else error.error_index  # others may have failed for want of that one
+            raise LMError(f"the run has ended: process {number} of {size} failed, see above") from None
+
+
+@contextmanager
+def _held(port: int) -> Iterator[None]:
+    """Has this process serve the place where its processes meet, from now on and not when the first of them gets there.
+
+    Those of another run that is started at the same time would meet with them else.
+
+    Raises:
+      LMError: the port is in use.
+    """
     try:
-        torch.multiprocessing.spawn(_process, (work, arguments, size, port, errors), nprocs=size)
-    except torch.multiprocessing.ProcessExitedException as error:
-        raise LMError(f"the run has ended: process {error.error_index} of {size} failed, see above") from None
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("localhost", port))
+        store = torch.distributed.TCPStore("localhost", port, is_master=True, wait_for_workers=False)
+    except (OSError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
+        raise LMError(f"port {port} cannot be used ({why}); give another by --master-port") from None
+    yield
+    del store
 
 
 def _process(
@@ -136,6 +160,7 @@ def _process(
 ) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size)}
     os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+    os.environ |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}  # see _held
     try:
         work(*arguments)
         return
@@ -144,4 +169,4 @@ def _process(
     except errors as error:
         message = str(error)
     print(f"process {rank}: {message}", file=sys.stderr, flush=True)
-    os._exit(2)  # at once: the others may wait for this one
+    os._exit(TOLD)  # at once: the others may wait for this one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing.connection
 import os
 import re
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,47 @@ def test_stopped_processes_continue_with_the_same_losses(tmp_path: Path) -> None
     assert len(records(tmp_path / "killed")) == 3
     start(work, (tmp_path / "killed", 0), 2, free_port())
     assert records(tmp_path / "killed") == records(tmp_path / "straight")
+
+
+def fail_together() -> None:
+    """The second process ends by an error of the user, the first one for want of the second."""
+    if os.environ["RANK"] == "0":
+        raise RuntimeError("Connection closed by peer")
+    raise Killed("the disk is full")
+
+
+@pytest.mark.slow
+def test_an_error_of_the_user_is_told_though_another_process_has_ended_too(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Where they are looked at late, as on a busy machine."""
+    real = multiprocessing.connection.wait
+
+    def late(sentinels: Any, timeout: float | None = None) -> list[Any]:
+        for sentinel in list(sentinels):
+            real([sentinel])
+        return sorted(real(list(sentinels)))
+
+    with monkeypatch.context() as patch, pytest.raises(LMError, match="process 1 of 2 failed, see above"):
+        patch.setattr(multiprocessing.connection, "wait", late)
+        start(fail_together, (), 2, free_port(), (Killed,))
+    assert "process 1: the disk is full" in capfd.readouterr().err
+
+
+def test_a_run_holds_its_port_from_its_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that are started at the same time would else meet one another."""
+    port, begun = free_port(), list[str]()
+
+    def spawn(*_: Any, **__: Any) -> Any:
+        begun.append("first")
+        with pytest.raises(LMError, match=rf"port {port} cannot be used \(.*\); give another by --master-port"):
+            start(begun.append, ("second",), 2, port)
+        return SimpleNamespace(join=lambda: True)
+
+    monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
+    for _ in range(2):
+        start(begun.append, ("",), 2, port)
+    assert begun == ["first", "first"]
 
 
 class Twin(Ranks):
