@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,7 @@ from asr.training.config import TransducerTrainConfig
 from asr.training.run import TrainPlan, make_batches, run_here
 from lm_zoo.text.tokenizer import build_pieces
 from rescore.errors import RescoreError
+from tests.lm_zoo.training.test_processes import free_port
 
 WORDS = {"LOW": 300.0, "MID": 700.0, "HIGH": 1500.0, "TOP": 3000.0}
 ENCODER = {"channels": 8, "dim": 32, "layers": 1, "heads": 2, "feedforward": 64, "dropout": 0.0}
@@ -280,12 +280,9 @@ def test_two_processes_train_like_one_with_both_batches(
     """`--world-size 2`: the same losses and weights; utterances of several lengths, a second epoch."""
     plan = ["--max-steps", 9, "--max-duration", 4, "--speed-perturb", "true", "--valid-cuts", data / "cuts.jsonl.gz"]
     plan += ["--log-every", 1, "--ctc-scale", 0.2, "--base-lr", 0.01, "--optimizer", "adamw"]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     monkeypatch.setattr("asr.training.run.run_here", run_in_double)
     training(data, tmp_path / "one", *plan)
-    training(data, tmp_path / "two", *plan, "--world-size", 2, "--master-port", port)
+    training(data, tmp_path / "two", *plan, "--world-size", 2, "--master-port", free_port())
     one, two = logged(tmp_path / "one"), logged(tmp_path / "two")
     assert [line["step"] for line in one] == [*range(1, 10), 9] and one[8]["epoch"] == 2
     for line, other in zip(one, two, strict=True):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import multiprocessing.connection
 import os
+import random
 import re
 import socket
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -147,9 +148,12 @@ def test_what_is_left_out_at_the_ends_of_passes_is_counted(
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One of those that the system gives to nobody by itself: it stays free until the processes meet there."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def under_torchrun(arguments: list[str]) -> None:
