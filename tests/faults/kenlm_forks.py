@@ -12,7 +12,8 @@ from pathlib import Path
 
 from lm_zoo.ngram.kenlm_check import LOAD
 
-SECONDS = 0.5  # for a file of some hundred bytes, which takes 0.002
+SECONDS = 0.5  # of the processor, for a file of some hundred bytes, which takes 0.002
+PATIENCE = 60.0  # seconds by the clock, for one that waits
 _SERVE = """
 import io, json, os, signal, sys
 signal.signal(signal.SIGCHLD, lambda *_: None)  # one that is ignored is not told of
@@ -21,12 +22,13 @@ sys.path, load = json.loads(sys.stdin.readline())
 import kenlm
 load = compile(load, "load", "exec")
 for line in sys.stdin:
-    path, words, seconds = json.loads(line)
+    path, words, seconds, patience = json.loads(line)
     pid = os.fork()
     if not pid:
         sys.argv = ["-c", json.dumps(sys.path), path]
         sys.stdin = io.TextIOWrapper(io.BytesIO(words.encode("utf-8", "replace")))
         code = 0
+        signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             exec(load)
         except SystemExit as ended:
@@ -34,12 +36,12 @@ for line in sys.stdin:
         except BaseException:
             code = 1
         os._exit(code)
-    done = signal.sigtimedwait([signal.SIGCHLD], seconds)
+    done = signal.sigtimedwait([signal.SIGCHLD], patience)
     if not done:
         os.kill(pid, signal.SIGKILL)
         signal.sigwait([signal.SIGCHLD])
-    status = os.waitpid(pid, 0)[1]
-    print(json.dumps(os.waitstatus_to_exitcode(status) if done else None), flush=True)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    print(json.dumps(code if done and code != -signal.SIGPROF else None), flush=True)
 """
 
 
@@ -60,7 +62,7 @@ def load_in_a_fork(path: Path, words: str, seconds: float = SECONDS) -> int | No
     assert server.stdin is not None and server.stdout is not None
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPROF])
     try:
-        print(json.dumps([str(path), words, min(seconds, SECONDS)]), file=server.stdin, flush=True)
+        print(json.dumps([str(path), words, min(seconds, SECONDS), PATIENCE]), file=server.stdin, flush=True)
         found: int | None = json.loads(server.stdout.readline())
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)

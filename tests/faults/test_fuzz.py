@@ -42,5 +42,5 @@ def test_forks_find_what_processes_of_their_own_find(name: str, number: int, end
     target = next(target for target in TARGETS if target.name == name)
     trial = Trial(target, tmp_path / "in")
     trial.path.write_bytes(trial.damaged(seed_of(target, 0, number))[0])
-    assert kenlm_check.load_elsewhere(trial.path, "a\0b", 5.0) == end
+    assert kenlm_check.load_elsewhere(trial.path, "a\0b", 5.0 if end is None else 60.0) == end
     assert load_in_a_fork(trial.path, "a\0b") == end
