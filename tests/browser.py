@@ -24,6 +24,7 @@ OPTIONS = (
     "--window-size=1100,900",
     "--remote-debugging-pipe",
 )
+PATIENCE = 120.0  # seconds
 # The browser reads its descriptor 3 and writes its descriptor 4.
 START = (
     "import os, sys\n"
@@ -59,11 +60,15 @@ class Page:
     def open(self, url: str) -> None:
         """Goes to the page, and waits until it says that it is ready."""
         self.call("Page.navigate", url=url)
-        for _ in range(600):
-            if self.ask("document.documentElement?.dataset.ready ?? ''"):
-                return
+        self.until("document.documentElement?.dataset.ready")
+
+    def until(self, expression: str) -> None:
+        """Waits until this is true, which may last on a busy machine."""
+        deadline = time.monotonic() + PATIENCE
+        while not self.ask(f"Boolean({expression})"):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"not so: {expression}; errors: {self.errors}")
             time.sleep(0.05)
-        raise RuntimeError(f"{url} did not get ready: {self.errors}")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """The result of a method; events that come before it are looked at."""
@@ -111,4 +116,4 @@ class Page:
         self.send.close()
         self.receive.close()
         self.process.terminate()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=PATIENCE)

@@ -152,19 +152,20 @@
     const shown = open.getAttribute("aria-expanded") === "true";
     open.setAttribute("aria-expanded", String(!shown));
     if (shown) { more.replaceChildren(); return; }
-    const utt = data.utts[place];
+    const utt = data.utts[place], inside = element("div");  // what comes when it is closed again goes nowhere
+    more.append(inside);
     if (utt[4]) {
       const audio = element("audio");
       audio.controls = true;
       audio.preload = "none";
       audio.src = utt[4];
-      more.append(audio);
+      inside.append(audio);
     }
     try {
       const found = (await chunk(Math.floor(place / CHUNK)))[place % CHUNK];
-      more.append(hypotheses(found, utt), ...wordScores(found, utt), ...network(found, utt));
+      inside.append(hypotheses(found, utt), ...wordScores(found, utt), ...network(found, utt));
     } catch (error) {
-      more.append(element("p", `This browser cannot unpack the lists (${error.message}).`));
+      inside.append(element("p", `This browser cannot unpack the lists (${error.message}).`));
     }
   }
 
