@@ -89,8 +89,9 @@ def serve(address: str) -> None:
         with suppress(ImportError):  # a command that needs it says so
             importlib.import_module(name)
     server = socket.socket(socket.AF_UNIX)
-    server.bind(address)
+    server.bind(f"{address}.new")
     server.listen()
+    os.rename(f"{address}.new", address)  # which is there once it can be called
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     if os.fork() == 0:
         sys.stdin.read()

@@ -12,7 +12,7 @@ from rescore.workflows.threads import Behind, Stopped, ahead
 
 
 def until(condition: object) -> None:
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60  # of a busy machine
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < end
         time.sleep(0.01)
