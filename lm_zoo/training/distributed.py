@@ -146,8 +146,10 @@ def _held(port: int) -> Iterator[None]:
     except (OSError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or " ".join(str(error).split())[:200]
         raise LMError(f"port {port} cannot be used ({why}); give another by --master-port") from None
-    yield
-    del store
+    try:
+        yield
+    finally:
+        del store
 
 
 def _process(
