@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The rows of the TransfoRNN paper's Tables 1 to 4, the Bayesian Transformer, the lookup dictionary and its rivals.
 #
-# Usage: ./run.sh --device cuda [--dim 1024] [--stage N] [--stop-stage N]      d = 512, 15 to 36 passes
+# Usage: ./run.sh --device cuda [--dim 1024] [--stage N] [--stop-stage N]      d = 512, 12 to 36 passes
 #        ./run.sh --mini true                                                 d = 256, few rows, two passes, on a CPU
 #
 # egs/wikitext2/LM/run.sh is this file.
