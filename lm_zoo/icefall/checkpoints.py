@@ -118,12 +118,14 @@ def export_lm(name: str, out: Path) -> str:
     In icefall before April 2023, `--lm-vocab-size` is called `--vocab-size`.
 
     Raises:
-      ModelError: a kind of LM that icefall does not have.
+      ModelError: a kind of LM that icefall does not have, or an LSTM with `output_norm`.
       VocabError: the vocabulary is not of sentencepiece pieces with icefall's ids.
     """
     lm = load(name)
     if not isinstance(lm, (LSTM, IcefallTransformer)):
         raise ModelError(f"'{name}' cannot be exported: icefall has only LSTM LMs and its own Transformer LM")
+    if isinstance(lm, LSTM) and lm.config.output_norm:
+        raise ModelError(f"'{name}' cannot be exported: icefall's LSTM LM has no normalisation behind it (output_norm)")
     if not isinstance(lm.vocab, PieceVocabulary) or lm.vocab.bos != 1:
         raise VocabError(f"'{name}': icefall needs sentencepiece pieces with <sos/eos> as number 1")
     save_torch(out, {"model": icefall_weights(lm)})

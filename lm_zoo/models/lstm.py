@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lm_zoo.inference.lstm_cells import lstm
 from lm_zoo.inference.neural import NeuralLM, rnn_after
@@ -30,6 +30,7 @@ class LSTMConfig:
     word_dropout: float = 0.0  # share of the vocabulary without embeddings, a training batch
     weight_dropout: float = 0.0  # share of the LSTMs' recurrent weights that is dropped in training
     locked_dropout: bool = False  # the same units are dropped at all times of a row
+    output_norm: bool = False  # layer normalisation behind the LSTM layers: see `lm_zoo.models.transfornn`
 
 
 class LSTM(NeuralLM):
@@ -45,18 +46,19 @@ class LSTM(NeuralLM):
             raise ValueError(f"tied embeddings need embedding_dim {width} to be dim {c.dim}")
         self.input = InputEmbedding(len(vocab), width, False, c.dropout, c.word_dropout, c.locked_dropout)
         self.rnn = LSTMLayers(width, c.dim, c.rnn_layers, c.dropout, c.weight_dropout, c.locked_dropout)
+        self.norm = nn.LayerNorm(c.dim) if c.output_norm else nn.Identity()
         self.dropout = Dropout(c.dropout, c.locked_dropout)
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
     def hidden(self, inputs: Tensor) -> Tensor:
-        return self.dropout(self.rnn(self.input(inputs))[0])
+        return self.dropout(self.norm(self.rnn(self.input(inputs))[0]))
 
     def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
         x, memory = rnn_after(self.rnn, self.input(inputs), *state.memory)
-        return State(state.time + inputs.shape[1], memory), self.dropout(x)
+        return State(state.time + inputs.shape[1], memory), self.dropout(self.norm(x))
 
     def tree_hidden(self, tree: Tree) -> Tensor:
-        return lstm(self.rnn, self.input.at(tree.inputs, tree.depths), tree)
+        return self.norm(lstm(self.rnn, self.input.at(tree.inputs, tree.depths), tree))
 
     def initial_state(self) -> State:
         zeros = torch.zeros(1, self.config.rnn_layers, self.config.dim, device=self.device)
@@ -65,4 +67,4 @@ class LSTM(NeuralLM):
     def step_hidden(self, state: State, tokens: Tensor) -> tuple[State, Tensor]:
         h, c = (tensor.transpose(0, 1).contiguous() for tensor in state.memory)
         x, (h, c) = self.rnn(self.input(tokens.unsqueeze(1)), (h, c))
-        return State(state.time + 1, (h.transpose(0, 1), c.transpose(0, 1))), x.squeeze(1)
+        return State(state.time + 1, (h.transpose(0, 1), c.transpose(0, 1))), self.norm(x.squeeze(1))

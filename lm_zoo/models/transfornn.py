@@ -5,6 +5,10 @@ Representations for Language Modeling" (2021).  Section 4: the representations z
 (Eqs. 5-9) are read in order by a stack of LSTMs, whose outputs o^(M) go to the softmax layer.  Positional encoding
 (Eq. 6) may be left out (Table 3); input and output embedding are tied in the text of Section 5, yet apart in the
 parameter counts of Tables 1 and 2: both can be had with `tied`.
+
+Not of the paper: `output_norm` normalises o^(M).  Units of an LSTM are within -1 and 1, so that the softmax layer is
+as sharp as its matrix is large, and weight decay of that matrix, the embedding when tied, costs what it gains; with a
+gain of its own, as the last layer of a Transformer has it, the outputs grow where the embedding shrinks.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ class TransfoRNNConfig:
     rnn_dropout: float = -1.0  # share of what is dropped between and behind the LSTM layers; -1: dropout
     locked_dropout: bool = False  # the same units at all times of a row, of embeddings and LSTM layers
     activation: str = "relu"  # or "gelu"
+    output_norm: bool = False  # layer normalisation behind the LSTM layers
 
 
 class TransfoRNN(NeuralLM):
@@ -59,6 +64,7 @@ class TransfoRNN(NeuralLM):
             TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation) for _ in range(c.layers)
         )
         self.rnn = LSTMLayers(c.dim, c.dim, c.rnn_layers, dropped, c.weight_dropout, c.locked_dropout)
+        self.norm = nn.LayerNorm(c.dim) if c.output_norm else nn.Identity()
         self.dropout = Dropout(dropped, c.locked_dropout)
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
@@ -66,7 +72,7 @@ class TransfoRNN(NeuralLM):
         x = self.input(inputs)
         for layer in self.layers:
             x = layer(x)
-        return self.dropout(self.rnn(x)[0])
+        return self.dropout(self.norm(self.rnn(x)[0]))
 
     def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
         *caches, h, c = state.memory
@@ -74,13 +80,13 @@ class TransfoRNN(NeuralLM):
         for index, layer in enumerate(self.layers):
             x, caches[index] = layer.after(x, caches[index])
         x, cells = rnn_after(self.rnn, x, h, c)
-        return State(state.time + inputs.shape[1], (*caches, *cells)), self.dropout(x)
+        return State(state.time + inputs.shape[1], (*caches, *cells)), self.dropout(self.norm(x))
 
     def tree_hidden(self, tree: Tree) -> Tensor:
         x = self.input.at(tree.inputs, tree.depths)
         for layer in self.layers:
             x = transformer_layer(layer, x, tree)
-        return lstm(self.rnn, x, tree)
+        return self.norm(lstm(self.rnn, x, tree))
 
     def initial_state(self) -> State:
         c, device = self.config, self.device
@@ -94,4 +100,4 @@ class TransfoRNN(NeuralLM):
         for index, layer in enumerate(self.layers):
             x, caches[index] = layer.step(x, caches[index])
         x, (h, c) = self.rnn(x.unsqueeze(1), (h.transpose(0, 1).contiguous(), c.transpose(0, 1).contiguous()))
-        return State(state.time + 1, (*caches, h.transpose(0, 1), c.transpose(0, 1))), x.squeeze(1)
+        return State(state.time + 1, (*caches, h.transpose(0, 1), c.transpose(0, 1))), self.norm(x.squeeze(1))

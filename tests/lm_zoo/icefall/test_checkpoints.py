@@ -298,6 +298,9 @@ def test_export_refuses_what_icefall_does_not_have(vocab: PieceVocabulary, tmp_p
     save_folder(tmp_path / "other", build("transformer", vocab, {"dim": 8, "heads": 2}), "transformer", {})
     with pytest.raises(ModelError, match=r"cannot be exported: icefall has only LSTM LMs"):
         export_lm(str(tmp_path / "other"), tmp_path / "epoch-1.pt")
+    save_folder(tmp_path / "normed", build("lstm", vocab, {"dim": 8, "output_norm": True}), "lstm", {})
+    with pytest.raises(ModelError, match=r"icefall's LSTM LM has no normalisation behind it \(output_norm\)"):
+        export_lm(str(tmp_path / "normed"), tmp_path / "epoch-1.pt")
 
 
 def test_icefalls_own_loading_accepts_the_names(vocab: PieceVocabulary) -> None:

@@ -32,3 +32,18 @@ def test_locked_dropout_leaves_out_the_same_units_at_all_times_of_a_row(kind: st
     assert torch.equal(zeros, zeros[:, :1].expand_as(zeros)) and 0.2 < zeros.float().mean() < 0.8
     assert not torch.equal(zeros[0], zeros[1])
     assert not (lm.eval().hidden(torch.randint(3, (4, 6))) == 0).any()
+
+
+@pytest.mark.parametrize("kind", ["transfornn", "lstm"])
+def test_output_norm_normalises_what_the_lstm_layers_give(kind: str) -> None:
+    """The only difference; outputs of an LSTM are within -1 and 1, these may be longer."""
+    settings = SMALL if kind == "transfornn" else {"dim": 16}
+    plain = build(kind, VOCAB, settings).eval()
+    normed = build(kind, VOCAB, {**settings, "output_norm": True}).eval()
+    assert normed.load_state_dict(plain.state_dict(), strict=False).missing_keys == ["norm.weight", "norm.bias"]
+    torch.nn.init.constant_(normed.norm.weight, 3.0)
+    tokens = torch.randint(3, (2, 5))
+    with torch.no_grad():
+        hidden, wanted = normed.hidden(tokens), plain.hidden(tokens)
+    torch.testing.assert_close(hidden, 3 * torch.nn.functional.layer_norm(wanted, wanted.shape[-1:]))
+    assert wanted.abs().max() < 1 < hidden.abs().max()
