@@ -31,6 +31,7 @@ EXTRAS = {
     "tensorboard": "train",
 }
 
+SPINS = "1000"  # of a waiting OpenMP thread before it sleeps; GNU has 300,000
 NO_MEMORY = "memory does not suffice; give it more, or fewer --workers"
 
 
@@ -42,6 +43,7 @@ def run(name: str, command: click.Command) -> None:
 def watched(name: str, work: Callable[[], Any]) -> None:
     """Does the work of the program `name`; exit status 2 after an error of the user, 3 if utterances were left out."""
     forget_skipped()
+    sleep_early()
     try:
         work()
     except SystemExit as ended:
@@ -66,6 +68,16 @@ def watched(name: str, work: Callable[[], Any]) -> None:
     click.echo(f"{name}: {message}", err=True)
     _drop_unwritten()
     sys.exit(2)
+
+
+def sleep_early() -> None:
+    """Makes torch's threads sleep soon when they wait for each other, where the user has not said how they wait.
+
+    Where other work holds a core, a thread that spins keeps the one waited for from running: scoring takes ten times as
+    long (BENCHMARKS.md).  GNU's OpenMP, that of torch's wheels on Linux, reads it when it is loaded, which is later.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
 def missing_package(error: ImportError) -> str:
