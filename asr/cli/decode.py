@@ -18,6 +18,7 @@ from rescore.cli.normalise import normalise_option
 from rescore.cli.numbers import NUMBER, POSITIVE, Number
 from rescore.cli.results import is_alone, json_option
 from rescore.cli.sharing import sharing_options
+from rescore.console import remark
 from rescore.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,6 +71,14 @@ def check_scales(context: click.Context, values: dict[str, Any]) -> None:
         if values[lm] is None and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option, other = (f"--{found.replace('_', '-')}" for found in (name, lm))
             raise UsageError(f"{option} is of the LM that {other} names, found no {other}")
+
+
+def remark_unused(context: click.Context, options: DecodeOptions) -> None:
+    """Says which settings on the command line the search does not read; scripts give those of all methods at once."""
+    names = [item.name for item in fields(options) if item.name not in options.used]
+    given = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        remark(f"{options.method} does not use {', '.join('--' + name.replace('_', '-') for name in given)}")
 
 
 def sets_of(cuts: tuple[Path, ...], folder: Path | None) -> tuple[Path, ...]:
@@ -197,6 +206,7 @@ def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     check_scales(context, values)
     search = {item.name: values.pop(item.name) for item in fields(DecodeOptions) if item.name != "lattices"}
     plan, options = DecodeRun(**values), DecodeOptions(lattices=values["lattices"] is not None, **search)
+    remark_unused(context, options)
     folder = find_folder(str(plan.folder)) if plan.folder is not None else None
     if plan.folder is not None and folder is None and len(plan.folder.parts) == 1 and not plan.folder.exists():
         plan = replace(plan, folder=find_model(str(plan.folder)))

@@ -47,6 +47,24 @@ class DecodeOptions:
     lattice_beam: float = 10.0
 
     @property
+    def used(self) -> frozenset[str]:
+        """Names of the settings that this search reads."""
+        names = {"method", "lattices"}
+        if self.method in BEAM_METHODS:
+            names |= {"beam_size"}
+        if self.method == BEAM:
+            names |= {"length_norm"}
+        if self.lattices or self.method in (*LATTICE_METHODS, CTC):
+            names |= {"beam", "max_contexts", "lattice_beam"}
+        if self.method in (*LATTICE_METHODS, CTC):
+            names |= {"num_paths"}
+        if self.method in LATTICE_METHODS:
+            names |= {"max_states", "ngram_lm_scale"}
+        if self.method == FAST_NBEST:
+            names |= {"nbest_scale"}
+        return frozenset(names)
+
+    @property
     def setting(self) -> str:
         """icefall's key of the results, for the summary."""
         if self.method in BEAM_METHODS:

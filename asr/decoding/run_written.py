@@ -135,6 +135,7 @@ def write_set(
 def check_plan(plan: DecodeRun, options: DecodeOptions) -> None:
     """Raises UsageError for settings that only transducers have, and without a folder for the results."""
     found = [option for name, option in FOR_TRANSDUCERS.items() if getattr(plan, name)]
+    found += [] if options.length_norm else ["--length-norm"]
     if found:
         raise UsageError(
             f"{plan.folder}: an encoder-decoder takes no {', '.join(found)}; rescore its N-best lists instead"

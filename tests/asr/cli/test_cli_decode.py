@@ -194,6 +194,16 @@ def total(scores: dict[str, float], scales: dict[str, float]) -> float:
     return sum(scale * scores[name] for name, scale in scales.items())
 
 
+def test_settings_of_other_searches_are_named(folder: Path, tmp_path: Path) -> None:
+    """Scripts give those of all methods in a loop over them."""
+    others = ("--beam", 8, "--max-contexts", 4, "--beam-size", 4)
+    said = run(folder, *others, "--decoding-method", "modified_beam_search", "--out", tmp_path).stderr
+    assert "modified_beam_search does not use --beam, --max-contexts\n" in said
+    said = run(folder, *others, "--decoding-method", "fast_beam_search", "--out", tmp_path).stderr
+    assert "fast_beam_search does not use --beam-size\n" in said
+    assert "does not use" not in run(folder, *others, "--lattices", "slf", "--out", tmp_path).stderr
+
+
 def test_the_best_is_normalised_by_its_length_unless_told(folder: Path, tmp_path: Path) -> None:
     chosen = {}
     for norm in ("true", "false"):

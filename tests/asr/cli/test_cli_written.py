@@ -213,6 +213,8 @@ def test_ids_that_cannot_be_are_told_before_the_work(folder: Path, tmp_path: Pat
 def test_what_only_transducers_have_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"takes no --lm, --lattices; rescore its N-best lists"):
         decode(folder, tmp_path, "--lm", "lstm", "--lattices", "slf")
+    with pytest.raises(UsageError, match=r"takes no --length-norm"):
+        decode(folder, tmp_path, "--length-norm", "false")
     with pytest.raises(ConfigError, match="'fast_beam_search': tiny has greedy_search and modified_beam_search"):
         decode(folder, tmp_path, "--decoding-method", "fast_beam_search")
     with pytest.raises(UsageError, match="runs on the CPU, found --device cuda"):
