@@ -59,6 +59,10 @@ class Pieces:
         self._written[vocab.unk] += WORD_START
         self._starts, self._all = np.array(self.starts), np.arange(len(vocab)) != BLANK
         self._silent = {BLANK, *(token for token, name in enumerate(self.names) if name == SOS_EOS)}
+        parts = [[] if k in self._silent else name.split(WORD_START) for k, name in enumerate(self._written)]
+        self._words = np.array([sum(part != "" for part in each) for each in parts])
+        self._joins = np.array([bool(each and each[0]) for each in parts])
+        self._leaves_open = np.array([bool(each and each[-1]) for each in parts])
 
     def __len__(self) -> int:
         return len(self.names)
@@ -74,6 +78,13 @@ class Pieces:
     def beginning(self, before: Sequence[int]) -> np.ndarray:
         """bool `(before, vocab)`: `begins` of each next token behind each of these."""
         return np.where((np.array(before) == self.vocab.unk)[:, None], self._all, self._starts)
+
+    def more_words(self, before: Sequence[int]) -> np.ndarray:
+        """int64 `(before, vocab)`: how many words more there are with each next token behind each of these.
+
+        A lone word boundary is none, and a first token begins one whatever its name; `words` counts the same.
+        """
+        return self._words - (self._joins & self._leaves_open[np.array(before)][:, None])
 
     def words(self, tokens: Sequence[int]) -> Words:
         """The words that the tokens spell."""

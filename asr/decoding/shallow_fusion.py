@@ -322,7 +322,7 @@ class TransducerInternalLM:
 
 
 class WordReward:
-    """One for every word that is begun: with a positive scale it makes up for the words that LMs let die."""
+    """One for every word: with a positive scale it makes up for the words that LMs let die."""
 
     def __init__(self, pieces: Pieces) -> None:
         self.pieces = pieces
@@ -331,7 +331,7 @@ class WordReward:
         self.prefixes = prefixes
 
     def rows(self, nodes: Sequence[int], predicted: Tensor) -> np.ndarray:
-        return self.pieces.beginning([self.prefixes.token[node] for node in nodes]).astype(np.float32)
+        return self.pieces.more_words([self.prefixes.token[node] for node in nodes]).astype(np.float32)
 
     def end(self, node: int) -> float:
         return 0.0

@@ -94,6 +94,9 @@ def test_words_are_those_of_sentencepiece() -> None:
         pairs = list(pairwise([0, *tokens]))
         rows = pieces().beginning([before for before, _ in pairs])
         assert [pieces().begins(*pair) for pair in pairs] == [rows[k, token] for k, (_, token) in enumerate(pairs)]
+        more = pieces().more_words([before for before, _ in pairs])
+        counts = [len(pieces().words(tokens[:end])) for end in range(length % 9 + 2)]
+        assert [more[k, token] for k, (_, token) in enumerate(pairs)] == np.diff(counts).tolist()
 
 
 def test_pieces_that_are_bytes_spell_characters() -> None:
