@@ -220,7 +220,8 @@ class Lattices(Shown):
         """LMs over whole lattices, every score by name; see `rescore lattice rescore`, whose options these are.
 
         Args:
-          weights: a scale for each LM and each score that takes part; acoustics count 1 unless they say otherwise.
+          weights: a scale for each LM and each score that takes part; acoustics (`am`, `score`) count 1 unless they
+            say otherwise.
           context: histories that share so many last words are merged; None merges nothing.
           ngram_beam, beam: None for the usual ones where neural LMs take part, with a remark; without a `context`, for
             none.
@@ -241,7 +242,7 @@ class Lattices(Shown):
         }
         given = by_column(lms, dtype, device) if lms else {}
         scorers = [prepared_scorer(column, lm, dtype, device, max_unknown) for column, lm in given.items()]
-        scales = {**default_scales(["am"]), **({} if weights is None else scales_of(weights))}
+        scales = {**default_scales(["am", "score"]), **({} if weights is None else scales_of(weights))}
         asked = tuple(weights) if isinstance(weights, Mapping) else ()
         work = LatticeRescoring(
             scales,

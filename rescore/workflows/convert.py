@@ -50,7 +50,8 @@ _COUNTS = {
 }
 _USELESS = (
     "The lattices have no LM score, and hypotheses are ranked by acoustics alone: right for an end-to-end recogniser "
-    "(--scale am=1 says so), useless for others (long strings of short words win; rescore convert --ngram FILE)"
+    "(--scale am=1, or score=1 where that is its name, says so), useless for others (long strings of short words win; "
+    "rescore convert --ngram FILE)"
 )
 
 

@@ -260,7 +260,7 @@ class LatticeRequest:
         lms = open_scorers(self.lms, None, self.dtype, self.device) if self.lms else []
         ngrams = (self.ngram, self.old_ngram)
         new, old = (kept((name, "n-gram"), partial(load_ngram, name)) if name else None for name in ngrams)
-        scales = {**default_scales(["am"]), **self.weights.scales}  # every LM needs a scale of the user's
+        scales = {**default_scales(["am", "score"]), **self.weights.scales}  # every LM needs a scale of the user's
         work = LatticeRescoring(scales, {each.column: each.lm for each in lms}, new, old, **self.settings)
         return LatticeDoer(self, work)
 

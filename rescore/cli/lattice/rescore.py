@@ -94,7 +94,7 @@ def pass_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "scales",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Scale of a score; may be repeated. Scores without one count 0 in the search (am: 1); --ref finds them.",
+    help="Scale of a score; repeat it. Scores without one count 0 in the search (am, score: 1); --ref finds them.",
 )
 @first_pass_options
 @pass_options

@@ -93,6 +93,13 @@ def test_acoustics_alone_are_remarked(run: Run, tmp_path: Path) -> None:
         assert "acoustics alone" not in result.stderr
 
 
+def test_acoustics_of_another_name_are_remarked_with_it(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "u.txt").write_text("u\n0 1 a 1.5\n0 1 b 2\n1\n\n")
+    arguments = f"openfst:{tmp_path / 'u.txt'}", tmp_path / "out.jsonl"
+    assert "(--scale am=1, or score=1 where that is its name, says so)" in run(*arguments).stderr
+    assert "acoustics alone" not in run(*arguments, "--scale", "score=1").stderr
+
+
 def test_nbest_lists(run: Run, tmp_path: Path) -> None:
     hyps = [
         Hypothesis(("A.B.", "c"), {"am": -1.0}),

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_zoo.registry import save_folder
+from rescore.api.lattices import read_lattices
 from rescore.cli.main import cli
 from rescore.errors import ScoreError, UsageError
 from rescore.formats import read_nbest
@@ -135,6 +136,21 @@ def test_the_command_writes_lists_and_lattices(tmp_path: Path) -> None:
     assert "has no scale" not in result.output
     result = CliRunner().invoke(cli, [*source, f"slf:{tmp_path / 'newer'}", *common[:4], *common[6:]])
     assert result.output.count("the lattices' own score 'lm' has no scale and counts 0; give --scale lm=VALUE") == 1
+
+
+def test_the_one_score_of_a_recogniser_counts_as_acoustics_do(tmp_path: Path) -> None:
+    words = [("A",), ("B",)]
+    likes = sorted(words, key=lambda each: sum(LM.score_words([each])[0]))  # the LM, the better the later
+    costs = dict(zip(likes, (1, 5), strict=True))
+    (tmp_path / "u1.txt").write_text("u1\n" + "".join(f"0 1 {each[0]} {costs[each]}\n" for each in words) + "1\n\n")
+    save_folder(tmp_path / "nn", LM, "transfornn", {})
+    source, lists = f"openfst:{tmp_path / 'u1.txt'}", tmp_path / "lists.jsonl"
+    options = ["--lm", str(tmp_path / "nn"), "--scale", "nn=0.001", "--exact", "-n", "2"]
+    result = CliRunner().invoke(cli, ["lattice", "rescore", source, str(lists), *options])
+    assert result.exit_code == 0 and "has no scale" not in result.output, result.output
+    assert [hyp.words for hyp in next(read_nbest(str(lists))).hyps] == likes
+    (pruned,) = read_lattices(source).rescore({"nn": LM}, {"nn": 0.001}, beam=0.0)
+    assert pruned.best_path({"nn": 1.0}).words == likes[0]
 
 
 @pytest.mark.parametrize("place", [0, 1])
