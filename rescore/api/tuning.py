@@ -40,10 +40,10 @@ def tune(
       fix: scales that stay as they are.
       seed, restarts, folds, objective, decision: as of `rescore tune`; `combine` repeats the decision.
       cer: count errors of characters, and as `words` the characters of lists that do not have it; `combine` repeats it.
-        Minimum Bayes risk over lattices decodes by words all the same.
+        Lattices are searched, and decoded with minimum Bayes risk, by words all the same.
       normalise: name of a normaliser of references and hypotheses, "basic", "whisper-en" or "librispeech"; of lists,
         hypotheses that become equal are one, their probabilities summed, and `combine` repeats it; of lattices, each
-        word is normalised by itself.
+        word is normalised by itself, and for the errors alone.
     Raises:
       RescoreError: neither lists nor lattices, or lists and references do not suit each other; see `rescore tune`.
     """
@@ -76,7 +76,7 @@ def tune(
     else:
         from rescore.tuning.lattice_line_search import lattice_table
 
-        table = lattice_table(normaliser.lattices(dev), refs, cer)
+        table = lattice_table(dev, refs, normaliser.form)
     weights, _ = tuned_table(table, settings)
     return TunedWeights(weights.scales, {KEY: normalise, RATE: normaliser.rate, **weights.info})
 

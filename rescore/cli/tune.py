@@ -104,14 +104,15 @@ def command(
     the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, those of
     `words`, of LMs to be taken out, `ilm` and `old-ngram`, and of uncertainties, NAME-uncertainty, may be negative.
     Tune on dev, never on test.  With --lattices, the line searches are over all paths of lattices (Macherey et al.
-    2008); --normalise changes their words one by one, and paths that become equal stay apart.  Expected errors are over
-    N-best lists that the search meets.  With --cross-fit DIR, DIR holds what rescore combine writes, of scales tuned on
-    the other folds for each utterance: a system for rescore compare that was not tuned on what it is tested on.
+    2008), by words as they are written: --normalise and --cer take each word by itself, where errors are counted.
+    Expected errors are over N-best lists that the search meets.  With --cross-fit DIR, DIR holds what rescore combine
+    writes, of scales tuned on the other folds for each utterance: a system for rescore compare that was not tuned on
+    what it is tested on.
 
     With --normalise, hypotheses that become equal are one: their probabilities (am) are summed, other scores are those
     of the most probable one.  With --cer, lists count as if every character were a word, as Chinese without blanks
-    needs: errors, expected errors, `words` where lists do not have it, and what becomes equal; of lattices, errors
-    alone (minimum Bayes risk over them decodes by words).  The weights say so, and rescore combine repeats it.
+    needs: errors, expected errors, `words` where lists do not have it, and what becomes equal.  The weights say so, and
+    rescore combine repeats it.
 
     \b
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json

@@ -11,16 +11,18 @@ them.  That takes two best paths for each line, those of all lattices at a time,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import chain
 
 import numpy as np
 
 from rescore.errors import ScoreError
-from rescore.evaluation.wer import check_same_form, check_same_utterances, edit_distance, units
+from rescore.evaluation.wer import check_same_form, check_same_utterances, edit_distance
 from rescore.lattices.batched_paths import BATCH, Forest
-from rescore.lattices.build import EPSILON
-from rescore.lattices.oracle import as_characters, oracle
+from rescore.lattices.build import EPSILON, normalize_words
+from rescore.lattices.oracle import oracle
 from rescore.tuning.line_search import PaddedLists, Steps, merge_steps
 from rescore.tuning.spread import deviation, spread
 from rescore.types import LARGEST, Lattice, Words
@@ -28,6 +30,8 @@ from rescore.weights import SIGNED, WORDS_COLUMN, check_same_scores
 
 ROUNDING = 1e-11  # relative; a path that is better by less is not
 PATHS = 20  # of each lattice, best at random scales; they tell the units of the columns
+
+Form = Callable[[str], Words]  # what a word becomes before errors are counted: its characters, normalised words
 
 
 @dataclass
@@ -42,13 +46,13 @@ class Met:
 class LatticeUtterance:
     """A lattice, its reference, and the word sequences that were the best ones somewhere so far.
 
-    With `cer`, `ref` is characters, and so is what errors are counted of; the lattice keeps its words.
+    The reference is in the `form` in which errors are counted; the lattice keeps its words, by which it is searched.
     """
 
     lattice: Lattice
     columns: np.ndarray  # float64 (columns, arcs)
     ref: Words
-    cer: bool = False
+    form: Form | None = None
     met: dict[tuple[int, ...], Met] = field(default_factory=dict)
 
     def errors(self, arcs: np.ndarray) -> int:
@@ -61,11 +65,16 @@ class LatticeUtterance:
         return self.met[key].errors
 
     def errors_of(self, words: Words) -> int:
-        return edit_distance(self.ref, units(words, self.cer))
+        return edit_distance(self.ref, self.formed(words))
+
+    def formed(self, words: Words) -> Words:
+        """What errors of these words are counted of."""
+        return words if self.form is None else tuple(chain.from_iterable(map(self.form, words)))
 
     def oracle_errors(self) -> int:
         """Errors of the best path."""
-        return oracle(as_characters(self.lattice) if self.cer else self.lattice, self.ref).counts.errors
+        lattice = self.lattice if self.form is None else normalize_words(self.lattice, self.form)
+        return oracle(lattice, self.ref).counts.errors
 
 
 @dataclass
@@ -89,9 +98,9 @@ class LatticeTable:
         return [utterance.lattice.utt_id for utterance in self.utterances]
 
     @property
-    def cer(self) -> bool:
-        """Whether errors are counted of characters."""
-        return any(utterance.cer for utterance in self.utterances)
+    def is_formed(self) -> bool:
+        """Whether errors are counted of something else than the words as they are written."""
+        return any(utterance.form is not None for utterance in self.utterances)
 
     @property
     def total_words(self) -> int:
@@ -180,26 +189,27 @@ class LatticeTable:
         return merge_steps(start, np.concatenate(places), np.concatenate(changes), low, high)
 
 
-def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words], cer: bool = False) -> LatticeTable:
+def lattice_table(lattices: Iterable[Lattice], refs: Mapping[str, Words], form: Form | None = None) -> LatticeTable:
     """Collects lattices, all of them held in memory, with the columns that their scores and `words` are.
 
     Args:
-      refs: references; with `cer` of characters.
-      cer: count errors of characters.
+      refs: references, in that form.
+      form: in which errors are counted; None: words as they are.
     Raises:
       ReferencesError: lattices and references do not cover the same utterances.
       ScoreError: no lattice, an utterance that comes twice, scores that only some have, not finite or too large.
     """
     names: list[str] = []
     utterances: dict[str, LatticeUtterance] = {}
+    form = form and cache(form)
     for lattice in lattices:
         names = names or [*lattice.scores, WORDS_COLUMN]
         if lattice.utt_id in utterances:
             raise ScoreError(f"utterance {lattice.utt_id} occurs a second time among the lattices")
         columns = _columns(lattice, names, next(iter(utterances), lattice.utt_id))
-        utterances[lattice.utt_id] = LatticeUtterance(lattice, columns, refs.get(lattice.utt_id, ()), cer)
+        utterances[lattice.utt_id] = LatticeUtterance(lattice, columns, refs.get(lattice.utt_id, ()), form)
     check_same_utterances(refs, list(utterances), "lattices")
-    check_same_form(refs.values(), [units(_words_of(utterance.lattice), cer) for utterance in utterances.values()])
+    check_same_form(refs.values(), [each.formed(_words_of(each.lattice)) for each in utterances.values()])
     if not utterances:
         raise ScoreError("there is no lattice to tune on; the source is empty")
     table = LatticeTable(names, list(utterances.values()))

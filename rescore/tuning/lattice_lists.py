@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from rescore.evaluation.wer import units
 from rescore.lattices.nbest import exact_nbest
 from rescore.tuning.decisions import CrossFit
 from rescore.tuning.lattice_line_search import LatticeTable, random_scales
@@ -44,7 +43,7 @@ class LatticeLists:
         utterances = self.lattices.utterances
         refs = {utterance.lattice.utt_id: utterance.ref for utterance in utterances}
         lists = [
-            NbestList(u.lattice.utt_id, [replace(hyp, words=units(hyp.words, u.cer)) for hyp in met.values()])
+            NbestList(u.lattice.utt_id, [replace(hyp, words=u.formed(hyp.words)) for hyp in met.values()])
             for u, met in zip(utterances, self.met, strict=True)
         ]
         return build_table(lists, refs, distances)

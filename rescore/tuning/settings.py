@@ -81,8 +81,9 @@ def tune(table: Table, settings: Settings) -> tuple[Weights, CrossFit]:
     s = settings
     if len(table.utt_ids) < FEW:
         remark(f"utterances to tune on: {len(table.utt_ids)}: of so few, scales and rates are hardly more than chance")
-    if s.decision == MBR and not isinstance(table, ScoreTable) and table.cer:
-        remark("minimum Bayes risk over lattices decodes by words; of what it finds, errors of characters are counted")
+    if s.decision == MBR and not isinstance(table, ScoreTable) and table.is_formed:
+        found = "of what it finds, errors are counted of characters, or of normalised words"
+        remark(f"minimum Bayes risk over lattices decodes by words as they are written; {found}")
     if s.objective == ERRORS:
         return tune_errors(table, s.fixed, s.seed, s.restarts, s.folds, s.decision)
     if s.folds < 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +12,7 @@ from lm_zoo.text.normalise import NORMALISERS, normalise
 from rescore.console import remark
 from rescore.errors import UsageError, WeightsError
 from rescore.evaluation.wer import split_characters
-from rescore.lattices.build import normalize_words
-from rescore.types import Hypothesis, Lattice, NbestList, Weights, Words
+from rescore.types import Hypothesis, NbestList, Weights, Words
 from rescore.weights import is_finite, load_weights
 
 ACOUSTICS = "am"  # the score that is a log-probability of a writing, so that those of several writings can be summed
@@ -82,11 +81,10 @@ class Normaliser:
         """The lists in normalised words."""
         return (self.merge(nbest)[0] for nbest in lists)
 
-    def lattices(self, lattices: Iterable[Lattice]) -> Iterable[Lattice]:
-        """The lattices with each word normalised by itself, not taken apart; paths that become equal stay apart."""
-        if self.name == "none":
-            return lattices
-        return (normalize_words(lattice, lambda word: self._plain((word,))) for lattice in lattices)
+    @property
+    def form(self) -> Callable[[str], Words] | None:
+        """What a word of a lattice becomes by itself; None where all stay as they are."""
+        return None if self.name == "none" and not self.cer else lambda word: self.words((word,))
 
     def say(self) -> None:
         """A remark on the hypotheses that became equal, for the end."""

@@ -89,12 +89,12 @@ def tune_lattices(
     from rescore.tuning.lattice_line_search import lattice_table
 
     normaliser, texts = normaliser or Normaliser(), read_kaldi_text(ref)
-    refs, lattices = normaliser.texts(texts), normaliser.lattices(lattices)
+    refs = normaliser.texts(texts)
     if common:
         lattices = list(lattices)
         refs = shared_references(refs, {"lattices": [lattice.utt_id for lattice in lattices]}, common)
         lattices = [lattice for lattice in lattices if lattice.utt_id in refs]
-    table = lattice_table(lattices, refs, normaliser.cer)
+    table = lattice_table(lattices, refs, normaliser.form)
     remark(f"looking for scales of {', '.join(table.names)} over {len(table)} lattices with {table.size} arcs")
     weights, fits = tune(table, settings)
     say_nearly_all_wrong(round(weights.info["oracle_wer"] * table.total_words / 100), table.total_words)

@@ -99,3 +99,26 @@ def test_lattices_are_tuned_in_normalised_words(tmp_path: Path, monkeypatch: pyt
     assert run(*best, "--ref", "ref").stdout.startswith("%WER 0.00 [ 0 / 2")
     mbr = ("lattice", "mbr", "kaldi:lat.1", "--weights", "w.json", "--ref", "ref")
     assert run(*mbr).stdout.startswith("%WER 0.00 [ 0 / 2")
+
+
+@pytest.mark.parametrize("decision", ["map", "mbr"])
+def test_scales_of_lattices_are_tuned_for_the_words_that_are_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decision: str
+) -> None:
+    """A dash is a word of the search, though none of the references; two writings of a word share no probability."""
+    monkeypatch.chdir(tmp_path)
+    Path("words.txt").write_text("<eps> 0\nHale, 1\nHALE 2\nhail 3\n- 4\n")
+    dash = "0 1 4 0,0,\n1 2 1 0,1,\n0 2 3 0,1.5,\n2\n"  # `- Hale,` or, with fewer words, `hail`
+    longer = "0 1 1 0,1,\n1 2 3 0,0,\n0 2 1 0,1.5,\n2\n"  # fewer words are right here
+    twice = "0 2 1 0,1.01,\n0 2 2 0,1.01,\n0 2 3 0,1,\n2\n"
+    texts = [f"u{n} \n{(dash, longer, longer, twice)[n % 4]}\n" for n in range(8)]
+    Path("lat.1").write_text("".join(texts))
+    Path("ref").write_text("".join(f"u{n} hale\n" for n in range(8)))
+    tune = ("tune", "--lattices", "kaldi:lat.1", "--ref", "ref", "--out", "w.json", "--objective", "errors")
+    run(*tune, "--decision", decision, "--normalise", "basic", "--folds", 2, "--cross-fit", "cross")
+    info = load_weights("w.json").info
+    command = "mbr" if decision == "mbr" else "best-path"
+    found = run("lattice", command, "kaldi:lat.1", "--weights", "w.json", "--ref", "ref").stdout
+    assert found.startswith(f"%WER {info['wer']:.2f} [ {info['errors']} / 8")
+    assert run("wer", "--ref", "ref", "--hyp", "cross").stdout.startswith(f"%WER {info['cv_wer']:.2f} ")
+    assert set((tmp_path / "cross" / "1best.txt").read_text().split()) & {"Hale,", "hail"}
