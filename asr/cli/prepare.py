@@ -28,6 +28,7 @@ class Corpora:
     """What is read, by the names of the options."""
 
     librispeech: Path | None
+    dataset_parts: tuple[str, ...]
     split: Path | None
     kaldi: tuple[Path, ...]
     kaldi_feats: bool
@@ -40,6 +41,9 @@ class Corpora:
 @click.command()
 @click.argument("out_dir", type=OutputPath(folder=True))
 @click.option("--librispeech", type=PATH, help="Folder PART/SPEAKER/CHAPTER with .trans.txt; audio of any kind.")
+@click.option(
+    "-p", "--dataset-parts", multiple=True, help="Of --librispeech alone these, as in lhotse. [all that are there]"
+)
 @click.option("--split", type=PATH, help='Divide its parts by speaker: JSON {"train": ["1462", ...], ...}.')
 @click.option("--kaldi", type=PATH, multiple=True, help="Kaldi data folder (wav.scp, segments, text, utt2spk).")
 @click.option("--kaldi-feats", is_flag=True, help="Take its feats.scp (80 bins), not its audio.")
@@ -109,6 +113,7 @@ def _check_options(corpora: Corpora, fbank: bool, perturb_speed: bool, bpe_text:
     computed = corpora.librispeech or corpora.audio or corpora.cuts or (corpora.kaldi and audio_is_taken)
     for given, needed, message in (
         (corpora.split, corpora.librispeech, "--split needs --librispeech"),
+        (corpora.dataset_parts, corpora.librispeech, "--dataset-parts needs --librispeech"),
         (corpora.text, corpora.audio, "--text needs --audio"),
         (corpora.kaldi_feats, corpora.kaldi, "--kaldi-feats needs --kaldi"),
         (perturb_speed, audio_is_taken, "--perturb-speed needs audio; --kaldi-feats takes features as they are"),
@@ -165,7 +170,7 @@ def _read(corpora: Corpora, out_dir: Path, storage: str) -> dict[tuple[str, str]
 
     sets: dict[tuple[str, str], list[MonoCut]] = {}
     if corpora.librispeech:
-        parts = manifests.librispeech(corpora.librispeech)
+        parts = manifests.librispeech(corpora.librispeech, corpora.dataset_parts)
         if corpora.split:
             parts = manifests.split_by_speaker(parts, corpora.split)
         sets |= {("librispeech", part): cuts for part, cuts in parts.items()}

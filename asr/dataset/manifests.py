@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -273,19 +273,26 @@ def make_cut(
 
 
 # Ours, not lhotse.recipes.librispeech: that ends at one damaged file, and knows FLAC and LibriSpeech's own parts alone.
-def librispeech(folder: str | Path) -> dict[str, list[MonoCut]]:
+def librispeech(folder: str | Path, only: Collection[str] = ()) -> dict[str, list[MonoCut]]:
     """Cuts by part (`dev-clean`, ...) of a folder PART/SPEAKER/CHAPTER with `.trans.txt`; audio of any kind.
 
+    Args:
+      only: the parts that are read; none means all that are there.
     Raises:
-      DataError: no part is there, or no utterance has audio that can be read.
+      DataError: no part or not all of `only` are there, or no utterance has audio that can be read.
     """
     root = require_folder(folder)
     root = root / "LibriSpeech" if (root / "LibriSpeech").is_dir() else root
     parts: dict[str, list[MonoCut]] = {}
-    for part in sorted(path for path in root.iterdir() if path.is_dir()):
+    there = sorted(path for path in root.iterdir() if path.is_dir())
+    if missing := [name for name in only if name not in {path.name for path in there}]:
+        raise DataError(f"{root}: no part {missing[0]}; found {', '.join(path.name for path in there)}")
+    for part in (path for path in there if not only or path.name in only):
         transcripts = sorted(part.glob("*/*/*.trans.txt"))
         if transcripts:
             parts[part.name] = list(_utterances(part, transcripts))
+        elif only:
+            raise DataError(f"{part}: no SPEAKER/CHAPTER/*.trans.txt in it")
     if not parts:
         raise DataError(f"{root}: no PART/SPEAKER/CHAPTER/*.trans.txt in it; give LibriSpeech's own folder")
     empty = [name for name, cuts in parts.items() if not cuts]

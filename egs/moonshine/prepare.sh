@@ -19,7 +19,8 @@ sets="dev-clean-dev dev-clean-test dev-clean-train train-clean-100"
 manifests() {
   need "$speech/LibriSpeech" "give --data, a folder with librispeech/LibriSpeech"
   once data/.librispeech.done \
-    asr prepare data --librispeech "$speech/LibriSpeech" --split "$speech/dev-clean-speaker-split.json"
+    asr prepare data --librispeech "$speech/LibriSpeech" -p dev-clean -p train-clean-100 \
+      --split "$speech/dev-clean-speaker-split.json"
 }
 
 noisy() {

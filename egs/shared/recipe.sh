@@ -124,12 +124,6 @@ need() {  # need PATH HOW: ends, saying how to get it, where PATH is not there
   [ -e "$1" ] || fail "$1 is not there: $2"
 }
 
-linked() {  # linked FOLDER PATH...: links to these in FOLDER, of a corpus that may have other parts
-  local path
-  mkdir -p "$1"
-  for path in "${@:2}"; do ln -sfn "$(realpath "$path")" "$1/$(basename "$path")"; done
-}
-
 sentences() {  # sentences TEXT...: those of Kaldi texts without their ids; utterances at another speed are left out
   grep -hv '^[^ ]*_sp[01]\.[0-9]* ' "$@" | cut -d ' ' -f 2-
 }

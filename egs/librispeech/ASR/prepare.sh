@@ -19,9 +19,9 @@ nj=4
 . ../../shared/recipe.sh
 
 corpus=$dl_dir/LibriSpeech
-stored=()  # the large training computes features as it goes: of noisy speech at all speeds
+how=()  # the large training computes features as it goes: of noisy speech at all speeds
 if "$mini"; then
-  stored=(--split "$dl_dir/dev-clean-speaker-split.json" --fbank --perturb-speed)
+  how=(-p train-clean-100 -p dev-clean --split "$dl_dir/dev-clean-speaker-split.json" --fbank --perturb-speed)
   for part in train-clean-100 dev-clean; do
     need "$corpus/$part" "give --dl-dir, a folder with LibriSpeech/$part/SPEAKER/CHAPTER"
   done
@@ -32,11 +32,7 @@ download() { fetch "$corpus" lhotse download librispeech --full "$dl_dir"; }
 
 manifests() {
   need "$corpus" "stage 0 downloads it; or give --dl-dir"
-  if "$mini"; then
-    linked data/LibriSpeech "$corpus"/{train-clean-100,dev-clean}
-    corpus=data/LibriSpeech
-  fi
-  once data/.librispeech.done asr prepare data --librispeech "$corpus" "${stored[@]}"
+  once data/.librispeech.done asr prepare data --librispeech "$corpus" "${how[@]}"
 }
 
 noise() { ../../shared/musan.sh --dl-dir "$dl_dir" --out data; }

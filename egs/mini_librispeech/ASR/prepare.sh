@@ -21,11 +21,11 @@ features() {  # every second speaker of dev-clean-2 is for tuning, the others ar
   for part in train-clean-5 dev-clean-2; do
     need "$corpus/$part" "stage 0 downloads it; or give --dl-dir"
   done
-  linked data/LibriSpeech "$corpus"/{train-clean-5,dev-clean-2}
+  mkdir -p data
   echo "{\"dev\": [$(ls "$corpus/dev-clean-2" | sed -n 'p;n' | quoted)]," \
     "\"test\": [$(ls "$corpus/dev-clean-2" | sed -n 'n;p' | quoted)]}" > data/speakers.json
   once data/.librispeech.done \
-    asr prepare data --librispeech data/LibriSpeech --split data/speakers.json --fbank --perturb-speed
+    asr prepare data --librispeech "$corpus" -p train-clean-5 -p dev-clean-2 --split data/speakers.json --fbank --perturb-speed
 }
 
 tokens() {

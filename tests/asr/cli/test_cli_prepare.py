@@ -80,6 +80,20 @@ def test_librispeech_audio_without_text_is_counted(librispeech: Path, tmp_path: 
     assert "2 utterances left out, no text (84-1-0003, 99-2-0000)" in result.stderr
 
 
+def test_parts_of_librispeech(librispeech: Path, tmp_path: Path) -> None:
+    """By lhotse's option; others are not read."""
+    (librispeech / "dev-clean").rename(librispeech / "train-clean-5")
+    (librispeech / "dev-clean" / "1" / "1").mkdir(parents=True)
+    (librispeech / "dev-clean" / "1" / "1" / "1-1.trans.txt").write_bytes(b"\xff")
+    result = prepare(tmp_path / "data", "--librispeech", librispeech, "-p", "train-clean-5")
+    assert "librispeech_cuts_train-clean-5.jsonl.gz: 3 utterances" in result.stdout and "dev-clean" not in result.stdout
+    with pytest.raises(DataError, match="no part dev-other; found dev-clean, train-clean-5"):
+        prepare(tmp_path / "data", "--librispeech", librispeech, "-p", "train-clean-5", "-p", "dev-other")
+    (librispeech / "test-clean").mkdir()
+    with pytest.raises(DataError, match=r"test-clean: no SPEAKER/CHAPTER/\*.trans.txt in it"):
+        prepare(tmp_path / "data", "--librispeech", librispeech, "-p", "test-clean")
+
+
 def test_split_by_speaker(librispeech: Path, tmp_path: Path) -> None:
     (tmp_path / "split.json").write_text('{"test": ["84"], "train": ["99"]}')
     result = prepare(tmp_path / "data", "--librispeech", librispeech, "--split", tmp_path / "split.json")
@@ -292,6 +306,7 @@ def test_what_is_no_manifest(tmp_path: Path) -> None:
     [
         ([], "nothing to prepare"),
         (["--audio", "x", "--split", "y"], "--split needs --librispeech"),
+        (["--audio", "x", "-p", "dev-clean"], "--dataset-parts needs --librispeech"),
         (["--audio", "x", "--perturb-speed"], "--perturb-speed needs --fbank"),
         (["--audio", "x", "--kaldi-feats"], "--kaldi-feats needs --kaldi"),
         (["--kaldi", "x", "--kaldi-feats", "--fbank"], "--fbank needs audio"),
