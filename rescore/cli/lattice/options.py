@@ -37,7 +37,7 @@ def scaled_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "scales",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Scale of a score; may be repeated. Default: am=1, and 10 for lm or graph.",
+            help="Scale of a score; may be repeated. Default: 1 for am or score, 10 for lm or graph.",
         ),
     ):
         command = option(command)
