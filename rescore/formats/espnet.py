@@ -2,8 +2,9 @@
 
 Read are `text` and `score` (a number, or `tensor(-7.1)` as ESPnet prints it).  An utterance may have fewer hypotheses
 than there are folders.  The `text` files must be in one order, as ESPnet writes and sorts them; `score` is joined by
-utterance.  `output.JOB` folders (of ESPnet's `logdir`) are read in the order of their numbers.  Written are `text` and
-`score`; `token` and `token_int` would need the recogniser's tokens.
+utterance.  `output.JOB` folders (of ESPnet's `logdir`) are read in the order of their numbers.  Where there is
+`text_nospecial` (of ESPnet's `s2t_inference`, OWSM), it is read in place of `text`, whose tokens for language, task and
+times are no words.  Written are `text` and `score`; `token` and `token_int` would need the recogniser's tokens.
 
 ESPnet 1 writes all into one file, `data.json`: see `rescore.formats.espnet1`.
 """
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from lm_zoo.files import append_line
 from lm_zoo.reading import kaldi_fields
+from rescore.console import remark
 from rescore.errors import FormatError
 from rescore.files import atomic_folder, read_lines
 from rescore.formats import espnet1
@@ -42,6 +44,7 @@ _LINES = 1 << 19  # of all files together that are held
 _OTHERS = 256  # files that may be open besides
 _BYTES = 1 << 24  # likewise, before they are written; about
 _Lines = Callable[[Path], Iterator[tuple[int, str]]]
+_SPOKEN = "text_nospecial"  # the words alone
 _TENSOR = re.compile(r"tensor\(([^,)]*)(?:,.*)?\)")
 
 
@@ -52,8 +55,10 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
         return
     if not path.is_dir():
         raise FormatError(path, "no such folder, expected one with 1best_recog, 2best_recog, ...")
-    unique = UniqueIds()
-    for folder in _folders(path):
+    unique, folders = UniqueIds(), _folders(path)
+    if plain_or_packed(folders[0] / "1best_recog" / _SPOKEN):
+        remark(f"{path}: words are those of {_SPOKEN}; text has tokens of language, task and times, too")
+    for folder in folders:
         yield from _read_folder(folder, options.get("score", SCORE), unique)
 
 
@@ -72,7 +77,8 @@ class _Rank:
 
     def __init__(self, folder: Path, rank: int, name: str, lines: _Lines) -> None:
         self.rank, self.name = rank, name
-        self.text, score = (plain_or_packed(folder / file) for file in ("text", "score"))
+        spoken, text, score = (plain_or_packed(folder / file) for file in (_SPOKEN, "text", "score"))
+        self.text = spoken or text
         if self.text is None or score is None:
             missing = "text" if self.text is None else "score"
             raise FormatError(folder, f"no file '{missing}', expected 'text' and 'score'")

@@ -291,6 +291,19 @@ def test_espnet_jobs(tmp_path: Path, parent: str) -> None:
     assert [nbest.utt_id for nbest in read(write_tree(tmp_path, files))] == ["u1", "u2", "u10"]
 
 
+def test_espnet_words_without_tokens_of_its_multilingual_models(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `s2t_inference` (OWSM) writes them."""
+    files = {
+        "1best_recog/text": "a <eng><asr><0.00> he said<1.24><1.30> so<2.00>\n",
+        "1best_recog/text_nospecial": "a  he said so\n",
+        "1best_recog/score": "a tensor(-7.5)\n",
+    }
+    assert plain(read(write_tree(tmp_path, files))) == [("a", [("he said so", {"score": -7.5})])]
+    assert capsys.readouterr().err.count("words are those of text_nospecial") == 1
+
+
 def test_espnet_lists_of_more_hypotheses_than_files_can_be_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
