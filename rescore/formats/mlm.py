@@ -53,7 +53,8 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
 
 def _nbest(utt_id: str, value: object, name: str, place: Place) -> NbestList:
     if not isinstance(value, tuple):  # objects arrive as tuples of pairs
-        raise place.format_error(f"{short(value)}, expected an object with 'hyp_1', 'hyp_2', ...")
+        other = f" (NeMo's manifest with beams is read as nemo:{place.path})" if utt_id == "audio_filepath" else ""
+        raise place.format_error(f"{short(value)}, expected an object with 'hyp_1', 'hyp_2', ...{other}")
     ref = None
     hyps: dict[int, Hypothesis] = {}
     for key, entry in value:

@@ -5,6 +5,9 @@ The file has neither utterance ids nor a mark between utterances, so `n` must be
 folder and suffix, and the reference is `text`, as `rescore.files.read_kaldi_text` has them; without it the ids are
 `utt000001` and so on.  Ids and references are not written.
 
+A manifest whose lines have `beams`, `[[text, score], ...]`, as NeMo's `transcribe_speech.py` writes them with
+`extract_nbest=true`, is read as it is: `nemo:FILE`; its lists may be of any length.
+
 With `&characters=yes` hypotheses get a score `characters`, the length of their text with its blanks: its scale is the
 `beta` of NeMo's neural rescorer, as that of the LM is its `alpha`.
 """
@@ -14,26 +17,32 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from lm_zoo.reading import kaldi_fields, parse_json
 from rescore.console import remark
 from rescore.errors import FormatError, UsageError
-from rescore.files import MARK, atomic_text, named_in, read_lines, whole_number
+from rescore.files import MARK, atomic_text, is_manifest, named_in, read_lines, whole_number
 from rescore.formats.common import (
     SCORE,
     Place,
     UniqueIds,
+    finite_score,
     join_words,
     make_list,
     single_score,
     text_score,
     utterance_id,
 )
+from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
 
 
 def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
-    """Reads `n` lines an utterance; `n` and `manifest` are options, `score` names the score."""
+    """Reads `n` lines an utterance; `n` and `manifest` are options, `score` names the score; or a manifest of beams."""
+    if is_manifest(path):
+        yield from _read_beams(path, options)
+        return
     size = _size(path, options)
     name = options.get("score", SCORE)
     count_characters = _yes(path, options, "characters")
@@ -78,10 +87,32 @@ def _hypothesis(line: str, name: str, rank: int, place: Place, count_characters:
     text, _, score = line.rpartition("\t")
     if "\t" not in line:
         raise place.score_error(f"hypothesis {rank} has no score, expected text<TAB>score")
-    scores = {name: text_score(score.strip(), name, rank, place)}
+    return _with_length(text, {name: text_score(score.strip(), name, rank, place)}, count_characters)
+
+
+def _with_length(text: str, scores: dict[str, float], count_characters: bool) -> Hypothesis:
     if count_characters:
         scores["characters"] = float(len(text))
     return Hypothesis(tuple(kaldi_fields(text)), scores)
+
+
+def _read_beams(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
+    for option in ("n", "manifest"):
+        if option in options:
+            raise UsageError(f"{path}: {option}= is for TSV files, and this is a manifest, whose lines have beams")
+    name, count_characters = options.get("score", SCORE), _yes(path, options, "characters")
+    for place, entry, ref in _entries(path):
+        beams = entry.get("beams")
+        if not isinstance(beams, list):
+            advice = "transcribe_speech.py writes them with extract_nbest=true, or beam.return_best_hypothesis=false"
+            raise place.format_error(f"no 'beams' in this line of a manifest; {advice}")
+        hyps = []
+        for rank, beam in enumerate(beams, start=1):
+            if not isinstance(beam, list) or len(beam) != 2 or not isinstance(beam[0], str):
+                raise place.format_error(f"hypothesis {rank} is {short(beam)}, expected [text, score]")
+            scores = {name: finite_score(beam[1], name, rank, place)}
+            hyps.append(_with_length(beam[0], scores, count_characters))
+        yield make_list(place.utt_id or "", hyps, ref, place)
 
 
 def _numbered_ids() -> Iterator[tuple[str, Words | None]]:
@@ -90,6 +121,12 @@ def _numbered_ids() -> Iterator[tuple[str, Words | None]]:
 
 
 def _read_manifest(path: Path) -> Iterator[tuple[str, Words | None]]:
+    for place, _, ref in _entries(path):
+        yield place.utt_id or "", ref
+
+
+def _entries(path: Path) -> Iterator[tuple[Place, dict[str, Any], Words | None]]:
+    """Where it is, with its utterance id, what it says, and its reference: of each line of a manifest."""
     unique = UniqueIds()
     for number, line in read_lines(path):
         place = Place(path, number)
@@ -101,9 +138,10 @@ def _read_manifest(path: Path) -> Iterator[tuple[str, Words | None]]:
         if named is None:
             raise place.format_error("no 'utt_id' and no 'audio_filepath', expected a line of a NeMo manifest")
         utt_id = utterance_id(str(named) if isinstance(named, int) else named, place)
-        unique.add(utt_id, Place(path, number, utt_id), "; parts of one audio file need an 'utt_id' each")
+        place = Place(path, number, utt_id)
+        unique.add(utt_id, place, "; parts of one audio file need an 'utt_id' each")
         text = entry.get("text")
-        yield utt_id, tuple(kaldi_fields(text)) if isinstance(text, str) else None
+        yield place, entry, tuple(kaldi_fields(text)) if isinstance(text, str) else None
 
 
 def write(path: Path, lists: Iterable[NbestList], options: Mapping[str, str]) -> int:

@@ -90,7 +90,8 @@ _TABLE = (
         kind="nbest",
         module="rescore.formats.nemo",
         description="NeMo's TSV, text<TAB>score, ?n=N lines an utterance; ids and references from &manifest=FILE, "
-        "else utt000001 and so on; holds one score, see mlm; &characters=yes adds the score of NeMo's beta, the length",
+        "else utt000001 and so on; holds one score, see mlm; &characters=yes adds the score of NeMo's beta, the length"
+        "; reads manifests with beams, of transcribe_speech.py, too",
         suffixes=(".tsv",),
         options=("n", "manifest", "score", "characters"),
         of_reading=("manifest", "characters"),

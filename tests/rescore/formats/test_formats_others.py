@@ -218,6 +218,48 @@ def test_espnet1_taken_for_another_format(tmp_path: Path) -> None:
 # ---- NeMo
 
 
+def manifest(path: Path, *entries: dict[str, object]) -> Path:
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    return path
+
+
+def test_manifest_with_beams(tmp_path: Path) -> None:
+    """As `transcribe_speech.py` writes it; of a folder of audio there is no text."""
+    path = manifest(
+        tmp_path / "a.json",
+        {
+            "audio_filepath": "/x/a1.wav",
+            "text": "il a été",
+            "pred_text": "il a été",
+            "beams": [["il a été", -3.5], ["", -4]],
+        },
+        {"audio_filepath": "a2.flac", "pred_text": "so", "beams": [["so", -1.25]]},
+    )
+    lists = read(f"nemo:{path}")
+    assert plain(lists) == [
+        ("a1", [("il a été", {"score": -3.5}), ("", {"score": -4.0})]),
+        ("a2", [("so", {"score": -1.25})]),
+    ]
+    assert [nbest.ref for nbest in lists] == [("il", "a", "été"), None]
+    assert read(f"nemo:{path}?score=am&characters=yes")[0].hyps[0].scores == {"am": -3.5, "characters": 8.0}
+    assert "n= is for TSV files, and this is a manifest" in message(f"nemo:{path}?n=2")
+    assert "(NeMo's manifest with beams is read as nemo:a.json)" in message(path)
+
+
+@pytest.mark.parametrize(
+    ("beams", "expected"),
+    [
+        ({}, "a.json:1: utterance 'a': no 'beams' in this line of a manifest; transcribe_speech.py writes them with"),
+        ({"beams": []}, "a.json:1: utterance 'a': no hypotheses, expected at least one"),
+        ({"beams": ["so"]}, "utterance 'a': hypothesis 1 is 'so', expected [text, score]"),
+        ({"beams": [["so", None]]}, "utterance 'a': hypothesis 1 has no score 'score'"),
+        ({"beams": [["so", math.nan]]}, "hypothesis 1 has score 'score' nan, expected a finite number"),
+    ],
+)
+def test_damaged_manifest_with_beams(tmp_path: Path, beams: dict[str, object], expected: str) -> None:
+    assert expected in message(f"nemo:{manifest(tmp_path / 'a.json', {'audio_filepath': 'a.wav', **beams})}")
+
+
 def test_length_in_characters(tmp_path: Path) -> None:
     """As NeMo counts it, blanks too."""
     path = tmp_path / "beams.tsv"
