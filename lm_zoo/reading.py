@@ -73,7 +73,10 @@ def text_lines(path: str | Path) -> list[str]:
 
 WORD_START = "\u2581"  # sentencepiece's mark of a blank in the text
 BLANKS = " \t\n\r\v\f"  # what Kaldi takes for blanks; str.split() takes others, too
-SPECIAL = re.compile(r"<[^<>\s]+>|\[[^\[\]\s]+\]|\{[^{}\s]+\}|![A-Z]+")  # <unk>, [NOISE], !SIL, which are no text
+DECODED_UNK = "\u2047"  # what sentencepiece's decoder makes of <unk>, a word of its own
+SPECIAL = re.compile(  # <unk>, [NOISE], !SIL, which are no text
+    rf"<[^<>\s]+>|\[[^\[\]\s]+\]|\{{[^{{}}\s]+\}}|![A-Z]+|{DECODED_UNK}"
+)
 _OTHER_BLANKS = re.compile(r"[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 _FIELD = re.compile(f"[^{BLANKS}]+")
 _BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")

@@ -26,7 +26,8 @@ def normalise(name: str) -> Callable[[str], str]:
     - `whisper-en`: English; what Whisper's results are given in (package whisper-normalizer).
     - `librispeech`: English; upper case, titles and numbers in words (see `lm_zoo.text.spoken`).
 
-    Words like `<unk>` and `[NOISE]` stay as they are in all but `whisper-en`, which drops them.
+    Words like `<unk>` and `[NOISE]`, and sentencepiece's sign of an unknown one, stay as they are in all but
+    `whisper-en`, which drops them.
 
     Raises:
       TextError: there is none of that name.

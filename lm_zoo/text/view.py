@@ -21,6 +21,7 @@ from lm_zoo.text.vocabulary import UNK, PieceVocabulary, TextForm, Vocabulary, W
 _MARKS = ",.?"  # what an LM of text with punctuation knows
 _RULES = {
     "tags": "without tags such as [noise]",
+    "unknown": "with <unk> for what is written otherwise",
     "case": "changed in case",
     "punctuation": "without punctuation",
     "numbers": "with numbers or signs in words",
@@ -132,7 +133,7 @@ class View:
         return tuple(map(self._cased, read))
 
     def _tag(self, word: str) -> tuple[str, ...]:
-        """What is no speech, such as [noise], is seen by LMs that know it alone; `<unk>`, in any case, by all."""
+        """What is no speech, such as [noise], is seen by LMs that know it alone; `<unk>`, however written, by all."""
         if self._vocab is None or self._vocab.unk not in self._vocab.encode_word(word):
             return (word,)
         return (UNK,) if is_unknown(word) else ()
@@ -144,6 +145,8 @@ class View:
 
     def _rule(self, word: str) -> str:
         read = self._read[word]
+        if is_unknown(word):
+            return "unknown"
         if SPECIAL.fullmatch(word):
             return "tags"
         if read == (self._cased(word),):

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from lm_zoo.errors import VocabError
 from lm_zoo.files import write_bytes, write_text
-from lm_zoo.reading import is_tag, kaldi_fields, text_lines
+from lm_zoo.reading import DECODED_UNK, is_tag, kaldi_fields, text_lines
 
 BLANK = "<blk>"  # the recogniser's, among its pieces
 
@@ -24,8 +24,8 @@ NUMBERS = ("spelled", "digits")
 
 
 def is_unknown(word: str) -> bool:
-    """Whether a word of a text stands for unknown ones: `<unk>`, in capitals where the text is."""
-    return word.casefold() == UNK
+    """Whether a word of a text stands for unknown ones: `<unk>`, in capitals where the text is, or sentencepiece's."""
+    return word == DECODED_UNK or word.casefold() == UNK
 
 
 @dataclass(frozen=True)

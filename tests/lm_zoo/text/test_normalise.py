@@ -102,6 +102,7 @@ def test_each_word_of_a_sentence_has_what_is_read_for_it(text: str) -> None:
         ("No. 5? No. No.1 Nos.1-3", "NUMBER FIVE NO NUMBER ONE NUMBERS ONE THREE"),
         ("Café o\u2019clock boys\u2019 \u2018well-known\u2019 U.S.", "CAFE O'CLOCK BOYS WELL KNOWN U S"),
         ("<unk> — …", "<unk>"),
+        ("he \u2047 said \u2047?", "HE \u2047 SAID"),
         ("9" * 17, "NINE " * 16 + "NINE"),
     ],
 )  # fmt: skip
@@ -114,6 +115,7 @@ def test_librispeech(written: str, said: str) -> None:
     [
         ("“Well-known” Mr. O\u2019Neil\u2019s boys'", "well known mr o'neil's boys"),
         ("ÉCOLE  STRAßE\tЁЖ हिन्दी 1,5 <unk>", "école straße ёж हिन्दी 1 5 <unk>"),
+        ("He \u2047 said", "he \u2047 said"),
         ("co\u00adoperate snake_case", "cooperate snake case"),
     ],
 )

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.inference.viewed import view_of
+from lm_zoo.reading import DECODED_UNK
 from lm_zoo.registry import load_folder, pretrained, read_config, save_folder
 from lm_zoo.text.coverage import check_case
 from lm_zoo.text.normalise import normalise
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.text.view import View, form_of
-from lm_zoo.text.vocabulary import TextForm, Vocabulary
+from lm_zoo.text.vocabulary import PieceVocabulary, TextForm, Vocabulary, encode
 from tests.lm_zoo import hugging_face
 from tests.lm_zoo.zoo import neural
 
@@ -68,6 +69,20 @@ def test_what_is_no_speech_is_seen_by_lms_that_know_it_alone(pieces: bool) -> No
     knows = build_words(count_words([["IT", "[noise]", "!SIL"]]))
     assert View(knows).words(words) == ("[noise]", "IT", "<unk>", "!SIL", "<unk>")
     assert View(None).words(words) == words
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+def test_what_sentencepiece_decodes_unknown_pieces_to_is_unknown(pieces: bool) -> None:
+    """Lists of ESPnet, NeMo and icefall have it; without it their LMs preferred hypotheses of unknown words."""
+    vocab = english(pieces=pieces)
+    if isinstance(vocab, PieceVocabulary):
+        assert vocab.processor.decode([vocab.unk]).strip() == DECODED_UNK
+    view = View(vocab)
+    assert view.words(("IT", DECODED_UNK, "IS")) == ("IT", "<unk>", "IS")
+    view.count(("IT", DECODED_UNK))
+    assert ": 1 with <unk> for what is written otherwise;" in view.said()
+    assert encode(vocab, [DECODED_UNK]) == [vocab.unk]
+    assert DECODED_UNK not in build_words(count_words([["IT", DECODED_UNK]])).ids
 
 
 @pytest.mark.parametrize("pieces", [False, True])
