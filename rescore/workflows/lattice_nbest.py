@@ -137,12 +137,16 @@ def _parallel(sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int
     _work = work
     # Not multiprocessing.Pool.imap: it reads all sources ahead, waits for ever for a worker that was killed, and its
     # workers outlive a parent that was (`rescore.workers`).
-    todo, stack = iter(sources), ExitStack()
-    pool = stack.enter_context(worker_pool(jobs, "fork"))  # here, before the caller starts threads
-    running: deque[Future[Found | RescoreError]] = deque(pool.submit(_run, source) for source in islice(todo, 2 * jobs))
+    todo = iter(sources)
+    with ExitStack() as stack:
+        pool = stack.enter_context(worker_pool(jobs, "fork"))  # here, before the caller starts threads
+        running: deque[Future[Found | RescoreError]] = deque(
+            pool.submit(_run, source) for source in islice(todo, 2 * jobs)
+        )
+        workers = stack.pop_all()
 
     def results() -> Iterator[Found]:
-        with stack:
+        with workers:
             while running:
                 found = running.popleft().result()
                 running.extend(pool.submit(_run, source) for source in islice(todo, 1))

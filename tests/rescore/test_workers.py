@@ -7,13 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import process
 from pathlib import Path
 
 import pytest
 
-from rescore.errors import RescoreError
+from rescore.errors import FormatError, RescoreError
+from rescore.formats import read_lattices
+from rescore.types import Lattice
 from rescore.workers import WorkerDied, worker_pool
+from rescore.workflows.lattice_nbest import LatticeToNbest, nbest_of_lattices
 from tests.rescore.formats.test_slf import HTK_NODES
 
 # A parent whose two workers say that they are there, and sleep; their standard output is its own.
@@ -74,3 +78,17 @@ def test_other_errors_stay_what_they_are() -> None:
         assert pool.submit(len, "abc").result() == 3
         raise RuntimeError("of the caller")
     assert multiprocessing.active_children() == []
+
+
+def test_workers_end_where_one_of_the_first_lattices_cannot_be_read(tmp_path: Path) -> None:
+    """Before a caller has anything to close; at the end of the program, Python complained of them."""
+    (tmp_path / "a.slf").write_text(HTK_NODES)
+
+    def lattices() -> Iterator[Lattice]:
+        yield from read_lattices(f"slf:{tmp_path}")
+        raise FormatError("lat", "damaged")
+
+    with pytest.raises(FormatError, match="lat: damaged") as caught:  # which holds what was there
+        nbest_of_lattices(lattices(), LatticeToNbest(), 2)  # type: ignore[arg-type]
+    assert multiprocessing.active_children() == []
+    del caught
