@@ -292,7 +292,7 @@ def settings_of(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
             raise ModelError(f"{kind}: setting '{key}' is {value!r}, expected something like {default!r}")
         elif key.endswith("dropout") and type(default) is float and not (0 <= value < 1 or value == default):
             raise ModelError(f"{kind}: setting '{key}' is {value}, expected a share from 0 to below 1")
-        elif type(value) is int and value < (least := int(key in SIZES)):
+        elif type(value) is int and value < (least := int(key in SIZES)) and value != default:
             raise ModelError(f"{kind}: setting '{key}' is {value}, expected {least} or more")
     return {**{name: field.default for name, field in known.items()}, **settings}
 

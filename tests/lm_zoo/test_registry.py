@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lm_zoo.errors import ModelError, VocabError
-from lm_zoo.registry import KINDS, build, count_parameters, describe, find, load, model_class, save_folder
+from lm_zoo.registry import KINDS, build, count_parameters, describe, find, load, model_class, save_folder, settings_of
 from lm_zoo.text.batches import tokenize
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
@@ -65,6 +65,14 @@ def test_words_are_not_saved_beside_the_pieces_of_another_lm(tmp_path: Path) -> 
     with pytest.raises(ModelError, match=r"bpe.model: the pieces of another LM"):
         train("lstm", {"dim": 8}, lm.vocab, text, text, tmp_path, TrainConfig(steps=1))
     assert [path.name for path in tmp_path.iterdir()] == ["bpe.model"]
+
+
+def test_a_default_can_be_given_by_hand() -> None:
+    """Those below 0, too, as a whole number: `--set rnn_dropout=-1`."""
+    assert settings_of("transfornn", {"rnn_dropout": -1})["rnn_dropout"] == -1
+    for name, value in (("rnn_dropout", -2), ("layers", -1)):
+        with pytest.raises(ModelError, match=f"setting '{name}' is {value}, expected"):
+            settings_of("transfornn", {name: value})
 
 
 def test_sentencepiece_says_when_the_text_is_too_small() -> None:
