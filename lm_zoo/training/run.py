@@ -81,7 +81,7 @@ def run(
         run_here(*work)
         return
     check_settings(kind, config, world_size)
-    check_run(folder, made_of(kind, settings, recipe, config))
+    _check(kind, settings, recipe, config, folder)
     build(kind, make_vocabulary(recipe, folder, remark), settings)  # mistakes are told once, not by each process
     start(run_here, work, world_size, master_port)
 
@@ -102,14 +102,14 @@ def run_here(
         ranks.wait()  # until rank 0 has written the vocabulary
         remark = _silent
     else:
-        check_run(folder, made_of(kind, settings, recipe, config))
+        _check(kind, settings, recipe, config, folder)
     vocab = make_vocabulary(recipe, folder, remark)
     if not ranks.rank:
         ranks.wait()
     lm = new_lm(kind, vocab, settings, config.seed, recipe.init)  # what cannot be made is told before text is read
     longest = longest_of(recipe, config)
+    valid_text = tokenise(vocab, [recipe.valid], longest, remark)  # the short one first: it may not suit
     train_text = tokenise(vocab, recipe.texts, longest, remark)
-    valid_text = tokenise(vocab, [recipe.valid], longest, remark)
     info = {"data": [os.path.basename(text) for text in recipe.texts], "training": dataclasses.asdict(config)}
     if recipe.init is not None:
         before = read_config(find(recipe.init))
@@ -122,6 +122,14 @@ def run_here(
     if not ranks.rank:
         finish_card(folder, remark)
     return progress
+
+
+def _check(kind: str, settings: dict[str, Any], recipe: TextRecipe, config: TrainConfig, folder: Path) -> None:
+    """As `check_run`; texts that begin as none are told before the others are read for long."""
+    parts = made_of(kind, settings, recipe, config)
+    for text in (*recipe.texts, recipe.valid):
+        next(read_sentences(text), None)
+    check_run(folder, parts)
 
 
 def finish_card(folder: Path, remark: Remark) -> None:

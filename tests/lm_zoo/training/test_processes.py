@@ -203,8 +203,8 @@ def test_two_processes_train_like_one_that_accumulates(
 @pytest.mark.slow
 def test_processes_that_cannot_start_or_fail(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text.txt").write_text("A B\nB A\n")
-    (tmp_path / "empty.txt").write_text("\n\n")
-    common = ["train-lm", "lstm", "--valid", str(tmp_path / "empty.txt"), "--out", str(tmp_path / "lm")]
+    (tmp_path / "marked.txt").write_text("A </s> B\n")
+    common = ["train-lm", "lstm", "--valid", str(tmp_path / "marked.txt"), "--out", str(tmp_path / "lm")]
     common += ["--tokens", "word", "--text", str(tmp_path / "text.txt"), "--world-size", "2"]
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -214,7 +214,7 @@ def test_processes_that_cannot_start_or_fail(tmp_path: Path, capfd: pytest.Captu
             cli.main([*common, "--master-port", str(port)], standalone_mode=False)
     with pytest.raises(LMError, match=r"process [01] of 2 failed, see above"):
         cli.main(["--quiet", *common, "--master-port", str(free_port())], standalone_mode=False)
-    assert re.search("^process [01]: .*empty.txt: no sentence", capfd.readouterr().err, re.MULTILINE)
+    assert re.search("^process [01]: .*marked.txt, sentence 1: found <s> or </s>", capfd.readouterr().err, re.MULTILINE)
     common[common.index("--valid") + 1] = str(tmp_path / "text.txt")
     for length in ("steps=2", "passes=2"):  # one batch for two processes: neither without an end nor without a step
         with pytest.raises(LMError, match=r"process [01] of 2 failed, see above"):

@@ -56,6 +56,20 @@ def test_pieces_are_not_taken_for_words(folder: Path) -> None:
     assert "text: 40 sentences, 120 words, 120 tokens, 0 unknown" in " ".join(trained(folder, {}))
 
 
+def test_a_validation_text_that_does_not_suit_is_told_before_the_training_text_is_read(folder: Path) -> None:
+    """Counting the words of a long text, and making tokens of it, takes hours."""
+    lines: list[str] = []
+    (folder / "valid").write_text("utt-1 THE CAT\nutt-2 THE DOG\nutt-3 THE CAT RAN\n")
+    recipe = TextRecipe([str(folder / "text")], str(folder / "valid"), "word")
+    with pytest.raises(TextError, match=r"valid: every line begins with what looks like an utterance id"):
+        run("transformer", SETTINGS, recipe, {"steps": 2}, str(folder / "lm"), "cpu", lines.append)
+    assert not lines
+    (folder / "valid").write_text("the cat ran\n")
+    with pytest.raises(VocabError, match=r"valid, sentence 1: found 'the', but the LM was trained on upper-case text"):
+        run("transformer", SETTINGS, recipe, {"steps": 2}, str(folder / "lm"), "cpu", lines.append)
+    assert lines == ["counting words"]
+
+
 @pytest.mark.parametrize("name", ["pipe", "-"])
 def test_text_that_can_be_read_once_alone_is_refused(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
@@ -72,7 +86,7 @@ def test_each_text_is_held_against_the_case_of_a_given_vocabulary(folder: Path) 
     (folder / "lower").write_text("A B C\na b c\n")
     texts = [str(folder / name) for name in ("upper", "lower")]
     with pytest.raises(VocabError, match="lower, sentence 2: found 'a', but the LM was trained on upper-case text"):
-        trained(folder, {}, texts=texts, vocab=str(folder / "words"))
+        trained(folder, {}, texts=texts, valid=texts[0], vocab=str(folder / "words"))
 
 
 def test_sentences_are_counted_as_they_stand_in_the_text(folder: Path) -> None:
