@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from lm_zoo.files import write_text
 from lm_zoo.identity import content, feed
 from lm_zoo.model_folder import CONFIG, LOG, RUN, WEIGHTS
 from lm_zoo.reading import is_read_once, read_json
+from lm_zoo.registry import settings_of
 from lm_zoo.text.sentences import parse_text_spec
 from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
 from lm_zoo.training.transfer import find_trained
@@ -123,14 +125,25 @@ def _has_checkpoint(folder: Path) -> bool:
 
 
 def check_same(folder: Path, before: dict[str, Any], parts: dict[str, Any]) -> None:
-    """Raises ModelError, naming the first difference, unless all parts but those in `FREE` are equal."""
-    old, new = _flat(before), _flat(parts)
+    """Raises ModelError, naming the first difference, unless all parts but those in `FREE` are equal.
+
+    A setting that there was none of when the run began had what is its default now.
+    """
+    new = _flat(parts)
+    old = {**_defaults(parts["kind"]), **_flat(before)}
     for name in [*new, *(name for name in old if name not in new)]:
         if name[-1] in FREE or (name in old and name in new and _is_same(old[name], new[name])):
             continue
         found, wanted = (json.dumps(values[name]) if name in values else "none" for values in (old, new))
         there = f"{folder}: the run there has {name[-1]} {found}, not {wanted}"
         raise ModelError(f"{there}; choose another --out, or remove that folder")
+
+
+def _defaults(kind: str) -> dict[tuple[str, ...], Any]:
+    """Of all settings of a kind of LM and of its training."""
+    from lm_zoo.training.config import TrainConfig
+
+    return _flat({"settings": settings_of(kind, {}), "train": asdict(TrainConfig())})
 
 
 def _is_same(old: Any, new: Any) -> bool:

@@ -207,6 +207,18 @@ def test_a_run_that_knows_lms_by_their_paths_goes_on(folder: Path) -> None:
         with_a_first_lm(folder, steps=4)
 
 
+def test_a_run_that_was_begun_before_there_was_a_setting_goes_on(folder: Path) -> None:
+    """As it was: the setting has its default, and no other value."""
+    trained(folder, {})
+    for name in ("run.json", "checkpoint/state.json"):
+        made = json.loads((folder / "lm" / name).read_text())
+        del made["settings"]["norm"], made["train"]["muon_decay"]
+        (folder / "lm" / name).write_text(json.dumps(made))
+    with pytest.raises(ModelError, match=r"the run there has muon_decay 0.0, not 0.5"):
+        trained(folder, {"steps": 3, "muon_decay": 0.5})
+    assert any("it goes on to 3 steps" in line for line in trained(folder, {"steps": 3}))
+
+
 def test_a_list_of_words_is_told_by_its_content_and_read_from_no_pipe(folder: Path) -> None:
     words = folder / "words"
     words.write_text("THE CAT SAT DOG RAN")
