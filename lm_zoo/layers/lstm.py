@@ -101,6 +101,13 @@ class LSTMLayers(nn.LSTM):
         return [w_x, dropout(w_h, self.weight_dropout) if self.training else w_h, *biases]
 
 
+class OutputNorm(nn.LayerNorm):
+    """`nn.LayerNorm` in the dtype of its weights; torch 1.13 has none of the bfloat16 that autocast gives."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.to(self.weight.dtype))
+
+
 NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 

@@ -12,7 +12,7 @@ from lm_zoo.inference.neural import NeuralLM, rnn_after
 from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
 from lm_zoo.layers.dropout import Dropout
-from lm_zoo.layers.lstm import LSTMLayers
+from lm_zoo.layers.lstm import LSTMLayers, OutputNorm
 from lm_zoo.layers.output import SoftmaxLayer
 from lm_zoo.layers.transformer import InputEmbedding
 from lm_zoo.text.vocabulary import Vocabulary
@@ -46,7 +46,7 @@ class LSTM(NeuralLM):
             raise ValueError(f"tied embeddings need embedding_dim {width} to be dim {c.dim}")
         self.input = InputEmbedding(len(vocab), width, False, c.dropout, c.word_dropout, c.locked_dropout)
         self.rnn = LSTMLayers(width, c.dim, c.rnn_layers, c.dropout, c.weight_dropout, c.locked_dropout)
-        self.norm = nn.LayerNorm(c.dim) if c.output_norm else nn.Identity()
+        self.norm = OutputNorm(c.dim) if c.output_norm else nn.Identity()
         self.dropout = Dropout(c.dropout, c.locked_dropout)
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 

@@ -24,7 +24,7 @@ from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
 from lm_zoo.inference.tree_attention import transformer_layer
 from lm_zoo.layers.dropout import Dropout
-from lm_zoo.layers.lstm import LSTMLayers
+from lm_zoo.layers.lstm import LSTMLayers, OutputNorm
 from lm_zoo.layers.output import SoftmaxLayer
 from lm_zoo.layers.transformer import InputEmbedding, TransformerLayer
 from lm_zoo.text.vocabulary import Vocabulary
@@ -64,7 +64,7 @@ class TransfoRNN(NeuralLM):
             TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation) for _ in range(c.layers)
         )
         self.rnn = LSTMLayers(c.dim, c.dim, c.rnn_layers, dropped, c.weight_dropout, c.locked_dropout)
-        self.norm = nn.LayerNorm(c.dim) if c.output_norm else nn.Identity()
+        self.norm = OutputNorm(c.dim) if c.output_norm else nn.Identity()
         self.dropout = Dropout(dropped, c.locked_dropout)
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
