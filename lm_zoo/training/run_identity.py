@@ -80,10 +80,18 @@ def measured_on(folder: Path) -> dict[str, Any]:
         if "lists" in run:
             lists = {name: value for name, value in run["lists"].items() if name != "nbest"}
             return {"loss": LISTS, "lists or scales": {**lists, "posterior": run["train"]["posterior"]}}
-        digest = _DIGEST.search(run["recipe"]["valid"])
+        digest, way = _DIGEST.search(run["recipe"]["valid"]), _way(run.get("train", {}))
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return vocabulary
-    return {"loss": TOKENS, **vocabulary, **({"validation text": digest[0]} if digest else {})}
+    return {"loss": TOKENS, **vocabulary, **({"validation text": digest[0]} if digest else {}), **way}
+
+
+def _way(plan: dict[str, Any]) -> dict[str, Any]:
+    """How a run reads its validation text: what stands before a token decides how well it can be told."""
+    if "text" not in plan:
+        return {}
+    windows = [plan["window"], bool(plan.get("carry"))] if plan["text"] == "windows" else []
+    return {"way to read the text (sentences or windows, window, carry)": [plan["text"], *windows]}
 
 
 def check_run(folder: Path, parts: dict[str, Any]) -> None:

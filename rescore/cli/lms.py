@@ -15,7 +15,8 @@ from rescore.cli.results import json_option
 @click.option(
     "--best",
     is_flag=True,
-    help="Print the folder with the lowest validation loss, nothing else; losses of other data or tokens are refused.",
+    help="Print the folder with the lowest validation loss, nothing else; losses of other data, tokens or windows are "
+    "refused.",
 )
 @json_option
 def command(folders: tuple[Path, ...], best: bool, json_file: Path | None) -> None:

@@ -46,6 +46,20 @@ def test_losses_of_other_data_are_not_compared(tmp_path: Path, run: dict[str, An
     assert f"which have another {differs}, so" in str(result.exception)
 
 
+@pytest.mark.parametrize("change", [{"text": "sentences"}, {"window": 32}, {"carry": True}])
+def test_losses_of_text_that_is_read_in_another_way_are_not_compared(tmp_path: Path, change: dict[str, Any]) -> None:
+    """In longer windows, more of what a token follows is seen."""
+    plan = {"text": "windows", "window": 64, "carry": False}
+    first, other = (
+        trained(tmp_path / name, loss, {**TEXT, "train": {**plan, **changes}})
+        for name, loss, changes in (("a", 2.0, {}), ("b", 1.0, change))
+    )
+    expected = "which have another way to read the text (sentences or windows, window, carry), so"
+    assert expected in str(lms("--best", first, other).exception)
+    alike = trained(tmp_path / "c", 1.0, {**TEXT, "train": {**plan, "lr": 0.1}})
+    assert lms("--best", first, alike).stdout == f"{alike}\n"
+
+
 def test_losses_of_other_lists_or_tokens_are_not_compared(tmp_path: Path) -> None:
     other = {**LISTS, "lists": {**LISTS["lists"], "scale": 0.5}}
     result = lms("--best", trained(tmp_path / "a", 2.0, LISTS), trained(tmp_path / "b", 1.0, other))
