@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,16 @@ def _way(plan: dict[str, Any]) -> dict[str, Any]:
         return {}
     windows = [plan["window"], bool(plan.get("carry"))] if plan["text"] == "windows" else []
     return {"way to read the text (sentences or windows, window, carry)": [plan["text"], *windows]}
+
+
+def first_incomparable(folders: Sequence[Path]) -> tuple[Path, str] | None:
+    """The first folder whose validation losses cannot be held against those of the first one, and what differs."""
+    first = measured_on(folders[0])
+    for folder in folders[1:]:
+        other = measured_on(folder)
+        if differs := [what for what in first if what in other and first[what] != other[what]]:
+            return folder, differs[0]
+    return None
 
 
 def check_run(folder: Path, parts: dict[str, Any]) -> None:

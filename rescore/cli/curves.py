@@ -20,8 +20,13 @@ def command(runs: tuple[str, ...], out: Path) -> None:
     \b
     Example: rescore curves exp/transfornn LSTM=exp/lstm --out exp/curves.png
     """
+    from lm_zoo.training.run_identity import first_incomparable
     from rescore.console import remark
     from rescore.workflows.curves import draw, named_runs, read_run
 
-    draw({name: read_run(folder) for name, folder in named_runs(runs).items()}, out)
+    folders = named_runs(runs)
+    draw({name: read_run(folder) for name, folder in folders.items()}, out)
+    first, *_ = folders.values()
+    if found := first_incomparable([*folders.values()]):
+        remark(f"{first} and {found[0]} have another {found[1]}: their perplexities say nothing of which is better")
     remark(f"wrote {out}")

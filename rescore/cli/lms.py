@@ -80,14 +80,11 @@ def _best(rows: list[dict[str, Any]], folders: tuple[Path, ...]) -> str:
 
 def _check_comparable(folders: list[Path]) -> None:
     """Raises UsageError where the validation losses are of other data or of other kinds."""
-    from lm_zoo.training.run_identity import measured_on
+    from lm_zoo.training.run_identity import first_incomparable
     from rescore.errors import UsageError
 
-    first = measured_on(folders[0])
-    for folder in folders[1:]:
-        other = measured_on(folder)
-        if differs := [what for what in first if what in other and first[what] != other[what]]:
-            raise UsageError(
-                f"--best: found {folders[0]} and {folder}, which have another {differs[0]}, so that their validation "
-                "losses say nothing of which is better; compare them by rescore ppl, or rescore compare"
-            )
+    if found := first_incomparable(folders):
+        raise UsageError(
+            f"--best: found {folders[0]} and {found[0]}, which have another {found[1]}, so that their validation "
+            "losses say nothing of which is better; compare them by rescore ppl, or rescore compare"
+        )

@@ -34,6 +34,25 @@ def test_runs_are_drawn(tmp_path: Path) -> None:
     assert done.exit_code == 0 and (tmp_path / "again.png").exists(), done.output
 
 
+def test_perplexities_that_cannot_be_compared_are_told(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="pictures need matplotlib")
+    log = json.dumps({"step": 1, "epoch": 0, "tokens": 60, "passes": 1.0, "valid_ppl": 9.0, "cpu_seconds": 1.0})
+    for name, plan in (
+        ("a", {"text": "windows", "window": 64}),
+        ("b", {"text": "sentences"}),
+        ("c", {"text": "sentences"}),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "log.jsonl").write_text(log + "\n")
+        run = {"recipe": {"valid": "valid.txt (blake2b 0a)"}, "train": plan}
+        (tmp_path / name / "run.json").write_text(json.dumps(run))
+    for names, told in (("abc", True), ("bc", False)):
+        folders = [str(tmp_path / name) for name in names]
+        done = CliRunner().invoke(cli, ["curves", *folders, "--out", str(tmp_path / "curves.png")])
+        assert done.exit_code == 0, done.output
+        assert (f"{folders[0]} and {folders[1]} have another way to read the text" in done.stderr) == told
+
+
 def test_where_runs_end_is_what_is_seen(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need matplotlib")
     runs = {
