@@ -24,8 +24,8 @@ NUMBERS = ("spelled", "digits")
 
 
 def is_unknown(word: str) -> bool:
-    """Whether a word of a text stands for unknown ones: `<unk>`, in capitals where the text is, or sentencepiece's."""
-    return word == DECODED_UNK or word.casefold() == UNK
+    """Whether a word of a text stands for unknown ones: `<unk>` or `[unk]` in any case, or sentencepiece's sign."""
+    return word == DECODED_UNK or word.casefold() in (UNK, "[unk]")
 
 
 @dataclass(frozen=True)

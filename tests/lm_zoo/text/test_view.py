@@ -71,18 +71,19 @@ def test_what_is_no_speech_is_seen_by_lms_that_know_it_alone(pieces: bool) -> No
     assert View(None).words(words) == words
 
 
+@pytest.mark.parametrize("sign", [DECODED_UNK, "[unk]", "[UNK]"])
 @pytest.mark.parametrize("pieces", [False, True])
-def test_what_sentencepiece_decodes_unknown_pieces_to_is_unknown(pieces: bool) -> None:
-    """Lists of ESPnet, NeMo and icefall have it; without it their LMs preferred hypotheses of unknown words."""
+def test_other_signs_of_unknown_words(pieces: bool, sign: str) -> None:
+    """Lists of ESPnet, NeMo, icefall and Vosk have them; without them LMs preferred hypotheses of unknown words."""
     vocab = english(pieces=pieces)
     if isinstance(vocab, PieceVocabulary):
         assert vocab.processor.decode([vocab.unk]).strip() == DECODED_UNK
     view = View(vocab)
-    assert view.words(("IT", DECODED_UNK, "IS")) == ("IT", "<unk>", "IS")
-    view.count(("IT", DECODED_UNK))
+    assert view.words(("IT", sign, "IS")) == ("IT", "<unk>", "IS")
+    view.count(("IT", sign))
     assert ": 1 with <unk> for what is written otherwise;" in view.said()
-    assert encode(vocab, [DECODED_UNK]) == [vocab.unk]
-    assert DECODED_UNK not in build_words(count_words([["IT", DECODED_UNK]])).ids
+    assert encode(vocab, [sign]) == [vocab.unk]
+    assert sign not in build_words(count_words([["IT", sign]])).ids
 
 
 @pytest.mark.parametrize("pieces", [False, True])
