@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import index
@@ -9,11 +10,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, SupportsIndex, overload
 
+from lm_zoo.reading import BLANKS
 from rescore import formats
 from rescore.errors import UsageError
 from rescore.shown import Shown, Table
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
+
+_BLANK = re.compile(f"[{BLANKS}]")
 
 
 @dataclass(repr=False)
@@ -124,7 +128,7 @@ def _is_tuple(words: object) -> bool:
 
 def _are_words(words: tuple[object, ...]) -> bool:
     strings = [word for word in words if isinstance(word, str)]
-    return len(strings) == len(words) and "" not in strings and " " not in "".join(strings)
+    return len(strings) == len(words) and "" not in strings and not _BLANK.search("".join(strings))
 
 
 def lists_of(given: Any, others: str = "") -> Lists:
@@ -152,7 +156,7 @@ def path_of(given: str | Path) -> str | Path:
 def words_of(words: Iterable[str], what: str) -> Words:
     """`words` as a tuple; a UsageError for what is none, no strings, or one, whose letters would count as words.
 
-    Words that are empty or have a blank are refused, too: `"a  b".split(" ")` has one that would count as an error.
+    Words that are empty or have a blank are refused, too: `"a  b\\n".split(" ")` has two that would count as errors.
     """
     if isinstance(words, str):
         raise UsageError(f"{what} is the string '{words}', expected a sequence of words: '...'.split()")

@@ -78,6 +78,8 @@ def test_info_that_is_no_json_is_not_saved(value: Any, tmp_path: Path) -> None:
             "u has the word '', expected words without blanks",
         ),
         (lambda: rs.wer({"u": ("a", "b")}, {"u": ("a b",)}), "hypothesis of utterance u has the word 'a b', expected"),
+        (lambda: rs.wer({"u": ["a", "b\n"]}, {"u": ("a", "b")}), r"u has the word 'b\\n', expected words without"),
+        (lambda: lists(hyps=[rs.Hypothesis(("a\tb",))]), r"hypothesis 1 has the word 'a\\tb', expected words without"),
         (
             lambda: lists(hyps=[rs.Hypothesis(("",), {"am": -1.0})]),
             "utterance u: hypothesis 1 has the word '', expected",
