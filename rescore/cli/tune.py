@@ -91,11 +91,12 @@ def command(
 ) -> None:
     """Find the scales of all scores, and of the number of words, that minimise the error rate of a development set.
 
-    --objective risk: the fewest expected errors under the softmax of the totals, held near the acoustic score alone.
-    How near is chosen by cross-validation (folds of whole speakers or recordings where the ids tell them).  Where the
-    errors on utterances that they were not tuned on rule out, by one standard error, that they mend 1 % of those of the
-    acoustic score alone, or the first hypotheses beat them by two, the weights say that there is nothing to rescore,
-    and keep the first hypotheses, or the acoustic score alone where it has fewer errors.
+    --objective risk: the fewest expected errors under the softmax of the totals; an L2 penalty, whose strength is
+    chosen by cross-validation (folds of whole speakers or recordings where the ids tell them), holds the scales near
+    the acoustic score alone.  The weights keep the first hypotheses, or the acoustic score alone where it has fewer
+    errors, if on utterances not tuned on the gain over that score, plus its standard error, is below 1 % of the errors,
+    or the first hypotheses are better by two standard errors.  The p that are printed are one-sided, of the differences
+    by utterance; those of rescore compare are MAPSSWE's, two-sided.
     --select takes columns one after another, and leaves out those that do not help by one standard error: fewer LMs, at
     a small price in errors.  The figures on utterances not tuned on are then those of --folds, each with columns chosen
     on the others alone, and these must speak for rescoring, too.

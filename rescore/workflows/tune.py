@@ -112,7 +112,7 @@ def summary(weights: Weights) -> list[str]:
     if info.get(KEY, "none") != "none":
         lines.append(f"text normalised by {info[KEY]}")
     if info["cv_wer"] is not None:
-        against = f", against the first hypotheses p = {info['cv_p_first']:g}" if "cv_p_first" in info else ""
+        against = f", against the first hypotheses one-sided p = {info['cv_p_first']:g}" if "cv_p_first" in info else ""
         lines.append(f"cross-validated {rate} {info['cv_wer']:.2f} %{against}")
     if info.get("decision") == MBR:
         lines.append(f"decision: minimum Bayes risk, inverse temperature {info['inverse_temperature']:g}")
@@ -134,7 +134,7 @@ def held_out_lines(info: dict[str, Any]) -> list[str]:
         first, chances = f"first hypotheses {held_out['first_wer']:.2f} %, ", f"{held_out['p_first']:g} and {chances}"
     found = (
         f"on utterances not tuned on: {first}{fixed} alone {held_out['alone_wer']:.2f} %, rescored "
-        f"{held_out['rescored_wer']:.2f} % (by chance: p = {chances})"
+        f"{held_out['rescored_wer']:.2f} % (by chance: one-sided p = {chances})"
     )
     if info["decision"] == FIRST:
         kept = "do not rescore: utterances not tuned on speak against it; the weights keep the first hypotheses"

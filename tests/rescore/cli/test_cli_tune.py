@@ -113,7 +113,7 @@ def test_objectives_and_decisions_over_lattices(dev: Path, objective: str, decis
     _write_lattices(dev / "lat", "1 2 B a=-4 l=-8\n1 2 X a=-1 l=-9")
     args = ("tune", "--lattices", dev / "lat", "--ref", dev / "ref", "--out", dev / "w.json", "--folds", 3)
     said = run(*args, "--objective", objective, "--decision", decision, "--cross-fit", dev / "cross").stdout
-    gain = re.search(r"not tuned on: am=1 alone 50\.00 %, rescored 0\.00 % \(by chance: p = [\d.]+\)", said)
+    gain = re.search(r"not tuned on: am=1 alone 50\.00 %, rescored 0\.00 % \(by chance: one-sided p = [\d.]+\)", said)
     assert bool(gain) == (objective == "risk")
     weights = load_weights(dev / "w.json")
     assert weights.scales["lm"] > 3.0 and (weights.info["errors"], weights.info["cv_wer"]) == (0, 0.0)
