@@ -57,13 +57,11 @@ def _write_lists(folder: Path, lists: dict[str, rs.Lists]) -> None:
     for name, nbest in lists.items():
         _copy(folder / f"{name}.txt", folder / f"data/{name}/text")
         (folder / "exp").mkdir(exist_ok=True)
-        (folder / f"exp/{name}-first.txt").write_text(_first(nbest))
         nbest.write(f"espnet:{folder / f'exp/decode_{name}'}?score=am")
         nbest.write(f"nemo:{folder / f'preds_{name}.tsv'}?score=am")
         rows = (line.split(maxsplit=1) for line in _lines(folder / f"{name}.txt"))
         manifest = (json.dumps({"audio_filepath": f"{utt}.wav", "text": words.strip()}) + "\n" for utt, words in rows)
         (folder / f"{name}.json").write_text("".join(manifest))
-    _copy(folder / "exp/test-first.txt", folder / "exp/first.txt")
     for copy in ("lists", "whisper"):
         _copy(folder / "dev.jsonl.gz", folder / f"{copy}.jsonl.gz")
     save_weights(folder / "exp/weights.json", rs.Weights({"am": 1.0, "transfornn": 0.5, "words": 0.0}))
@@ -85,10 +83,6 @@ def _part_of_the_sample(folder: Path, name: str) -> rs.Lists:
     rs.Lists(lists).write(folder / f"{name}.jsonl.gz")
     (folder / f"{name}.txt").write_text("".join((SAMPLE / f"{name}.txt").read_text().splitlines(True)[:UTTERANCES]))
     return rs.Lists(lists)
-
-
-def _first(lists: rs.Lists) -> str:
-    return "".join(f"{item.utt_id} {' '.join(item.hyps[0].words)}\n" for item in lists)
 
 
 def _write_texts(folder: Path, sentences: str) -> None:
