@@ -141,7 +141,7 @@ def sets_of(cuts: tuple[Path, ...], folder: Path | None) -> tuple[Path, ...]:
 )
 @click.option("--lodr", type=str, metavar="ARPA", help="A token n-gram of low order that is subtracted.")
 @setting(DecodeRun, "lodr-scale", type=NUMBER, help="How much of it.")
-@setting(DecodeRun, "word-reward", type=NUMBER, help="Added for each word, as LMs make words die.")
+@setting(DecodeRun, "word-reward", type=NUMBER, help="Added for each word; above 0 against deletions, which LMs cause.")
 @text_view_option
 @click.option(
     "--lang-dir",

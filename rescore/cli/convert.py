@@ -61,8 +61,8 @@ def command(
     the first stays.  From lattices to N-best lists, the N best
     different word sequences are written; with --ngram, that LM scores the whole lattice before (its score is `ngram`).
     Scales not given: am=1, ngram=10 or else lm=10 (Kaldi: graph=10) where lattices have it, words=0 (the reward for
-    each word).  --beam takes arcs on no path within so much of the best total out of the search, and is widened
-    where that leaves fewer than N: the lists are the same with and without it.
+    each word).  --beam leaves arcs out of the search whose best path is further below the best total, and is widened
+    where fewer than N paths are left: a search may take less time, the lists are the same.
 
     \b
     Example: rescore convert espnet:exp/decode lists.jsonl.gz --case upper --drop '[noise]' --drop '[laughter]'

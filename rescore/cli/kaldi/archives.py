@@ -36,7 +36,7 @@ def command(
     no_ali: bool,
     max_unknown: float,
 ) -> None:
-    """Write the N best hypotheses of the lattices in SRC, lat.JOB.gz, as OUT/nbest1.JOB.gz and OUT/archives.JOB.
+    """Write the N best hypotheses of the lattices in SOURCE, lat.JOB.gz, as OUT/nbest1.JOB.gz and OUT/archives.JOB.
 
     \b
     Example: rescore kaldi archives exp/tri1/decode/lat.1.gz exp/tri1/decode_nn --words data/lang/words.txt \\
