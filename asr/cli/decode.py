@@ -189,7 +189,7 @@ def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     \b
     Example: asr decode --exp-dir exp --epoch 30 --avg 9 --use-averaged-model true --beam-size 8 \\
                --lm transfornn --lm-scale 0.4 --ilme-scale 0.2 data/cuts_test.jsonl.gz
-    Example: asr decode --model asr/pretrained/small --lattices k2 --out exp/test cuts_test.jsonl.gz
+    Example: asr decode --model small --lattices k2 --out exp/test cuts_test.jsonl.gz
     Example: asr decode --model moonshine --beam-size 32 --normalise librispeech --out exp/test cuts_test.jsonl.gz
     """
     from asr.decoding.run import run

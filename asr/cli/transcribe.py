@@ -61,7 +61,7 @@ def command(
     \b
     Example: asr transcribe speech.wav
     Example: asr transcribe --streaming --chunk-ms 160 speech.flac
-    Example: asr transcribe --model asr/pretrained/small speech.wav
+    Example: asr transcribe --model small speech.wav
     """
     from asr.decoding.transcribe import report
     from asr.errors import DataError
