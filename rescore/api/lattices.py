@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from operator import index
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 from lm_zoo.text.coverage import MOST_UNKNOWN
 from rescore import formats, types
 from rescore.api.language_models import by_column
-from rescore.api.lists import Lists, path_of, words_of
+from rescore.api.lists import Lists, path_of, place_of, words_of
 from rescore.api.numbers import limit, number_from
 from rescore.api.texts import Texts, references
 from rescore.api.weights import AnyWeights, scales_of, weights_of
@@ -158,6 +158,7 @@ class Lattices(Shown):
     """
 
     lattices: Sequence[Lattice]
+    _places: dict[str, int] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         self.lattices = [_lattice_of(lattice) for lattice in self.lattices]
@@ -170,7 +171,9 @@ class Lattices(Shown):
 
     def __contains__(self, which: object) -> bool:
         """Whether there is a lattice of this utterance id, or this lattice."""
-        return any(which is each or (isinstance(which, str) and which == each.utt_id) for each in self.lattices)
+        if isinstance(which, str):
+            return place_of(which, self.lattices, self._places) is not None
+        return any(which is each for each in self.lattices)
 
     @overload
     def __getitem__(self, which: SupportsIndex | str) -> Lattice: ...
@@ -182,10 +185,10 @@ class Lattices(Shown):
             return Lattices(self.lattices[which])
         if isinstance(which, SupportsIndex):
             return self.lattices[index(which)]
-        for lattice in self.lattices:
-            if lattice.utt_id == which:
-                return lattice
-        raise KeyError(which)
+        place = place_of(which, self.lattices, self._places)
+        if place is None:
+            raise KeyError(which)
+        return self.lattices[place]
 
     def best_path(self, weights: AnyWeights | None = None) -> dict[str, Words]:
         """The words of each best path by utterance id: a text for `wer` and `compare`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import index
 from os import PathLike
 from pathlib import Path
@@ -32,6 +32,7 @@ class Lists(Shown):
     """
 
     lists: Sequence[NbestList]
+    _places: dict[str, int] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.lists, Iterable):
@@ -46,7 +47,7 @@ class Lists(Shown):
 
     def __contains__(self, which: object) -> bool:
         """Whether there is a list of this utterance id, or this list."""
-        return which in [nbest.utt_id for nbest in self.lists] if isinstance(which, str) else which in self.lists
+        return place_of(which, self.lists, self._places) is not None if isinstance(which, str) else which in self.lists
 
     @overload
     def __getitem__(self, which: SupportsIndex | str) -> NbestList: ...
@@ -58,10 +59,10 @@ class Lists(Shown):
             return Lists(self.lists[which])
         if isinstance(which, SupportsIndex):  # numpy's integers, too
             return self.lists[index(which)]
-        for nbest in self.lists:
-            if nbest.utt_id == which:
-                return nbest
-        raise KeyError(which)
+        place = place_of(which, self.lists, self._places)
+        if place is None:
+            raise KeyError(which)
+        return self.lists[place]
 
     @property
     def columns(self) -> list[str]:
@@ -92,6 +93,24 @@ def read_nbest(spec: str | Path) -> Lists:
       RescoreError: the source is not what its format says; lattices.
     """
     return Lists(list(formats.read_nbest(str(path_of(spec)))))
+
+
+def place_of(utt_id: object, items: Sequence[Any], places: dict[str, int]) -> int | None:
+    """The first of the lists or lattices `items` that is of this utterance; None: there is none.
+
+    Args:
+      places: those of earlier calls by id, which may not hold any more; new ones are noted in it.
+    """
+    if not isinstance(utt_id, str):
+        return None
+    place = places.get(utt_id)
+    if place is not None and place < len(items) and items[place].utt_id == utt_id:
+        return place
+    found: dict[str, int] = {}  # threads may be here at the same time
+    for number, item in enumerate(items):
+        found.setdefault(item.utt_id, number)
+    places.update(found)
+    return found.get(utt_id)
 
 
 def _list_of(given: object) -> NbestList:

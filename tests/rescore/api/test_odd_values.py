@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 
 import rescore as rs
 from lm_zoo.base import LanguageModel
+from rescore.lattices.build import build_lattice
 from tests.lm_zoo import zoo
 
 
@@ -112,6 +113,34 @@ def test_what_else_lists_hold_that_is_no_json_is_not_written(value: Any, tmp_pat
     with pytest.raises(rs.RescoreError, match="utterance 'u': something that JSON cannot hold"):
         lists(hyps=hyps).write(tmp_path / "lists.jsonl")
     assert not any(tmp_path.iterdir())
+
+
+class Counted(list[Any]):
+    """Counts the passes over it."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.passes += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("kind", ["lists", "lattices"])
+def test_utterances_are_found_by_their_ids_in_one_pass(kind: str) -> None:
+    """Each pass for each id would take time by the square of their number; a set that has changed is looked at anew."""
+    ids = [f"u{number}" for number in range(9)]
+    arc = np.array([0]), np.array([1]), np.array([1]), {"am": np.array([-1.0])}, ("", "A")
+    given: Any = rs.Lists([rs.NbestList(utt_id, [rs.Hypothesis(("A",))]) for utt_id in ids])
+    if kind == "lattices":
+        given = rs.Lattices([build_lattice(utt_id, 2, *arc, 0, 1) for utt_id in ids])
+    setattr(given, kind, held := Counted(getattr(given, kind)))
+    assert [given[utt_id].utt_id for utt_id in ids] == ids
+    assert all(utt_id in given for utt_id in ids) and held.passes == 1
+    held[0], held[3] = held[3], held[0]
+    held.pop()
+    assert given["u0"] is held[3] and given["u3"] is held[0] and "u8" not in given and "u9" not in given
+    with pytest.raises(KeyError, match="u8"):
+        given["u8"]
 
 
 def test_devices_of_torch() -> None:
