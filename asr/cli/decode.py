@@ -163,9 +163,10 @@ def command(context: click.Context, sharing: Sharing, **values: Any) -> None:
     The files are recogs-SET-SUFFIX.txt and so on, SET after the manifest's name. Without k2, or with an LSTM decoder,
     fast_beam_search is our own search with the same pruning.
 
-    label_sync_beam_search compares hypotheses of as many tokens, by the probability that the transcript begins so. It
-    sums over the alignments of the training's loss, those with several tokens at a frame too, which no other search
-    has: without LMs its totals are minus that loss. It takes longer, and needs whole utterances.
+    label_sync_beam_search compares hypotheses with the same number of tokens, by the probability that the transcript
+    begins so. It sums over the alignments of the training's loss, those with several tokens at a frame too, which no
+    other search has: without LMs its totals are minus that loss. It takes longer, needs whole utterances, and writes
+    no lattices.
 
     ctc-decoding takes the CTC head alone (asr train --ctc-scale trains it): its 1-best has the best token of each
     frame, as icefall's; its lists and lattices have what --beam and --max-contexts leave of all others.
