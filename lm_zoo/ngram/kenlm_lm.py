@@ -48,15 +48,27 @@ class NgramLM(WordLM):
         Raises:
           ModelError: `kenlm` is not installed, or the file is missing, damaged, or not a model that it reads.
         """
-        kenlm = _import_kenlm()
         self.path = Path(path)
         self._case, self._form = case, form
+        self._words: set[str] = set()  # found to be words so far
+        self._read_file()
+        self.order: int = self._model.order
+
+    def _read_file(self) -> None:
+        kenlm = _import_kenlm()
         self._state_class = kenlm.State
         self._model = _load(kenlm, self.path)
         self._score = self._model.BaseScore
         self._known = _Known(self._model)
-        self._words: set[str] = set()  # found to be words so far
-        self.order: int = self._model.order
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a copy, and for other processes: these read the file, as KenLM's own pickles do (and print progress)."""
+        kenlms = ("_state_class", "_model", "_score", "_known")
+        return {name: value for name, value in vars(self).items() if name not in kenlms}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._read_file()
 
     @classmethod
     def load(cls, folder: str | Path) -> NgramLM:

@@ -6,6 +6,7 @@ import gzip
 import json
 import lzma
 import math
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,22 @@ def test_states_give_the_same_scores(lm: NgramLM) -> None:
         assert [*scores, lm.end(state)] == pytest.approx(expected, abs=1e-6)
     assert lm.order == 3
     assert not lm.knows("never")
+
+
+def test_a_pickle_reads_the_file_without_a_word(arpa: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """KenLM's own prints a bar of progress, in each process that an LM goes to, and tells less of a lost file."""
+    path = arpa.with_name("pickled.arpa")
+    path.write_bytes(arpa.read_bytes())
+    lm = NgramLM(path, case="lower")
+    lm.name, words = "ours", [("a", "b", "?"), ()]
+    packed, scores = pickle.dumps(lm), lm.score_words(words, max_unknown=None)
+    copy = pickle.loads(packed)
+    assert copy.score_words(words, max_unknown=None) == scores
+    assert (copy.name, copy.order, vars(copy).keys()) == ("ours", 3, vars(lm).keys())
+    assert capfd.readouterr() == ("", "")
+    path.unlink()
+    with pytest.raises(ModelError, match="no such file, expected an ARPA file"):
+        pickle.loads(packed)
 
 
 @pytest.mark.parametrize("mark", ["<s>", "</s>"])
