@@ -106,6 +106,23 @@ class Alignments:
 
 
 @dataclass
+class WordEnds:
+    """Where the word of each arc of a lattice ends, with silence behind it on the same arc.
+
+    Attributes:
+      times: float64 `(arcs,)` seconds.
+      ids:   int64 `(arcs,)`, how many integers of the arc's string (`Alignments`) are the word's; 0 without strings.
+    """
+
+    times: np.ndarray
+    ids: np.ndarray
+
+    def take(self, arcs: np.ndarray) -> WordEnds:
+        """Those of `arcs` `(n,)`."""
+        return WordEnds(self.times[arcs], self.ids[arcs])
+
+
+@dataclass
 class Lattice:
     """A directed acyclic word graph with one start state and one final state.
 
@@ -121,6 +138,7 @@ class Lattice:
       times:    float64 `(states,)` seconds, or None.
       alignments: strings of transition ids on the arcs, or None; they take part in no score.
       counts:   what was left out on the way here (`removed_states`, `removed_arcs`, `pruned_arcs`, ...).
+      word_ends: where words end before their arcs do, as the silence behind them was joined to these; None: with them.
     """
 
     utt_id: str
@@ -133,6 +151,7 @@ class Lattice:
     times: np.ndarray | None = None
     alignments: Alignments | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    word_ends: WordEnds | None = None
 
     @property
     def num_arcs(self) -> int:

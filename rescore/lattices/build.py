@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from rescore.errors import RescoreError
-from rescore.types import LARGEST, Alignments, Lattice
+from rescore.types import LARGEST, Alignments, Lattice, WordEnds
 
 EPSILON = 0  # label of the empty word
 
@@ -27,6 +27,7 @@ def build_lattice(
     counts: Mapping[str, int] | None = None,
     alignments: Alignments | None = None,
     possible: bool = False,
+    word_ends: WordEnds | None = None,
 ) -> Lattice:
     """A Lattice from arcs over arbitrarily numbered states `0 .. num_states - 1`.
 
@@ -66,6 +67,7 @@ def build_lattice(
         None if times is None else times[used[states]],
         None if alignments is None else alignments.take(rows),
         add_counts(counts or {}, removed_states=num_states - len(states), removed_arcs=len(labels) - len(rows)),
+        None if word_ends is None else word_ends.take(rows),
     )
 
 

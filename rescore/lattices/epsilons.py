@@ -10,7 +10,7 @@ import numpy as np
 from lm_zoo.deadline import in_time
 from rescore.lattices.build import EPSILON, build_lattice
 from rescore.lattices.paths import best_of_parallel, total_scores
-from rescore.types import Alignments, Lattice
+from rescore.types import Alignments, Lattice, WordEnds
 
 
 def has_inner_epsilons(lattice: Lattice) -> bool:
@@ -18,7 +18,9 @@ def has_inner_epsilons(lattice: Lattice) -> bool:
     return bool(((lattice.labels == EPSILON) & (lattice.src != 0)).any())
 
 
-def remove_epsilons(lattice: Lattice, scales: Mapping[str, float], kept: np.ndarray | None = None) -> Lattice:
+def remove_epsilons(
+    lattice: Lattice, scales: Mapping[str, float], kept: np.ndarray | None = None, keep_ends: bool = False
+) -> Lattice:
     """A lattice with the same word sequences, whose only epsilon arcs leave the start state (itself if it is such).
 
     Of all ways to pass from one word to the next through epsilons the best under `scales` is kept with all its scores,
@@ -27,6 +29,7 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float], kept: np.ndar
 
     Args:
       kept: bool `(arcs,)`, arcs of whole paths, in a lattice with inner epsilons; others count for nothing.
+      keep_ends: the result says where words end, for `rescore.lattices.silences.with_silences`.
     """
     totals = total_scores(lattice, scales)
     if not has_inner_epsilons(lattice):
@@ -56,6 +59,7 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float], kept: np.ndar
     best = best_of_parallel(src, dst, labels, gathered[:, 0])
     best = best[src[best] != dst[best]]  # the start reaches itself
     scores = {name: gathered[best, 1 + index] for index, name in enumerate(names)}
+    joined = np.repeat(np.append(arcs, -1), counts)[best]
     # States that only epsilons reached drop out of every path here; that is no loss, so it is not counted.
     result = build_lattice(
         lattice.utt_id,
@@ -68,10 +72,21 @@ def remove_epsilons(lattice: Lattice, scales: Mapping[str, float], kept: np.ndar
         start=0,
         final=lattice.num_states - 1,
         times=lattice.times,
-        alignments=_joined_strings(lattice, closures, np.repeat(np.append(arcs, -1), counts)[best], rows[best]),
+        alignments=_joined_strings(lattice, closures, joined, rows[best]),
+        word_ends=_word_ends(lattice, joined, dst[best]) if keep_ends else None,
     )
     result.counts = dict(lattice.counts)
     return result
+
+
+def _word_ends(lattice: Lattice, arcs: np.ndarray, dst: np.ndarray) -> WordEnds | None:
+    """Where the words of `arcs` `(n,)` end (-1: no word), of arcs that go on in silence to the states `dst` `(n,)`."""
+    if lattice.times is None:
+        return None
+    none = np.zeros(lattice.num_arcs, dtype=np.int64)
+    own = WordEnds(lattice.times[lattice.dst], none if lattice.alignments is None else lattice.alignments.lengths)
+    found = (own if lattice.word_ends is None else lattice.word_ends).take(arcs)
+    return WordEnds(np.where(arcs < 0, lattice.times[dst], found.times), found.ids)
 
 
 class _Closures(NamedTuple):

@@ -156,7 +156,7 @@ class _LatticePass:
                 raise ScoreError(f"lattice '{lattice.utt_id}' has a score '{name}' already; give the LM another name")
         own_scales = {name: scale for name, scale in plan.scales.items() if name in {*lattice.scores, WORDS_COLUMN}}
         self.plan = plan
-        self.lattice = lattice = remove_epsilons(with_an_arc(lattice), own_scales)
+        self.lattice = lattice = remove_epsilons(with_an_arc(lattice), own_scales, keep_ends=True)
         self.scale = np.array([plan.scales[name] for name in plan.lms])
         self.own = total_scores(lattice, own_scales)
         ahead = self.own
@@ -305,6 +305,7 @@ class _LatticePass:
             self.end,
             times,
             alignments=strings,
+            word_ends=None if old.word_ends is None else old.word_ends.take(arc),
         )
         made.counts = add_counts(
             old.counts, pruned_states=self.pruned, pruned_arcs=self.passed_by, impossible_words=self.impossible

@@ -110,7 +110,7 @@ class _Expanded:
             raise ScoreError(f"no scale for '{name}', the score of the n-gram LM")
         own_scales = {key: scale for key, scale in scales.items() if key != name}
         checked_totals(lattice, own_scales)
-        lattice = remove_epsilons(with_an_arc(lattice), own_scales)
+        lattice = remove_epsilons(with_an_arc(lattice), own_scales, keep_ends=True)
         histories = NgramHistories(lm, lattice.symbols, name, f"lattice '{lattice.utt_id}'")
         blocks, (state, source, target, arc, logprob) = _Expansion(lattice, histories).run()
         total = total_scores(lattice, own_scales)[arc] + scales[name] * logprob
@@ -125,12 +125,13 @@ class _Expanded:
         scores = {key: column[arc] for key, column in old.scores.items()} | {self.name: self.logprob[kept]}
         times = None if old.times is None else old.times[self.state]
         strings = None if old.alignments is None else old.alignments.take(arc)
+        ends = None if old.word_ends is None else old.word_ends.take(arc)
         columns = self.source[kept], self.target[kept], old.labels[arc], scores, old.symbols
         if len(kept) == len(self.arc):  # all pairs are on a path, as every state of the lattice is
-            result = Lattice(old.utt_id, len(self.state), *columns, times, strings)
+            result = Lattice(old.utt_id, len(self.state), *columns, times, strings, word_ends=ends)
         else:
             final = len(self.state) - 1
-            result = build_lattice(old.utt_id, final + 1, *columns, 0, final, times, alignments=strings)
+            result = build_lattice(old.utt_id, final + 1, *columns, 0, final, times, alignments=strings, word_ends=ends)
         result.counts = add_counts(old.counts, pruned_arcs=len(self.arc) - len(kept), **self.counts)
         return result
 

@@ -26,6 +26,7 @@ from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.ngram_lm import expand_ngram
 from rescore.lattices.paths import best_path_words
 from rescore.lattices.prune import prune_beam
+from rescore.lattices.silences import with_silences
 from rescore.sharing.parts import MAX_UNKNOWN
 from rescore.sharing.shares import Sharing
 from rescore.skipping import OnError, Skip
@@ -143,6 +144,7 @@ class LatticeRescoring:
             found = [self.prepare(lattice) for lattice in group]
             if self.lms:
                 found = self._with_neural(found)
+            found = [with_silences(lattice) for lattice in found]
             for lattice in found:
                 self.counts.update(lattice.counts)
             self.counts.update(said_counts(self.ngrams))

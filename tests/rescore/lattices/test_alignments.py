@@ -212,7 +212,7 @@ def test_commands_keep_strings_and_times(tmp_path: Path) -> None:
     lm = ("--ngram", tmp_path / "toy.arpa", "--scale", "ngram=1", "--scale", "graph=1")
     run("rescore", source, f"{rescored}?words={tmp_path / 'words.txt'}", *words, *lm)
     run("convert", rescored, f"kaldi:{tmp_path / 'new.txt'}?text=yes")
-    assert "4_4_4_4_9_9\n" in (tmp_path / "new.txt").read_text()
+    assert {",4_4_4_4\n", ",9_9\n"} <= {f",{line.split(',')[-1]}" for line in (tmp_path / "new.txt").open()}
     found = []
     for spec in (source, pruned, rescored):
         (lattice,) = read_lattices(f"{spec}?words={tmp_path / 'words.txt'}")
@@ -221,9 +221,8 @@ def test_commands_keep_strings_and_times(tmp_path: Path) -> None:
         assert lattice.times is not None and lattice.times[-1] == pytest.approx(0.12)
         run("mbr", spec, *words, "--posterior-scale", 1, "--scale", "graph=1", "--ctm", tmp_path / "ctm")
         found.append([line.split()[:5] for line in (tmp_path / "ctm").read_text().splitlines()])
-    # A removed epsilon lengthens the word before it, and a final string the last word.
-    assert found[0] == found[1] == [["utt-a", "1", "0.000", "0.040", "a"], ["utt-a", "1", "0.060", "0.050", "b"]]
-    assert found[2] == [["utt-a", "1", "0.000", "0.060", "a"], ["utt-a", "1", "0.060", "0.060", "b"]]
+    truth = [["utt-a", "1", "0.000", "0.040", "a"], ["utt-a", "1", "0.060", "0.050", "b"]]
+    assert found == [truth] * 3
 
 
 def test_the_old_lm_is_taken_out_of_the_graph_cost(tmp_path: Path) -> None:
