@@ -223,8 +223,8 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
 
     Of icefall's `recogs-SET-SUFFIX.txt`, with lines `utt-id:<tab>ref=['A', ...]` and `utt-id:<tab>hyp=[...]` (and some
     of timestamps), the lines of `side` are read, "ref" or "hyp".  References may be those of our N-best lists (JSON
-    lines with `utt_id` and `ref`) or of NeMo's manifests (`audio_filepath`, whose name is the id, and `text`), too;
-    hypotheses those of manifests (`pred_text`).
+    lines with `utt_id` and `ref`), of NeMo's manifests (`audio_filepath`, whose name is the id, and `text`) or of
+    lhotse's cuts and supervisions, by their ids, too; hypotheses those of manifests (`pred_text`).
 
     Raises:
       FormatError: no line at all, an empty line, or an utterance id that occurs twice or begins with a byte order mark;
@@ -292,16 +292,31 @@ def _text_of_json(path: str | Path, number: int, line: str, side: str) -> list[s
     utt_id = None if utt_id is None else str(utt_id)
     if "audio_filepath" in entry:
         text = entry.get("text" if side == "ref" else "pred_text")
+    elif side == "ref" and text is None:
+        text = _text_of_lhotse(entry)
     if isinstance(text, list):
         text = " ".join(map(str, text))
     if not utt_id or not isinstance(text, str):
         what, expected = "hypothesis", "audio_filepath and pred_text of a manifest"
         if side == "ref":
-            what, expected = "reference", "utt_id and ref of N-best lists, or audio_filepath and text of a manifest"
+            what, expected = "reference", "utt_id and ref of N-best lists, or text of a manifest of NeMo or lhotse"
         raise FormatError(path, f"JSON without a {what} ({', '.join(entry)}), expected {expected}", line=number)
     if len(kaldi_fields(utt_id)) != 1:
         raise FormatError(path, f"the id '{utt_id}' has blanks, which no other file of texts can have", line=number)
     return [utt_id, *kaldi_fields(text)]
+
+
+def _text_of_lhotse(entry: Mapping[str, Any]) -> list[str] | str | None:
+    """The text of a supervision, or those of a cut in the order of their times; None if neither has one."""
+    if "recording_id" in entry:
+        return entry.get("text")
+    try:
+        cuts = [(0.0, entry), *((track.get("offset", 0.0), track["cut"]) for track in entry.get("tracks", ()))]
+        spoken = [(begin + each["start"], each) for begin, cut in cuts for each in cut.get("supervisions", ())]
+        texts = [each.get("text") for _, each in sorted(spoken, key=lambda pair: pair[0])]
+        return [text for text in texts if text is not None] or None
+    except (LookupError, TypeError, AttributeError):
+        return None
 
 
 def _listed(path: str | Path, number: int, text: str) -> list[str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     cls=Once,
     required=True,
     type=click.Path(path_type=Path),
-    help="References: Kaldi text, recogs, lists, NeMo manifests.",
+    help="References: Kaldi text, recogs, lists, manifests of NeMo or lhotse.",
 )
 @click.option("--against", multiple=True, metavar="NAME", help="p-values against this system too; may be repeated.")
 @json_option

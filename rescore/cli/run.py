@@ -40,7 +40,7 @@ from rescore.cli.utterances import utterances_option
     required=True,
     multiple=True,
     type=click.Path(path_type=Path),
-    help="References of both: Kaldi text, recogs, lists, NeMo manifests; may be repeated.",
+    help="References of both: Kaldi text, recogs, lists, manifests of NeMo or lhotse; may be repeated.",
 )
 @click.option("--ngram", cls=Once, metavar="FILE|NAME", help="An n-gram LM for all systems, column `ngram`.")
 @lms_option("An LM to try; may be repeated.", required=True)

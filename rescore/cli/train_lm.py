@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     "--ref",
     cls=Once,
     type=click.Path(path_type=Path),
-    help="With --nbest: references of all lists: Kaldi text, recogs, lists.",
+    help="With --nbest: references of all lists: Kaldi text, recogs, lists, manifests of NeMo or lhotse.",
 )
 @click.option(
     "--weights",

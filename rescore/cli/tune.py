@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     cls=Once,
     required=True,
     type=click.Path(path_type=Path),
-    help="References of dev: Kaldi text, recogs, lists, NeMo manifests.",
+    help="References of dev: Kaldi text, recogs, lists, manifests of NeMo or lhotse.",
 )
 @click.option("--out", required=True, type=OutputPath(), help="Weights file to write, JSON.")
 @click.option("--fix", "fixed", multiple=True, metavar="NAME=VALUE", help="Hold a scale; may be repeated.")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     cls=Once,
     required=True,
     type=click.Path(path_type=Path),
-    help="References: Kaldi text, recogs, lists, NeMo manifests.",
+    help="References: Kaldi text, recogs, lists, manifests of NeMo or lhotse.",
 )
 @click.option(
     "--hyp",

@@ -167,6 +167,26 @@ def test_require_folder(tmp_path: Path) -> None:
         require_folder(tmp_path / "none")
 
 
+def test_references_of_lhotses_manifests(tmp_path: Path) -> None:
+    lhotse = pytest.importorskip("lhotse")
+    from lhotse.testing.dummies import dummy_cut, dummy_supervision
+
+    said = [dummy_supervision(k, start=2 - k, duration=0.5, text=text) for k, text in enumerate("ab")]
+    cut = dummy_cut(0, duration=5.0, supervisions=said)
+    silent = dummy_cut(1, duration=5.0, supervisions=[])
+    mixed = silent.mix(cut.with_id("noise"), offset_other_by=1.0, preserve_id="left").mix(silent.with_id("more"))
+    for manifest, texts in (
+        (lhotse.SupervisionSet.from_segments(said), {said[0].id: ("a",), said[1].id: ("b",)}),
+        (lhotse.CutSet.from_cuts([cut]), {cut.id: ("b", "a")}),
+        (lhotse.CutSet.from_cuts([mixed]), {mixed.id: ("b", "a")}),
+    ):
+        manifest.to_file(str(tmp_path / "manifest.jsonl.gz"))
+        assert read_kaldi_text(tmp_path / "manifest.jsonl.gz") == texts
+    lhotse.CutSet.from_cuts([silent]).to_file(str(tmp_path / "silent.jsonl"))
+    with pytest.raises(FormatError, match=r"silent.jsonl:1: JSON without a reference .*manifest of NeMo or lhotse"):
+        read_kaldi_text(tmp_path / "silent.jsonl")
+
+
 def test_references_of_lists_and_of_nemos_manifests(tmp_path: Path) -> None:
     lists, manifest = tmp_path / "lists.jsonl", tmp_path / "manifest.json"
     lists.write_text('{"utt_id": "a", "ref": "HE SAID", "hyps": []}\n{"id": "b", "nbest": [], "ref": ["SO"]}\n')
