@@ -186,10 +186,13 @@ def _tuned(scorers: list[LMColumn], text: str, chosen: Sequence[Sequence[str]]) 
 
 
 def _windowed(scorer: LMColumn, text: str, window: int, position: str) -> Perplexity:
+    from lm_zoo.inference.interpolation import InterpolatedLM
     from lm_zoo.inference.neural import NeuralLM
     from lm_zoo.inference.windows import window_perplexity
     from lm_zoo.text.batches import tokenize
 
+    if isinstance(scorer.lm, InterpolatedLM):
+        raise UsageError(f"--window is for one LM at a time; '{scorer.column}' is several (leave ?samples= out)")
     if not isinstance(scorer.lm, NeuralLM):
         raise UsageError(f"--window is for neural LMs; '{scorer.column}' is none")
     coverage = Coverage(scorer.lm, text, scorer.most_unknown)

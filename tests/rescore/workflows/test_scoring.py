@@ -416,6 +416,8 @@ def test_a_bayesian_lm_averages_and_writes_its_uncertainty(tmp_path: Path) -> No
         assert hyp.scores["bayes-uncertainty"] == pytest.approx(sum(spread), abs=1e-5)
         assert hyp.scores["bayes-uncertainty"] > 0
         assert hyp.scores["plain"] != hyp.scores["bayes"]
+    result = run("ppl", "--lm", f"{tmp_path}/bayes?samples=2", "--text", __file__, "--window", 3)
+    assert "--window is for one LM at a time; 'bayes' is several (leave ?samples= out)" in str(result.exception)
 
 
 @pytest.mark.parametrize(
