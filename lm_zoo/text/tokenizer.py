@@ -22,8 +22,8 @@ def count_words(sentences: Iterable[list[str]]) -> Counter[str]:
 def build_words(counts: Mapping[str, int], size: int | None = None) -> WordVocabulary:
     """The `size` most frequent words (all if None; ties in alphabetical order), with `<sos/eos>` and `<unk>`.
 
-    An `<unk>` in the text (as in the Penn Treebank), `<UNK>` (as in Kaldi's words.txt), or what sentencepiece decodes
-    it to, is the vocabulary's own.
+    An `<unk>` in the text (as in the Penn Treebank), `<UNK>` (as in Kaldi's words.txt), `[unk]`, or what
+    sentencepiece decodes it to, is the vocabulary's own.
     """
     own = (word for word in counts if word != SOS_EOS and not is_unknown(word))
     words = sorted(own, key=lambda word: (-counts[word], word))

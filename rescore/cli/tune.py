@@ -107,8 +107,7 @@ def command(
     Tune on dev, never on test.  With --lattices, the line searches are over all paths of lattices (Macherey et al.
     2008), by words as they are written: --normalise and --cer take each word by itself, where errors are counted.
     Expected errors are over N-best lists that the search meets.  With --cross-fit DIR, DIR holds what rescore combine
-    writes, of scales tuned on the other folds for each utterance: a system for rescore compare that was not tuned on
-    what it is tested on.
+    writes, of scales tuned on the other folds for each utterance: a system for rescore compare.
 
     With --normalise, hypotheses that become equal are one: their probabilities (am) are summed, other scores are those
     of the most probable one.  With --cer, lists count as if every character were a word, as Chinese without blanks
@@ -116,7 +115,6 @@ def command(
     rescore combine repeats it.
 
     \b
-    Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json
     Example: rescore tune --scores exp/dev --ref data/dev/text --out exp/weights.json --cross-fit exp/dev/cross
     Example: rescore tune --scores exp/dev --ref data/dev/text --normalise librispeech --out exp/weights.json
     Example: rescore tune --lattices kaldi:exp/dev?words=words.txt --ref data/dev/text --out exp/weights.json
