@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
@@ -17,6 +17,7 @@ from rescore.evaluation.wer import (
     utterance_errors,
 )
 from rescore.shown import Shown, Table
+from rescore.text import short
 from rescore.types import Words
 from rescore.workflows import compare as comparing
 from rescore.workflows.compare_forms import flat_rows, signature
@@ -73,7 +74,14 @@ def wer(ref: Texts, hyp: Texts, *, cer: bool = False, normalise: str | None = No
 
 @dataclass(repr=False)
 class ComparisonTable(Shown, comparing.Comparison):
-    """A table of systems; see `rescore.workflows.compare.Comparison`."""
+    """A table of systems; of a data frame, a system a row.
+
+    Attributes:
+      rows: of each system `name`, `counts` (`counts.wer`, `counts.errors`, ...), `interval` of the rate in percent,
+        `relative` change in percent, `p_values` by the system compared with, `oracle_wer`, `tail`.
+      against: the systems that the others are compared with.
+      how: how it was made (test, samples, seed, hash of the references, ...).
+    """
 
     def _table(self) -> Table:
         return flat_rows(self)
@@ -124,12 +132,19 @@ def compare(
         Path(ref) if isinstance(ref, (str, Path)) else None,
         normaliser,
         loaded,
-        [against] if isinstance(against, str) else against or (),
+        _names(against),
         seed,
         samples,
         Path(path_of(tail)) if tail else None,
     )
     return ComparisonTable(found.rows, found.against, found.how)
+
+
+def _names(against: str | Sequence[str] | None) -> Sequence[str]:
+    names = [against] if isinstance(against, str) else [] if against is None else against
+    if not isinstance(names, Iterable):
+        raise UsageError(f"against is {short(against)}, expected the name of a system, or several")
+    return list(names)
 
 
 def _system(name: str, source: Texts, refs: Mapping[str, Words], normaliser: Normaliser) -> comparing.System:

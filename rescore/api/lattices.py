@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from operator import index
@@ -74,7 +74,11 @@ class Lattice(Shown, types.Lattice):
         return best_path(self, self._scales(weights))
 
     def nbest(self, n: int = 100, weights: AnyWeights | None = None) -> NbestList:
-        """The exact `n` best different word sequences, best first."""
+        """The exact `n` best different word sequences, best first; fewer, if the lattice has no more.
+
+        Raises:
+          RescoreError: `n` is no whole number from 1, or a scale of a score that the lattice has not.
+        """
         from rescore.lattices.nbest import exact_nbest
 
         return exact_nbest(self, self._scales(weights), number_from("n", n, 1, kind=Integral))
@@ -97,10 +101,13 @@ class Lattice(Shown, types.Lattice):
         weights: AnyWeights | None = None,
         posterior_scale: float | None = None,
     ) -> Lattice:
-        """A smaller lattice, see `rescore lattice prune`; the best path stays.
+        """A smaller lattice; the best path stays.  Of several limits one after the other is applied.
 
         Args:
-          posterior_scale: as of `mbr`.
+          beam: arcs go whose best path is so much below the best of all, in units of the total.
+          posterior: arcs go that are less probable, 0 to 1.
+          arcs_per_word: the best arcs stay, at most so many for each word of the best path.
+          posterior_scale: as of `mbr`, for `posterior`.
         Raises:
           RescoreError: no limit, one that is out of its range, or `posterior_scale` without `posterior`.
         """
@@ -195,6 +202,7 @@ class Lattices(Shown):
         return {lattice.utt_id: lattice.best_path(weights).words for lattice in self}
 
     def nbest(self, n: int = 100, weights: AnyWeights | None = None) -> Lists:
+        """The exact `n` best different word sequences of each lattice, best first."""
         return Lists([lattice.nbest(n, weights) for lattice in self])
 
     def oracle(self, ref: Texts, *, cer: bool = False) -> ErrorCounts:
@@ -203,8 +211,18 @@ class Lattices(Shown):
         check_same_utterances(refs, [lattice.utt_id for lattice in self], "lattices")
         return sum((lattice.oracle(refs[lattice.utt_id], cer=cer).counts for lattice in self), ErrorCounts())
 
-    def prune(self, *args: Any, **kwargs: Any) -> Lattices:
-        return self._each(lambda lattice: lattice.prune(*args, **kwargs))
+    def prune(
+        self,
+        beam: float | None = None,
+        posterior: float | None = None,
+        arcs_per_word: float | None = None,
+        weights: AnyWeights | None = None,
+        posterior_scale: float | None = None,
+    ) -> Lattices:
+        """Smaller lattices; arguments and errors as of `Lattice.prune`."""
+        return Lattices(
+            [lattice.prune(beam, posterior, arcs_per_word, weights, posterior_scale) for lattice in self.lattices]
+        )
 
     def rescore(
         self,
@@ -264,9 +282,6 @@ class Lattices(Shown):
     def write(self, spec: str | Path) -> int:
         """Writes the lattices as `[FORMAT:]PATH` says, and returns how many; a RescoreError if they cannot be."""
         return formats.write_lattices(str(path_of(spec)), self.lattices)
-
-    def _each(self, change: Callable[[Lattice], Lattice]) -> Lattices:
-        return Lattices([change(lattice) for lattice in self])
 
     def _table(self) -> Table:
         return _HEADS, [each._row() for each in self]

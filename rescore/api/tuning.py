@@ -37,15 +37,21 @@ def tune(
     Args:
       dev: lists, or lattices, over all of whose paths is searched.
       ref: references; None: those of the lists.
-      fix: scales that stay as they are.
-      seed, restarts, folds, objective, decision: as of `rescore tune`; `combine` repeats the decision.
+      fix: scales that stay as they are, by column.
+      seed: of all random choices.
+      restarts: starting points of the search, with the objective "errors".
+      folds: of the cross-validation; 0 for none.
+      objective: "risk", expected errors, which generalises; or "errors", those of the set, exactly.
+      decision: for what `combine` will do with the weights: "map", the highest total, or "mbr", minimum Bayes risk;
+        None: "mbr" for "risk" over lists, else "map".
       cer: count errors of characters, and as `words` the characters of lists that do not have it; `combine` repeats it.
         Lattices are searched, and decoded with minimum Bayes risk, by words all the same.
       normalise: name of a normaliser of references and hypotheses, "basic", "whisper-en" or "librispeech"; of lists,
         hypotheses that become equal are one, their probabilities summed, and `combine` repeats it; of lattices, each
         word is normalised by itself, and for the errors alone.
     Raises:
-      RescoreError: neither lists nor lattices, or lists and references do not suit each other; see `rescore tune`.
+      RescoreError: neither lists nor lattices; an objective, a decision or a number that is none; lists and references
+        do not suit each other: other utterances, no word of reference, scores that are missing or not finite.
     """
     from rescore.tuning.settings import DECIDED, OBJECTIVES, Settings, usual_decision
     from rescore.tuning.settings import tune as tuned_table

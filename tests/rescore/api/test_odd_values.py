@@ -155,6 +155,9 @@ def test_devices_of_torch() -> None:
 def test_against_no_other_system() -> None:
     systems = {"a": several(), "b": several()}
     assert rs.compare(several(), systems, against=None, samples=10) == rs.compare(several(), systems, samples=10)
+    for none in (3, 0):
+        with pytest.raises(rs.RescoreError, match=f"against is {none}, expected the name of a system, or several"):
+            rs.compare(several(), systems, against=none)  # type: ignore[arg-type]
 
 
 def test_errors_name_arguments_as_python_has_them() -> None:
