@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const PAGE = 50, WIDTH = 88, CHUNK = data.chunk, NONE = "\u2013";
+  const PAGE = 50, CHUNK = data.chunk, NONE = "\u2013";
   const by = (id) => document.getElementById(id);
   const chunks = new Map();
   let rows = [], page = 0;
@@ -105,7 +105,7 @@
       parts.forEach((part, row) => lines[row + 1].push([part.right[place][0], part.right[place][1] || (row === 1 && wrong[0] ? "fixed" : "")]));
     }
     const names = ["reference", ...systems.map((system) => data.systems[system])];
-    return breaks(lines).map(([begin, end]) => {
+    return breaks(lines, lineWidth(names)).map(([begin, end]) => {
       const table = element("table", null, "align");
       table.dir = direction(utt);
       names.forEach((name, row) => {
@@ -118,13 +118,16 @@
     });
   }
 
-  function breaks(lines) {
+  // Characters that a line has room for beside these names: about 11 pixels each, those of names 8.
+  const lineWidth = (names) => Math.min(88, (by("list").clientWidth - 8 * Math.max(...names.map((name) => name.length))) / 11);
+
+  function breaks(lines, most) {
     // Where long utterances go on in another table, so that they need not be scrolled.
     const found = [];
     let begin = 0, width = 0;
     lines[0].forEach((_, place) => {
       const wide = Math.max(...lines.map((line) => line[place][0].length)) + 1;
-      if (width + wide > WIDTH && place > begin) { found.push([begin, place]); begin = place; width = 0; }
+      if (width + wide > most && place > begin) { found.push([begin, place]); begin = place; width = 0; }
       width += wide;
     });
     return [...found, [begin, lines[0].length]];
@@ -232,6 +235,12 @@
     else if (event.key === "k" && at > 0) buttons[at - 1].focus();
     else if (event.key === "n" && !by("next").disabled) turn(1);
     else if (event.key === "p" && !by("previous").disabled) turn(-1);
+  });
+  let broad = by("list").clientWidth;
+  window.addEventListener("resize", () => {
+    if (by("list").clientWidth === broad) return;  // a phone's bars come and go
+    broad = by("list").clientWidth;
+    show();
   });
   select();
   document.documentElement.dataset.ready = "yes";

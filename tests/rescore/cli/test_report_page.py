@@ -153,6 +153,35 @@ def test_text_from_right_to_left(page: Page) -> None:
     page.open(address)
 
 
+@pytest.mark.parametrize("width", [320, 360])
+def test_a_phone_shows_it_without_scrolling_sideways(page: Page, width: int) -> None:
+    address = page.ask("location.href")
+    file = Path(unquote(address.removeprefix("file://")))
+    long = file.with_name("long.html")
+    long.write_text(file.read_text().replace("THEY WENT HOME", "EXTRAORDINARY COMPLICATED CIRCUMSTANCES"))
+    tables = "[...document.querySelectorAll('#list li:first-child .align')].map(each => each.offsetWidth)"
+    page.open(long.as_uri())
+    choose(page, "kind", "all")
+    choose(page, "search", "EXTRAORDINARY")
+    assert len(page.ask(tables)) == 1
+    try:
+        page.call("Emulation.setDeviceMetricsOverride", width=width, height=700, deviceScaleFactor=1, mobile=True)
+        page.until(f"document.documentElement.clientWidth === {width}")
+        page.ask(LATER)
+        assert page.ask("document.documentElement.scrollWidth") == width
+        assert len(page.ask(tables)) > 1 and max(page.ask(tables)) <= page.ask(
+            "document.getElementById('list').clientWidth"
+        )
+        assert page.ask(
+            "[...document.querySelectorAll('figure')].every(each => each.getBoundingClientRect().right <= innerWidth)"
+        )
+        page.ask("document.querySelector('#list').scrollIntoView()")
+        assert page.ask("document.querySelector('.controls').getBoundingClientRect().bottom <= 1")
+    finally:
+        page.call("Emulation.clearDeviceMetricsOverride")
+    page.open(address)
+
+
 def test_no_error_and_no_network(page: Page) -> None:
     assert page.errors == []
     assert page.ask("performance.getEntriesByType('resource').length") == 0
