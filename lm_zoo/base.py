@@ -34,6 +34,7 @@ class LanguageModel:
       with_uncertainty: whether rescoring writes the column of `score_with_uncertainty` too.
       name: what its scores are called; "" if nobody has named it.
       positions: tokens that a sentence may have at most, the special ones included; None: no limit.
+      products: the dtype of its products, if it is a copy that `cast` has made.
     """
 
     vocab: Vocabulary
@@ -41,6 +42,7 @@ class LanguageModel:
     pseudo_likelihood: bool = False
     with_uncertainty: bool = False
     positions: int | None = None
+    products: str = "float32"
 
     # -- scores ------------------------------------------------------------------------------------------------
 

@@ -170,7 +170,7 @@ class InterpolatedLM(LanguageModel):
     def cast(self, dtype: str) -> InterpolatedLM:
         """A copy, of the LMs in that dtype."""
         made = copy.copy(self)
-        made.lms = [lm.cast(dtype) for lm in self.lms]
+        made.lms, made.products = [lm.cast(dtype) for lm in self.lms], dtype
         return made
 
     def _mix_words(self, scores: list[list[list[float]]]) -> list[list[float]]:

@@ -42,6 +42,7 @@ class NeuralLM(nn.Module, LanguageModel):
         self.config = config
         self.most_tokens = LONGEST  # of a sentence with what stands before it
         self._uncast: tuple[NeuralLM, ...] = ()  # what this one is a copy of; no module of it
+        self._cast_on: torch.device | None = None  # where the copy's products were made
 
     @property
     def device(self) -> torch.device:
@@ -124,11 +125,14 @@ class NeuralLM(nn.Module, LanguageModel):
     def cast(self, dtype: str) -> NeuralLM:
         """A copy for inference whose products are in `dtype`; all other weights are shared.
 
-        Of a copy it is one of the LM itself, which a copy keeps: products are rounded once.
+        Of a copy it is one of the LM itself, which a copy keeps: products are rounded once.  A copy that is so already
+        is given back as it is, so that an LM that scores often is made ready once.
         """
+        if self._uncast and (self.products, self._cast_on, self.training) == (dtype, self.device, False):
+            return self
         source = self._uncast[0].to(self.device) if self._uncast else self
         made = prepared(source, dtype, source.vocab)
-        made._uncast = (source,)
+        made._uncast, made._cast_on, made.products = (source,), made.device, dtype
         return made
 
     # -- training ----------------------------------------------------------------------------------------------

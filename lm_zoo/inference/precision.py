@@ -20,12 +20,13 @@ if TYPE_CHECKING:  # n-grams, which have no products, are not to load torch
 M = TypeVar("M", bound="nn.Module")
 
 
-def ready(lm: LanguageModel, dtype: str = "float32") -> LanguageModel:
-    """An LM of any kind as scoring uses it, its products in `dtype`.
+def ready(lm: LanguageModel, dtype: str | None = "float32") -> LanguageModel:
+    """An LM of any kind as scoring uses it, its products in `dtype`; None: as they are.
 
     Raises:
       ModelError: no such dtype, or an LM that cannot be had in it.
     """
+    dtype = lm.products if dtype is None else dtype
     if dtype not in DTYPES:
         raise ModelError(f"dtype '{dtype}'; expected one of {', '.join(DTYPES)}")
     return lm.cast(dtype)

@@ -15,7 +15,7 @@ from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.inference.processor import slow_in_bfloat16
 from lm_zoo.models.hf_load import Loading, load_parts
 from lm_zoo.text.coverage import check_text
-from lm_zoo.text.vocabulary import TextForm, text_case
+from lm_zoo.text.vocabulary import TextForm, remember, text_case
 
 ANCHOR = "a"
 
@@ -44,7 +44,8 @@ class HFVocabulary:
     def encode_word(self, word: str) -> tuple[int, ...]:
         tokens = self._cache.get(word)
         if tokens is None:
-            tokens = self._cache[word] = self._inside_a_sentence(word.lower() if self._lower else word)
+            tokens = self._inside_a_sentence(word.lower() if self._lower else word)
+            remember(self._cache, word, tokens)
         return tokens
 
     def _inside_a_sentence(self, word: str) -> tuple[int, ...]:

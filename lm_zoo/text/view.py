@@ -10,7 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 
 from lm_zoo.reading import SPECIAL
@@ -185,6 +185,7 @@ def _is_english(vocab: Vocabulary) -> bool:
     return len(tokens) == 1 and tokens[0] != vocab.unk and "".join(letters).isascii()
 
 
+@lru_cache(maxsize=8)
 def alphabet(vocab: Vocabulary) -> frozenset[str]:
     """The characters of the words or pieces of a vocabulary; those of marks such as `<unk>` do not count."""
     if isinstance(vocab, WordVocabulary):

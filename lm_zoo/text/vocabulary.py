@@ -23,6 +23,16 @@ UNK = "<unk>"
 NUMBERS = ("spelled", "digits")
 
 
+KEPT = 200_000  # words whose tokens a vocabulary remembers: a process that lives long meets ever new ones
+
+
+def remember(found: dict[str, tuple[int, ...]], word: str, tokens: tuple[int, ...]) -> None:
+    """Keeps the tokens of a word, of KEPT words at most: all are forgotten before one more."""
+    if len(found) >= KEPT:
+        found.clear()
+    found[word] = tokens
+
+
 def is_unknown(word: str) -> bool:
     """Whether a word of a text stands for unknown ones: `<unk>` or `[unk]` in any case, or sentencepiece's sign."""
     return word == DECODED_UNK or word.casefold() in (UNK, "[unk]")
@@ -153,7 +163,7 @@ class PieceVocabulary:
             tokens = tuple(self.processor.encode(word)) if word != UNK else ()
             if not tokens or not self._marks.isdisjoint(tokens) or (self.unk in tokens and is_unknown(word)):
                 tokens = (self.unk,)
-            self._cache[word] = tokens
+            remember(self._cache, word, tokens)
         return tokens
 
     def save(self, folder: Path) -> None:

@@ -38,7 +38,8 @@ def load_lm(
       case: "lower" lower-cases words for a Hugging Face model object alone, "mixed" takes them as they are; by default
         text that is all upper case is refused.
       name: the column of its scores; by default it follows from `source`.
-      dtype: "float32" or "bfloat16", in which weights of Hugging Face are loaded.
+      dtype: "float32", "bfloat16" or "int8", in which `score` multiplies; of Hugging Face, whose weights are loaded in
+        it, not "int8".
       device: where it is put, "cpu", "cuda" or "cuda:N", or a device of torch; a model object stays where it is.
     Raises:
       LMError: no such LM or device, a damaged one, or a model object without a tokenizer.
@@ -50,6 +51,7 @@ def load_lm(
     if isinstance(source, LanguageModel):
         lm, found = _checked(source), source.name
     elif isinstance(source, (str, Path)):
+        from lm_zoo.inference.precision import ready
         from lm_zoo.registry import load
 
         if tokenizer is not None or case:
@@ -61,8 +63,11 @@ def load_lm(
             from lm_zoo.inference.devices import find_device
 
             place = find_device(device)
+            if dtype == "int8" and place.type != "cpu":
+                raise UsageError("dtype int8 is for the CPU; take bfloat16 on a GPU")
             lm = load(path, dtype, str(place))
             lm.move_to(place)
+        lm = lm if dtype == "float32" else ready(lm, dtype)
     else:
         lm = _of_hugging_face(source, tokenizer, case)
         found = Path(str(getattr(source, "name_or_path", ""))).name or "hf"
@@ -106,7 +111,7 @@ def _tokenizer_of(model: Any) -> Any:
     return load_tokenizer(found.folder)
 
 
-def by_column(lms: LMs, dtype: str = "float32", device: str | torch.device | None = None) -> dict[str, LanguageModel]:
+def by_column(lms: LMs, dtype: str | None = None, device: str | torch.device | None = None) -> dict[str, LanguageModel]:
     """The LMs by the names of their columns; those that are no LanguageModel are loaded, as `load_lm` says.
 
     Raises:
@@ -124,13 +129,15 @@ def by_column(lms: LMs, dtype: str = "float32", device: str | torch.device | Non
         return {
             column: _checked(lm)
             if isinstance(lm, LanguageModel)
-            else load_lm(lm, name=column, dtype=dtype, device=device or "cpu")
+            else load_lm(lm, name=column, dtype=dtype or "float32", device=device or "cpu")
             for column, lm in lms.items()
         }
     found: dict[str, LanguageModel] = {}
     for given in lms if isinstance(lms, Iterable) and not isinstance(lms, (str, LanguageModel)) else [lms]:
         lm = (
-            _checked(given) if isinstance(given, LanguageModel) else load_lm(given, dtype=dtype, device=device or "cpu")
+            _checked(given)
+            if isinstance(given, LanguageModel)
+            else load_lm(given, dtype=dtype or "float32", device=device or "cpu")
         )
         if not lm.name:
             raise UsageError(f"a {type(lm).__name__} without a name: give LMs as {{'column': lm}}, or set lm.name")

@@ -234,7 +234,7 @@ class Lattices(Shown):
         context: int | None = 3,
         ngram_beam: float | None = None,
         beam: float | None = None,
-        dtype: str = "float32",
+        dtype: str | None = None,
         device: str | torch.device | None = None,
         max_unknown: float = MOST_UNKNOWN,
     ) -> Lattices:
@@ -243,6 +243,7 @@ class Lattices(Shown):
         Args:
           weights: a scale for each LM and each score that takes part; acoustics (`am`, `score`) count 1 unless they
             say otherwise.
+          dtype, device, max_unknown: as of `score`.
           context: histories that share so many last words are merged; None merges nothing.
           ngram_beam, beam: None for the usual ones where neural LMs take part, with a remark; without a `context`, for
             none.

@@ -21,7 +21,7 @@ def score(
     nbest: Lists,
     lms: LMs,
     *,
-    dtype: str = "float32",
+    dtype: str | None = None,
     device: str | torch.device | None = None,
     max_unknown: float = MOST_UNKNOWN,
     text_view: str = "lm",
@@ -29,8 +29,9 @@ def score(
     """The lists with a new column an LM: the natural-log probability of each hypothesis, its end included.
 
     Args:
+      nbest: lists; they stay as they are.
       lms: an LM, several, or by the names of their columns; LMs may be given as `load_lm` takes them.
-      dtype: of their products, "float32", "bfloat16" or "int8".
+      dtype: of their products, "float32", "bfloat16" or "int8"; None: as each LM was loaded.
       device: as of `load_lm`; None: where each LM is.
       max_unknown: the largest share of words that an LM may not know.
       text_view: "lm": each LM sees words in the form of its own text; "exact": as they are, and text of another case

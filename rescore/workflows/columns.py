@@ -218,19 +218,19 @@ def check_columns(columns: Sequence[str]) -> None:
 def prepared_scorer(
     column: str,
     lm: LanguageModel,
-    dtype: str,
+    dtype: str | None,
     device: str | torch.device | None,
     max_unknown: float,
     exact: bool = False,
 ) -> LMColumn:
-    """An LM ready to score; arguments as of `open_scorers`, `device` None: where the LM is."""
+    """An LM ready to score; arguments as of `open_scorers`, `dtype` and `device` None: as the LM is, where it is."""
     from lm_zoo.inference.precision import ready
 
     if device is not None and not (isinstance(lm, WordLM) and str(device) == "cpu"):  # n-grams need no torch
         from lm_zoo.inference.devices import find_device
 
         place = find_device(device)
-        if dtype == "int8" and place.type != "cpu":
+        if (dtype or lm.products) == "int8" and place.type != "cpu":
             raise UsageError("dtype int8 is for the CPU; take bfloat16 on a GPU")
         lm.move_to(place)
     made = ready(lm, dtype)

@@ -246,6 +246,15 @@ def test_a_copy_in_another_dtype_is_one_of_the_lm_itself(lm: Any, first: str, se
     assert set(again.state_dict()) == set(once.state_dict())  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_copy_in_a_dtype_is_made_once(lm: Any, dtype: str) -> None:
+    once = ready(lm, dtype)
+    assert once is not lm and once.products == dtype
+    assert ready(once, dtype) is once and ready(once, None) is once
+    mixed = ready(InterpolatedLM([once, lm], [0.5, 0.5]), dtype)
+    assert mixed.lms[0] is once and ready(mixed, None).lms == mixed.lms  # type: ignore[attr-defined]
+
+
 def test_unknown_dtype_of_an_lm() -> None:
     with pytest.raises(ModelError, match="dtype 'float8'; expected one of"):
         ready(zoo.neural("lstm"), "float8")

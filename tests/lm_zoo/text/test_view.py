@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lm_zoo.base import LanguageModel
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.inference.viewed import view_of
 from lm_zoo.reading import DECODED_UNK
-from lm_zoo.registry import load_folder, pretrained, read_config, save_folder
+from lm_zoo.registry import load, load_folder, pretrained, read_config, save_folder
 from lm_zoo.text.coverage import check_case
 from lm_zoo.text.normalise import normalise
 from lm_zoo.text.tokenizer import build_pieces, build_words, count_words
 from lm_zoo.text.view import View, form_of
-from lm_zoo.text.vocabulary import PieceVocabulary, TextForm, Vocabulary, encode
+from lm_zoo.text.vocabulary import PieceVocabulary, TextForm, Vocabulary, WordVocabulary, encode
 from tests.lm_zoo import hugging_face
 from tests.lm_zoo.zoo import neural
 
@@ -103,6 +107,36 @@ def test_what_is_no_speech_parts_no_neighbours() -> None:
     words = ["$5", "[NOISE]", "million", "at", "3", "[NOISE]", "pm"]
     assert " ".join(View(english()).words(words)) == "FIVE MILLION DOLLARS AT THREE P M"
     assert [len(parts) for parts in View(english()).parts(words)] == [1, 0, 2, 1, 1, 0, 2]
+
+
+def test_a_vocabulary_is_gone_through_once() -> None:
+    class Counted(list[str]):
+        passes = 0
+
+        def __iter__(self) -> Iterator[str]:
+            self.passes += 1
+            return super().__iter__()
+
+    lm = LanguageModel()
+    lm.vocab = vocab = WordVocabulary(["<sos/eos>", "<unk>", "THE", "CAT"], "upper")
+    vocab.words = words = Counted(vocab.words)
+    for _ in range(3):
+        assert view_of(lm).words(["the", "CAT"]) == ("THE", "CAT")
+    assert words.passes == 1
+
+
+@pytest.mark.parametrize("kind", ["pieces", "hf"])
+def test_tokens_of_ever_new_words_are_not_all_kept(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["the", "cat", "sat", "mat", "dog", "saw", "the"]
+    if kind == "hf":
+        pytest.importorskip("transformers")
+        vocab: Any = load(f"hf:{hugging_face.gpt2(tmp_path / 'gpt2')}").vocab
+    else:
+        vocab = build_pieces(Counter(words), 15)
+    wanted = [vocab.encode_word(word) for word in words]
+    vocab._cache.clear()
+    monkeypatch.setattr("lm_zoo.text.vocabulary.KEPT", 3)
+    assert [vocab.encode_word(word) for word in words] == wanted and len(vocab._cache) == 1
 
 
 def test_words_in_the_form_of_the_lm_stay() -> None:

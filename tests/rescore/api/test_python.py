@@ -181,6 +181,15 @@ def test_an_lm_is_loaded_where_it_is_wanted(monkeypatch: pytest.MonkeyPatch) -> 
         rs.load_lm("lstm", device="meta")
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_an_lm_scores_in_the_dtype_that_it_was_loaded_in(dtype: str) -> None:
+    lists = rs.Lists([rs.NbestList("u0", [rs.Hypothesis(("HE", "SAID")), rs.Hypothesis(("HE", "SAYS"))])])
+    wanted = rs.score(lists, "lstm", dtype=dtype)
+    lm = rs.load_lm("lstm", dtype=dtype)
+    assert rs.score(lists, lm) == wanted
+    assert rs.score(lists, lm, dtype="float32") == rs.score(lists, "lstm")
+
+
 def test_lms_need_different_names() -> None:
     lm = zoo.neural("lstm")
     with pytest.raises(rs.RescoreError, match="a LSTM without a name"):
