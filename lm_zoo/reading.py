@@ -13,9 +13,12 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
+
+from lm_zoo.errors import WriteError
 
 RATIO = 200  # bytes that a packed byte may become; texts with many repeats have 100
 FREE = 10**8  # bytes that any packed file may become
@@ -23,6 +26,7 @@ DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)  # what readi
 
 _PACKED: dict[str, Any] = {".gz": gzip.GzipFile, ".xz": lzma.LZMAFile}
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_to_be_replaced: dict[tuple[int, int], str] = {}  # device and number of a file -> its real name
 
 
 class UnpackError(OSError):
@@ -38,14 +42,46 @@ def is_read_once(path: str | Path) -> bool:
     return str(path) == STANDARD_INPUT or (path.exists() and not path.is_file() and not path.is_dir())
 
 
+@contextmanager
+def kept_from_reading(path: str | Path) -> Iterator[None]:
+    """Until the block ends, a file that is going to be replaced by an output cannot be an input as well.
+
+    What has taken its place, and other names of the file, can be read.
+    """
+    real = os.path.realpath(path)
+    if not os.path.isfile(real):
+        yield
+        return
+    about = os.stat(real)
+    key = about.st_dev, about.st_ino
+    _to_be_replaced[key] = real
+    try:
+        yield
+    finally:
+        _to_be_replaced.pop(key, None)
+
+
+def _check_stays(path: Path) -> None:
+    """Raises WriteError: the file is going to be replaced."""
+    try:
+        about = os.stat(path)
+    except OSError:  # what opening it says
+        return
+    if _to_be_replaced.get((about.st_dev, about.st_ino)) == os.path.realpath(path):
+        raise WriteError(f"{path}: is read by this command, which would write over it; choose another name to write")
+
+
 def open_bytes(path: str | Path) -> IO[bytes]:
     """Opens a file for reading; `.gz` and `.xz` are unpacked; `-` is standard input, as it comes.
 
     Raises (here or on reading):
+      WriteError: it is `kept_from_reading`.
       OSError: missing, unreadable; `UnpackError` where it becomes more than FREE bytes and RATIO times its size.
       EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile: damaged (`DAMAGED`).
     """
     path = Path("/dev/stdin" if str(path) == STANDARD_INPUT else path)
+    if _to_be_replaced:
+        _check_stays(path)
     if path.suffix not in _PACKED:
         return open(path, "rb")
     return cast(IO[bytes], io.BufferedReader(_Bounded(_PACKED[path.suffix](path), path), 1 << 16))

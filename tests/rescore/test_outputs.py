@@ -62,6 +62,41 @@ def test_a_second_run_is_refused_and_a_full_disk_leaves_nothing(here: Path, line
     assert target(line).exists()
 
 
+@pytest.mark.parametrize(
+    "line, lost",
+    [
+        ("wer --ref ref --hyp ref --details ref", "ref"),
+        ("wer --ref ref --hyp ref --json link", "ref"),
+        ("count --text text --out text", "text"),
+        ("tune --scores scores --ref ref --out ref", "ref"),
+        ("convert lists.jsonl srilm:lists.jsonl", "lists.jsonl"),
+        ("lattice best-path slf:one.slf --out one.slf", "one.slf"),
+        ("lattice nbest slf:one.slf --jobs 2 jsonl:one.slf", "one.slf"),
+    ],
+)
+def test_an_output_that_is_an_input_is_refused(here: Path, line: str, lost: str) -> None:
+    shutil.copy(min((here / "lattices").iterdir()), "one.slf")
+    (here / "link").symlink_to("ref")
+    before = (here / lost).read_bytes()
+    code, said = run(line)
+    assert code == 2 and "is read by this command, which would write over it; choose another name" in said
+    assert (here / lost).read_bytes() == before
+
+
+def test_an_output_that_is_there_and_no_input_is_replaced(here: Path) -> None:
+    shutil.copy("ref", "same")
+    assert run("wer --ref ref --hyp ref --details same")[0] == 0
+    assert (here / "same").read_bytes() != (here / "ref").read_bytes()
+    assert run("wer --ref ref --hyp ref --json same")[0] == 0
+
+
+def test_two_outputs_of_one_name_are_refused(here: Path) -> None:
+    code, said = run("wer --ref ref --hyp ref --details new --json ./new")
+    assert code == 2 and said == "rescore: new: two outputs of this command have this name; choose another one"
+    assert not (here / "new").exists()
+    assert run("wer --ref ref --hyp ref --details /dev/null --json /dev/null")[0] == 0
+
+
 def test_a_vocabulary_that_an_older_version_left_half_written_is_made_again(here: Path) -> None:
     write_text("out/vocab/words.txt", "<sos/eos> 0\n")
     write_text("out/vocab/case", "")
