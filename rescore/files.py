@@ -224,7 +224,8 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
     Of icefall's `recogs-SET-SUFFIX.txt`, with lines `utt-id:<tab>ref=['A', ...]` and `utt-id:<tab>hyp=[...]` (and some
     of timestamps), the lines of `side` are read, "ref" or "hyp".  References may be those of our N-best lists (JSON
     lines with `utt_id` and `ref`), of NeMo's manifests (`audio_filepath`, whose name is the id, and `text`) or of
-    lhotse's cuts and supervisions, by their ids, too; hypotheses those of manifests (`pred_text`).
+    lhotse's cuts and supervisions, by their ids, too; hypotheses those of manifests (`pred_text`, or one
+    `pred_text_MODEL`).
 
     Raises:
       FormatError: no line at all, an empty line, or an utterance id that occurs twice or begins with a byte order mark;
@@ -291,7 +292,7 @@ def _text_of_json(path: str | Path, number: int, line: str, side: str) -> list[s
     utt_id, text = named_in(entry), entry.get("ref")
     utt_id = None if utt_id is None else str(utt_id)
     if "audio_filepath" in entry:
-        text = entry.get("text" if side == "ref" else "pred_text")
+        text = entry.get("text") if side == "ref" else _transcribed(path, number, entry)
     elif side == "ref" and text is None:
         text = _text_of_lhotse(entry)
     if isinstance(text, list):
@@ -304,6 +305,17 @@ def _text_of_json(path: str | Path, number: int, line: str, side: str) -> list[s
     if len(kaldi_fields(utt_id)) != 1:
         raise FormatError(path, f"the id '{utt_id}' has blanks, which no other file of texts can have", line=number)
     return [utt_id, *kaldi_fields(text)]
+
+
+def _transcribed(path: str | Path, number: int, entry: Mapping[str, Any]) -> Any:
+    """`pred_text` of a NeMo manifest, or the one `pred_text_MODEL` that transcribe_speech.py adds with append_pred."""
+    if "pred_text" in entry:
+        return entry["pred_text"]
+    names = [name for name in entry if name.startswith("pred_text_")]
+    if len(names) > 1:
+        problem = f"transcripts of several models ({', '.join(names)}); rename the one that is meant to pred_text"
+        raise FormatError(path, problem, line=number)
+    return entry[names[0]] if names else None
 
 
 def _text_of_lhotse(entry: Mapping[str, Any]) -> list[str] | str | None:

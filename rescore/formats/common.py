@@ -180,6 +180,11 @@ def utterance_id(value: object, place: Place, what: str = "utterance id") -> str
     return value
 
 
+def id_of_json(value: object, place: Place, what: str = "utterance id") -> str:
+    """As `utterance_id`, of JSON, where an id may be an integer (the rows of a data set)."""
+    return utterance_id(str(value) if type(value) is int else value, place, what)
+
+
 def finite_score(value: object, name: str, rank: int, place: Place) -> float:
     """The number `value` as a float, of at most `LARGEST`; `rank` counts hypotheses from 1."""
     if value is None:

@@ -2,11 +2,11 @@
 
     {"utt_id": "a", "ref": "HE SAID", "hyps": [{"words": "HE SAID", "scores": {"am": -7.1, "lm": -3.2}}, ...]}
 
-`ref` may be left out or null; `recording` names what the utterance is a part of.  Written is `words` as a string; read
-is a list of strings as well.  Also read are `id` for `utt_id`, `nbest` for `hyps`, `text` for `words`, a single number
-`score` or `sequences_scores` (the column `score`), a bare string for a hypothesis without scores, and with bare strings
-a list `sequences_scores` beside them, a number a hypothesis.  Other keys (`tokens`, `start`, ...) are kept and written
-back.
+`ref` may be left out or null; `recording` names what the utterance is a part of. Written is `words` as a string; read
+is a list of strings as well. Also read are `id` for `utt_id`, integers for ids, `nbest` for `hyps`, `text` for `words`,
+a single number `score` or `sequences_scores` (the column `score`), a bare string for a hypothesis without scores, and
+with bare strings a list `sequences_scores` beside them, a number a hypothesis. Other keys (`tokens`, `start`, ...) are
+kept and written back.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from rescore.formats.common import (
     encoded,
     finite_score,
     formed,
+    id_of_json,
     join_words,
     make_list,
     put,
-    utterance_id,
 )
 from rescore.skipping import OnError, fail
 from rescore.text import short
@@ -84,7 +84,7 @@ def _list(entry: dict[str, Any], place: Place) -> NbestList:
     id_key = next((key for key in _ID_KEYS if key in entry), None)
     if id_key is None:
         raise place.format_error(f"no 'utt_id' (and no 'id'); found: {', '.join(entry) or 'nothing'}")
-    place = Place(place.path, place.line, utterance_id(entry[id_key], place))
+    place = Place(place.path, place.line, id_of_json(entry[id_key], place))
     list_key = _list_key(entry, place)
     known = {id_key, list_key, "ref", "recording"}
     found = entry[list_key]
@@ -95,7 +95,7 @@ def _list(entry: dict[str, Any], place: Place) -> NbestList:
     ref = entry.get("ref")
     made = make_list(place.utt_id or "", hyps, None if ref is None else _words(ref, "ref", place), place)
     if entry.get("recording") is not None:
-        made.recording = utterance_id(entry["recording"], place, "recording")
+        made.recording = id_of_json(entry["recording"], place, "recording")
     made.extra = _extra(entry, known, place)
     return made
 

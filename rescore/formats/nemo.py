@@ -28,11 +28,11 @@ from rescore.formats.common import (
     Place,
     UniqueIds,
     finite_score,
+    id_of_json,
     join_words,
     make_list,
     single_score,
     text_score,
-    utterance_id,
 )
 from rescore.text import short
 from rescore.types import Hypothesis, NbestList, Words
@@ -137,7 +137,7 @@ def _entries(path: Path) -> Iterator[tuple[Place, dict[str, Any], Words | None]]
         named = named_in(entry) if isinstance(entry, dict) else None
         if named is None:
             raise place.format_error("no 'utt_id' and no 'audio_filepath', expected a line of a NeMo manifest")
-        utt_id = utterance_id(str(named) if isinstance(named, int) else named, place)
+        utt_id = id_of_json(named, place)
         place = Place(path, number, utt_id)
         unique.add(utt_id, place, "; parts of one audio file need an 'utt_id' each")
         text = entry.get("text")

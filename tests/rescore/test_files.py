@@ -198,6 +198,11 @@ def test_references_of_lists_and_of_nemos_manifests(tmp_path: Path) -> None:
     manifest.write_text('{"audio_filepath": "wav/a.1.flac", "text": "he  said", "pred_text": "she said"}\n')
     assert read_kaldi_text(manifest, "hyp") == {"a.1": ("she", "said")} == read_hypotheses(str(manifest))
     assert read_kaldi_text(manifest) == {"a.1": ("he", "said")}
+    manifest.write_text('{"audio_filepath": "a.flac", "text": "he  said", "pred_text_ctc": "she said"}\n')
+    assert read_kaldi_text(manifest, "hyp") == {"a": ("she", "said")}
+    manifest.write_text('{"audio_filepath": "a.flac", "pred_text_ctc": "she said", "pred_text_rnnt": "he said"}\n')
+    with pytest.raises(FormatError, match=r":1: transcripts of several models \(pred_text_ctc, pred_text_rnnt\)"):
+        read_kaldi_text(manifest, "hyp")
     manifest.write_text('{"audio_filepath": "a.flac", "offset": 1.5, "text": "he"}\n' * 2)
     with pytest.raises(FormatError, match="'a' occurs a second time, expected an 'utt_id' each, also of parts of one"):
         read_kaldi_text(manifest)

@@ -107,6 +107,19 @@ def test_jsonl_of_whisper(tmp_path: Path) -> None:
     assert [nbest.extra for nbest in read(scored)] == [{"start": 1.5}, {"start": 2.5}]
 
 
+def test_ids_of_json_may_be_integers(tmp_path: Path) -> None:
+    """Those of a row of a data set; what is written, and references of lists, have them as strings."""
+    lists, manifest = tmp_path / "a.jsonl", tmp_path / "beams.json"
+    lists.write_text('{"id": 0, "recording": 84, "ref": "he", "nbest": [{"text": "he said", "score": -0.5}]}\n')
+    found = list(read(lists))
+    assert plain(found) == [("0", [("he said", {"score": -0.5})])] and found[0].recording == "84"
+    write_nbest(str(tmp_path / "b.jsonl"), found)
+    assert plain(read(tmp_path / "b.jsonl")) == plain(found)
+    assert read_kaldi_text(lists) == {"0": ("he",)}
+    manifest.write_text('{"id": 7, "audio_filepath": "a.wav", "beams": [["so", -1.25]]}\n')
+    assert plain(read_nbest(f"nemo:{manifest}")) == [("7", [("so", {"score": -1.25})])]
+
+
 def test_extra_keys_stay_with_their_hypothesis_under_a_normaliser(tmp_path: Path) -> None:
     hyps = [Hypothesis((text,), {"am": am}, {"tokens": [am]}) for text, am in (("He.", -2.0), ("he", -1.0))]
     merged, written = Normaliser("basic").merge(NbestList("a", hyps, extra={"start": 0}))
