@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from lhotse.cut import Cut, MonoCut
 
 AUDIO = (".flac", ".wav", ".mp3", ".ogg", ".opus", ".sph", ".aiff")
+MAKE_CUTS = "make cuts: lhotse cut simple -r RECORDINGS -s SUPERVISIONS CUTS.jsonl.gz"
 
 
 @dataclass
@@ -96,9 +97,14 @@ def _without_commands(cut: Cut, folder: Path) -> Cut:
     return cut
 
 
+def is_shar(path: Path) -> bool:
+    """Whether it is a folder of lhotse's Shar."""
+    return path.is_dir() and any(path.glob("cuts.*.jsonl*"))
+
+
 def _cuts_file(path: Path) -> Path:
     """A file of cuts, or the folder itself if it is lhotse's Shar."""
-    if not path.is_dir() or list(path.glob("cuts.*.jsonl*")):
+    if not path.is_dir() or is_shar(path):
         return path
     for name in ("cuts.jsonl.gz", "cuts.jsonl"):
         if (path / name).exists():
@@ -109,12 +115,14 @@ def _cuts_file(path: Path) -> Path:
 def _read_cuts(path: Path, allow_pipes: bool) -> Iterator[Cut]:
     from lhotse.serialization import deserialize_item
 
+    if path.exists() and re.search(r"\.(json|ya?ml)(\.gz)?$", path.name):
+        raise FormatError(path, f"expected cuts one a line, as .jsonl or .jsonl.gz: lhotse copy {path} CUTS.jsonl.gz")
     count = 0
     for number, line in read_lines(path):
         try:
             value = parse_json(line)
             if "Cut" not in value.get("type", ""):
-                raise ValueError("it has no 'type' of a cut; recordings and supervisions are not enough")
+                raise ValueError(f"it has no 'type' of a cut; of recordings and supervisions, {MAKE_CUTS}")
             if not allow_pipes and (command := command_of(value)):
                 problem = f"cut '{value.get('id')}' is loaded by a command ('{command[:80]}'), {ADVICE}"
                 raise FormatError(path, problem, line=number)

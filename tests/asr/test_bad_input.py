@@ -69,6 +69,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save(folder / "silent.jsonl", *(cut(folder, f"s{index}", None, noise(0.5)) for index in range(2)))
     save(folder / "greek.jsonl", cut(folder, "omega", "THE ΩMEGA", noise(0.5)))
     (folder / "empty.jsonl.gz").write_bytes(gzip.compress(b""))
+    lhotse.CutSet.from_cuts(good).to_file(str(folder / "good.yaml"))
+    lhotse.RecordingSet.from_recordings(one.recording for one in good).to_file(str(folder / "recordings.jsonl"))
     small_model(folder / "model")
     vocabulary().save(folder)
     (folder / "other").mkdir()
@@ -120,6 +122,8 @@ DECODE = "decode --out new --model model"
         (f"{DECODE} blank.jsonl", "blank.jsonl: the id 'g 0' has blanks"),
         (f"{DECODE} endless.jsonl", "endless.jsonl:1: not a lhotse cut (its duration is nan, expected seconds)"),
         (f"{DECODE} words.jsonl", "words.jsonl:1: not a lhotse cut"),
+        (f"{DECODE} good.yaml", "good.yaml: expected cuts one a line, as .jsonl or .jsonl.gz: lhotse copy good.yaml"),
+        (f"{DECODE} recordings.jsonl", "of recordings and supervisions, make cuts: lhotse cut simple -r RECORDINGS"),
         (f"{DECODE} good.jsonl --device gpu", "device 'gpu'; expected cpu, cuda or cuda:N"),
         (f"{DECODE} good.jsonl --max-duration 0", "Invalid value for '--max-duration'"),
         (f"{DECODE}/config.json good.jsonl", "model/config.json: not a model folder"),
