@@ -102,6 +102,7 @@ def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
     text += f"-ilme-scale-{plan.ilme_scale}" if plan.ilme_scale is not None else ""
     text += f"-lodr-scale-{plan.lodr_scale}" if plan.lodr else ""
     text += f"-word-reward-{plan.word_reward}" if plan.word_reward else ""
+    text += "-text-view-exact" if lms and plan.text_view == "exact" else ""
     lodr = (load_ngram(plan.lodr), plan.lodr_scale) if plan.lodr else None
     return make_fusion(pieces, loaded, plan.ilme_scale, lodr, plan.word_reward, plan.text_view == "exact"), text
 

@@ -128,6 +128,14 @@ def test_cuts_without_audio_are_decoded_by_their_features(folder: Path, tmp_path
     assert recogs[0] == recogs[1]
 
 
+def test_what_lms_saw_is_in_the_names_of_results(folder: Path, tmp_path: Path) -> None:
+    """In one folder `--text-view exact` took the place of the results with the LMs' own form."""
+    for view in ("lm", "exact"):
+        run(folder, "--lm", f"mine={folder / 'mylm'}", "--text-view", view, "--out", tmp_path)
+    stem = "recogs-test-stateless-modified_beam_search-beam-size-4-mine-lm-scale-0.3"
+    assert sorted(path.name for path in tmp_path.glob("recogs-*")) == [f"{stem}-text-view-exact.txt", f"{stem}.txt"]
+
+
 def test_ctc_decoding_takes_the_ctc_head(folder: Path, tmp_path: Path) -> None:
     result = run(folder, "--decoding-method", "ctc-decoding", "--out", tmp_path, "--lattices", "slf")
     assert "by the CTC head alone" in result.stderr and (tmp_path / "recogs-test-stateless-ctc-decoding.txt").exists()
