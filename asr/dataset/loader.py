@@ -22,10 +22,12 @@ from asr.errors import ConfigError, DataError
 from rescore.console import remark
 
 if TYPE_CHECKING:
-    from lhotse import CutSet
+    from lhotse import CutSet, SupervisionSegment
     from lhotse.cut import Cut
 
 PADDING = float(np.log(1e-10))  # lhotse's value for frames that are not there
+BEYOND = 0.1  # seconds by which a supervision may reach beyond its cut: times in transcripts are rounded
+A_CUT_EACH = "make a cut of each supervision: lhotse cut trim-to-supervisions --discard-overlapping CUTS OUT"
 BUCKET_SAMPLE = 10000  # cuts that the buckets' limits are estimated from
 
 Batch = dict[str, Any]
@@ -46,6 +48,7 @@ class LoaderOptions:
       noise_snr, noise_probability: of mixing with noise, if the loader is given any.
       spec_augment: None: no masks and no warping.
       stored:       take the stored features of the cuts instead of computing them from their audio.
+      whole_texts:  leave out cuts that hold a part alone of what a supervision says (see `partly_heard`).
       num_workers:  processes that load.
       rank, world_size: each rank gets batches of its own, of the same buckets.
     """
@@ -62,6 +65,7 @@ class LoaderOptions:
     noise_probability: float = 0.5
     spec_augment: SpecAugment | None = None
     stored: bool = False
+    whole_texts: bool = False
     num_workers: int = 0
     rank: int = 0
     world_size: int = 1
@@ -230,7 +234,11 @@ def _unusable(cut: Cut, options: LoaderOptions) -> tuple[str, str] | None:
     if cut.duration < options.min_seconds:
         return "too short", f"{cut.duration:.3f} s, expected {options.min_seconds} s or more"
     if cut.duration > options.max_seconds:
-        return "too long", f"{cut.duration:.1f} s, expected {options.max_seconds} s or less"
+        more = f"; {A_CUT_EACH}" if len(cut.supervisions) > 1 else ""
+        return "too long", f"{cut.duration:.1f} s, expected {options.max_seconds} s or less{more}"
+    if options.whole_texts and (segment := partly_heard(cut)):
+        where = f"supervision {segment.id} from {segment.start:.2f} to {segment.end:.2f} s of {cut.duration:.2f} s"
+        return "words beyond its audio", f"{where}; {A_CUT_EACH}"
     if options.stored and not cut.has_features:
         return "no stored features", "compute them by asr prepare, or load audio"
     if options.stored and cut.num_features != BINS:
@@ -341,6 +349,17 @@ def cut_text(cut: Cut) -> str:
     """The words of a cut's supervisions in their order of time."""
     segments = sorted(cut.supervisions, key=lambda segment: segment.start)
     return " ".join(segment.text for segment in segments if segment.text)
+
+
+def partly_heard(cut: Cut) -> SupervisionSegment | None:
+    """The first supervision with words that begins before a cut or ends after it, by more than BEYOND seconds.
+
+    So are those of windows (lhotse's `cut_into_windows`, `truncate`): the text is there as a whole, the audio is not.
+    """
+    for segment in cut.supervisions:
+        if segment.text and (segment.start < -BEYOND or segment.end > cut.duration + BEYOND):
+            return segment
+    return None
 
 
 def load_errors() -> tuple[type[BaseException], ...]:

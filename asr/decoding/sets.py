@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asr.dataset.manifests import check_distinct, check_ids, ids_of, load_cuts, own_name
+from asr.dataset.loader import A_CUT_EACH, partly_heard
+from asr.dataset.manifests import check_distinct, check_ids, ids_of, is_shar, iter_cuts, load_cuts, own_name
 from asr.decoding.decode import Decoded
 from asr.decoding.results import Outputs, Results, empty_lattice, empty_nbest
 from asr.errors import DataError
 from lm_zoo.reading import is_read_once
-from rescore.console import progress, remark
+from rescore.console import progress, remark, some_names
 from rescore.errors import UsageError
 from rescore.evaluation.wer import ErrorCounts, kaldi_lines
 from rescore.files import make_folder
@@ -86,6 +87,19 @@ def cuts_to_decode(path: Path, allow_pipes: bool) -> CutSet:
     check_ids(path, ids)
     check_distinct(path, ids)
     return cuts
+
+
+def tell_partly_heard(paths: Sequence[Path], allow_pipes: bool) -> None:
+    """Says where cuts hold a part alone of their words, all of which are references; not of Shar and of pipes."""
+    for path in paths:
+        if not path.exists() or is_read_once(path) or is_shar(path):
+            continue
+        found = [cut.id for cut in iter_cuts(path, allow_pipes) if partly_heard(cut)]
+        if found:
+            remark(
+                f"{path}: {len(found)} cuts have words beyond their audio ({some_names(found)}), all of which count as "
+                f"references; {A_CUT_EACH}"
+            )
 
 
 def set_names(paths: Sequence[Path]) -> list[str]:

@@ -201,6 +201,7 @@ def make_batches(plan: TrainPlan, settings: TransducerTrainConfig) -> tuple[Load
         buckets=20 if plan.bucketing_sampler else 1,
         seed=settings.seed,
         stored=not plan.on_the_fly,
+        whole_texts=True,
         num_workers=plan.num_workers,
     )
     training = replace(

@@ -128,6 +128,18 @@ def test_cuts_without_audio_are_decoded_by_their_features(folder: Path, tmp_path
     assert recogs[0] == recogs[1]
 
 
+def test_words_beyond_the_audio_are_told(folder: Path, tmp_path: Path) -> None:
+    """All words of a supervision are references, of a window that holds a part of them alone too."""
+    from lhotse import CutSet
+
+    cuts = CutSet.from_cuts(cut for cut in load_cuts(folder / "my_cuts_test.jsonl.gz") if cut.id != "c-3")
+    cuts.cut_into_windows(0.6).to_file(str(tmp_path / "windows.jsonl"))
+    arguments = ["decode", "--model", folder / "stateless", "--decoding-method", "greedy_search", "--out", tmp_path]
+    result = CliRunner().invoke(cli, [*map(str, arguments), str(tmp_path / "windows.jsonl")], catch_exceptions=False)
+    assert "windows.jsonl: 5 cuts have words beyond their audio (b-2-0, b-2-1," in result.stderr
+    assert "words beyond" not in run(folder, "--decoding-method", "greedy_search", "--out", tmp_path).stderr
+
+
 def test_what_lms_saw_is_in_the_names_of_results(folder: Path, tmp_path: Path) -> None:
     """In one folder `--text-view exact` took the place of the results with the LMs' own form."""
     for view in ("lm", "exact"):

@@ -294,6 +294,31 @@ def test_bad_cuts_are_named_and_do_not_end_a_run(tmp_path: Path) -> None:
     assert "cut missing left out: cannot be loaded" in text and len(lines) == 4
 
 
+def test_parts_of_what_a_supervision_says_are_no_training_data(tmp_path: Path) -> None:
+    """Windows keep the whole text: icefall's dataset refuses such cuts (lhotse's `validate_for_asr`)."""
+    whole = make_cut(tmp_path, "whole", 3.0, text="THE CAT SAT ON THE MAT")
+    first, second = lhotse.CutSet.from_cuts([whole]).cut_into_windows(2.0)
+    rounded = make_cut(tmp_path, "rounded", 1.0)
+    rounded.supervisions[0].duration += 0.05
+    silent = make_cut(tmp_path, "silent", 1.0, text="")
+    silent.supervisions[0].duration = 9.0
+    cuts = lhotse.CutSet.from_cuts([whole, first, second, rounded, silent])
+    lines: list[str] = []
+    made = loader(cuts, lines, whole_texts=True)
+    assert sorted(name for batch in made(1) for name in batch["ids"]) == ["rounded", "silent", "whole"]
+    assert made.left_out.counts() == {"words beyond its audio": 2}
+    assert any("supervision whole from 0.00 to 3.00 s of 2.00 s; make a cut of each" in line for line in lines)
+    assert len([name for batch in loader(cuts)(1) for name in batch["ids"]]) == 5
+
+
+def test_one_cut_of_many_supervisions_is_told_apart(tmp_path: Path) -> None:
+    cut = make_cut(tmp_path, "talk", 3.0)
+    cut.supervisions.append(lhotse.SupervisionSegment("more", "talk", 1.0, 1.0, text="A HAT"))
+    with pytest.raises(DataError, match="too long"):
+        loader(lhotse.CutSet.from_cuts([cut]), lines := [], max_seconds=2.0)
+    assert "expected 2.0 s or less; make a cut of each supervision: lhotse cut trim-to-supervisions" in lines[0]
+
+
 def test_cuts_without_audio_have_none_to_load(cuts: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     silent = store_fbank([cuts[0]], tmp_path, "first", "numpy")[0].drop_recording()
     with pytest.raises(DataError, match="no audio: its manifest names no recording"):
