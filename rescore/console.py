@@ -1,7 +1,11 @@
-"""Remarks and progress on standard error; silent under `rescore --quiet`, in the processes that it starts too."""
+"""Remarks and progress on standard error; silent under `rescore --quiet`, in the processes that it starts too.
+
+Where the program has given the logger `rescore` a level or a handler, they go there.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Sized
@@ -12,6 +16,7 @@ import click
 
 from lm_zoo.errors import visible
 
+LOGGER = logging.getLogger("rescore")
 T = TypeVar("T")
 QUIET = "RESCORE_QUIET"  # a variable of the environment, which processes inherit
 SECONDS = 30.0  # between two lines of progress
@@ -47,9 +52,18 @@ def is_quiet() -> bool:
     return QUIET in os.environ
 
 
+def is_logged() -> bool:
+    """Whether the program has asked for remarks as records of logging."""
+    return bool(LOGGER.handlers or LOGGER.level)
+
+
 def remark(message: str) -> None:
     """A line for the user (counts of what was skipped, where output went)."""
-    if not is_quiet():
+    if is_quiet():
+        return
+    if is_logged():
+        LOGGER.info("%s", visible(message))
+    else:
         click.echo(visible(message), err=True)
 
 
@@ -69,7 +83,7 @@ def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterat
     console = Console(stderr=True)
     if is_quiet():
         yield from items
-    elif not console.is_terminal:
+    elif is_logged() or not console.is_terminal:
         yield from _with_lines(items, label, total)
     else:
         times = (TimeElapsedColumn(),) if total is None else (TimeElapsedColumn(), TimeRemainingColumn())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from lm_zoo.base import DTYPES, LanguageModel
 from lm_zoo.errors import ModelError
 from lm_zoo.plugins import check_methods
 from rescore.errors import UsageError
+from rescore.waiting import sleep_early
 
 if TYPE_CHECKING:  # n-grams are not to load torch
     import torch
@@ -44,6 +46,8 @@ def load_lm(
     Raises:
       LMError: no such LM or device, a damaged one, or a model object without a tokenizer.
     """
+    if "torch" not in sys.modules:
+        sleep_early()
     from rescore.workflows.columns import column_of
 
     if dtype not in DTYPES:

@@ -15,6 +15,7 @@ from lm_zoo.inference.limits import is_want_of_memory
 from rescore.console import remark
 from rescore.errors import RescoreError
 from rescore.skipping import SOME_SKIPPED, all_skipped, forget_skipped
+from rescore.waiting import sleep_early
 
 # Packages that may be absent, and the extra of this package that brings them ("" is every install).
 EXTRAS = {
@@ -31,7 +32,6 @@ EXTRAS = {
     "tensorboard": "train",
 }
 
-SPINS = "1000"  # of a waiting OpenMP thread before it sleeps; GNU has 300,000
 NO_MEMORY = "memory does not suffice; give it more, or fewer --workers"
 
 
@@ -68,16 +68,6 @@ def watched(name: str, work: Callable[[], Any]) -> None:
     click.echo(f"{name}: {message}", err=True)
     _drop_unwritten()
     sys.exit(2)
-
-
-def sleep_early() -> None:
-    """Makes torch's threads sleep soon when they wait for each other, where the user has not said how they wait.
-
-    Where other work holds a core, a thread that spins keeps the one waited for from running: scoring takes ten times as
-    long (BENCHMARKS.md).  GNU's OpenMP, that of torch's wheels on Linux, reads it when it is loaded, which is later.
-    """
-    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
-        os.environ["GOMP_SPINCOUNT"] = SPINS
 
 
 def missing_package(error: ImportError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -61,6 +62,23 @@ def test_the_nearest_name_is_suggested() -> None:
     said = run_line("rescore", main, "convert kaldy:x jsonl:y")[1]
     assert "unknown format 'kaldy' (did you mean 'kaldi'?)" in said
     assert "no command 'tun' (did you mean 'tune'?); there are: " in run_line("rescore", main, "tun")[1]
+
+
+@pytest.mark.parametrize("how", ["level", "handler", "neither"])
+def test_remarks_are_records_of_logging_where_the_program_asks_for_them(
+    how: str, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    if how == "level":
+        caplog.set_level(logging.INFO, logger="rescore")
+    if how == "handler":
+        monkeypatch.setattr(logging.getLogger("rescore"), "handlers", [logging.NullHandler()])
+    monkeypatch.setattr(console, "SECONDS", 0.0)
+    console.remark("2 of 3 %d left\nout")
+    assert list(console.progress(["a"], "scoring", 1)) == ["a"]
+    told = caplog.messages if how != "neither" else capsys.readouterr().err.splitlines()
+    assert told[0] == "2 of 3 %d left\\nout" and told[1].startswith("scoring: 1 of 1")
+    assert capsys.readouterr().err == "" and bool(caplog.messages) == (how != "neither")
 
 
 def test_quiet_ends_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,22 @@ watched("rescore", lambda: print(os.environ.get("OMP_WAIT_POLICY"), os.environ.g
 """
 
 
+IN_PYTHON = """
+import os, sys
+import rescore as rs
+before = os.environ.get("GOMP_SPINCOUNT")
+rs.load_lm("lstm")
+print(before, os.environ.get("GOMP_SPINCOUNT"))
+"""
+
+
+@pytest.mark.parametrize("first, found", [("", "None 1000"), ("import torch", "None None")])
+def test_threads_sleep_soon_in_python_where_torch_is_not_loaded_yet(first: str, found: str) -> None:
+    rest = {name: value for name, value in os.environ.items() if name not in WAITING}
+    done = subprocess.run([sys.executable, "-c", first + IN_PYTHON], env=rest, capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == (found, "")
+
+
 @pytest.mark.parametrize(
     "given, found",
     [
