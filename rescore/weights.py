@@ -239,7 +239,9 @@ def no_score(what: str, name: str, found: Iterable[str], wanted: str, lattices: 
     if name in ("am", "score", INTERNAL_LM):
         advice = f"it is a recogniser's own: take the {inputs} as the recogniser wrote them, with all scores"
     else:
-        advice = f"{command} {'--ngram FILE' if name == NGRAM else f'--lm {name}=NAME|DIR'} adds it"
+        python = f"lattices.rescore({{'{name}': lm}}, ...)" if lattices else f"rs.score(lists, {{'{name}': lm}})"
+        option = "--ngram FILE" if name == NGRAM else f"--lm {name}=NAME|DIR"
+        advice = f"{command} {option} adds it (in Python {python})"
     return f"{what} has no score '{name}', {wanted}; found: {', '.join(found) or 'none'}; {advice}"
 
 

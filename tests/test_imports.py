@@ -29,7 +29,7 @@ FLOORS: dict[str, list[tuple[str, ...]]] = {
         ("lattices",),
         ("evaluation", "sharing", "weights"),
         ("files", "text"),
-        ("file_names", "skipping", "types", "workers"),
+        ("file_names", "skipping", "types", "waiting", "workers"),
         ("shown",),
         ("console", "tables", "errors"),
     ],

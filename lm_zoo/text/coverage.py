@@ -186,7 +186,8 @@ def check_case(vocab: Vocabulary, words: Sequence[str], where: str) -> None:
         letter = "U" if vocab.case == "upper" else "L"
         raise VocabError(
             f"{where}: found '{word}', but the LM was trained on {vocab.case}-case text; convert it first: N-best lists"
-            f" and lattices by rescore convert SRC DST --case {vocab.case}, text by sed 's/.*/\\{letter}&/'"
+            f" and lattices by rescore convert SRC DST --case {vocab.case}, text by sed 's/.*/\\{letter}&/' "
+            f"(in Python word.{vocab.case}())"
         )
 
 

@@ -121,6 +121,8 @@ def compare(
     seed, samples = number_from("seed", seed, 0, kind=Integral), number_from("samples", samples, 1, kind=Integral)
     if not isinstance(systems, Mapping):
         raise UsageError(f"systems are a {type(systems).__name__}, expected them by name: {{'name': lists, ...}}")
+    if not systems:
+        raise UsageError("no system to compare; expected at least one: {'name': lists}")
     folders = {name: str(source) for name, source in systems.items() if isinstance(source, (str, Path))}
     normaliser = normaliser_of_systems(folders, normalise, cer)
 

@@ -52,6 +52,8 @@ def load_lm(
 
     if dtype not in DTYPES:
         raise UsageError(f"dtype is {dtype!r}, expected one of {', '.join(DTYPES)}")
+    if not isinstance(name, str):
+        raise UsageError(f"name is {name!r}, expected a string")
     if isinstance(source, LanguageModel):
         lm, found = _checked(source), source.name
     elif isinstance(source, (str, Path)):

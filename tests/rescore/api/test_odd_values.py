@@ -166,6 +166,9 @@ def test_errors_name_arguments_as_python_has_them() -> None:
         (lambda: rs.wer(refs, {"u": ("he",)}), r"\(in Python normalise='basic'\)"),
         (lambda: rs.compare(refs, {"a": given}, against="b"), "against 'b', which is none of the systems: a"),
         (lambda: rs.tune(given, refs, fix={"nn": 1.0}), "no score 'nn', whose scale is to be fixed"),
+        (lambda: rs.combine(given, {"nn": 1.0}), r"adds it \(in Python rs.score\(lists, {'nn': lm}\)\)"),
+        (lambda: rs.compare(refs, {}), "no system to compare; expected at least one: {'name': lists}"),
+        (lambda: rs.load_lm("lstm", name=3), "name is 3, expected a string"),  # type: ignore[arg-type]
         (lambda: rs.tune(given, {"u": ()}), "no word to count errors by; check them"),
         (lambda: rs.score(given, {"am": zoo.neural("lstm")}), r"\(in Python \{'NEWNAME': lm\}\)"),
         (lambda: rs.Lattices([]).rescore({"nn": zoo.neural("lstm")}), r"\(in Python weights=\{'NAME': VALUE\}\)"),
