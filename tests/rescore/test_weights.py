@@ -50,9 +50,9 @@ def test_decisions() -> None:
 @pytest.mark.parametrize(
     ("name", "lattices", "advice"),
     [
-        ("nn", False, "rescore nbest --lm nn=NAME|DIR adds it"),
-        ("nn", True, "rescore lattice rescore --lm nn=NAME|DIR adds it"),
-        ("ngram", False, "rescore nbest --ngram FILE adds it"),
+        ("nn", False, "rescore nbest --lm nn=NAME|DIR adds it (in Python rs.score(lists, {'nn': lm}))"),
+        ("nn", True, "rescore lattice rescore --lm nn=NAME|DIR adds it (in Python lattices.rescore({'nn': lm}, ...))"),
+        ("ngram", False, "rescore nbest --ngram FILE adds it (in Python rs.score(lists, {'ngram': lm}))"),
         ("am", False, "it is a recogniser's own: take the lists as the recogniser wrote them, with all scores"),
     ],
 )
