@@ -43,17 +43,29 @@ class OneDnnProduct(Product):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__(weight.detach(), None if bias is None else bias.detach())
+        self._pack()
+
+    def _pack(self) -> None:
+        """What oneDNN needs, and no pickle holds."""
         self.pointwise: Any = POINTWISE
-        if self.pointwise is None:
-            zeros = weight.new_zeros(len(weight))
+        self.packed: tuple[Tensor, Tensor] | None = None
+        if self.pointwise is None and _suits_onednn(self.weight):
+            zeros = self.weight.new_zeros(len(self.weight))
             self.packed = self.weight.to_mkldnn(), (zeros if self.bias is None else self.bias).to_mkldnn()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("pointwise", "packed")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._pack()
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])
-        if self.pointwise is None and (len(rows) <= FEW or torch.is_inference_mode_enabled()):
-            return F.linear(x, self.weight, self.bias)
         if self.pointwise is not None:
             y = self.pointwise(_padded(rows), self.weight, self.bias, "none", [], "")
+        elif self.packed is None or len(rows) <= FEW or torch.is_inference_mode_enabled():
+            return F.linear(x, self.weight, self.bias)
         else:
             y = torch._C._nn.mkldnn_linear(_padded(rows).to_mkldnn(), *self.packed).to_dense()
         return y[: len(rows)].view(*x.shape[:-1], len(self.weight))

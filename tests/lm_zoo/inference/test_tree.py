@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -253,6 +256,15 @@ def test_a_copy_in_a_dtype_is_made_once(lm: Any, dtype: str) -> None:
     assert ready(once, dtype) is once and ready(once, None) is once
     mixed = ready(InterpolatedLM([once, lm], [0.5, 0.5]), dtype)
     assert mixed.lms[0] is once and ready(mixed, None).lms == mixed.lms  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda lm: pickle.loads(pickle.dumps(lm))])
+def test_copies_in_a_dtype_can_be_pickled(lm: Any, dtype: str, again: Callable[[Any], Any]) -> None:
+    made, sentences = ready(lm, dtype), [("A", "B", "C"), ("A", "D")]
+    other = again(made)
+    assert ready(other, None) is other
+    assert other.score_hypotheses(sentences) == made.score_hypotheses(sentences)
 
 
 def test_unknown_dtype_of_an_lm() -> None:
