@@ -9,6 +9,8 @@ parameter counts of Tables 1 and 2: both can be had with `tied`.
 Not of the paper: `output_norm` normalises o^(M).  Units of an LSTM are within -1 and 1, so that the softmax layer is
 as sharp as its matrix is large, and weight decay of that matrix, the embedding when tied, costs what it gains; with a
 gain of its own, as the last layer of a Transformer has it, the outputs grow where the embedding shrinks.
+`rnn_residual` adds z^(N), what the LSTM layers read, to o^(M), as every other part of the network has it (Eqs. 7-9):
+with `output_norm` the softmax layer reads LayerNorm(z^(N) + o^(M)).
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ class TransfoRNNConfig:
     locked_dropout: bool = False  # the same units at all times of a row, of embeddings and LSTM layers
     activation: str = "relu"  # or "gelu"
     output_norm: bool = False  # layer normalisation behind the LSTM layers
+    rnn_residual: bool = False  # what the LSTM layers read is added to what they give
 
 
 class TransfoRNN(NeuralLM):
@@ -72,21 +75,27 @@ class TransfoRNN(NeuralLM):
         x = self.input(inputs)
         for layer in self.layers:
             x = layer(x)
-        return self.dropout(self.norm(self.rnn(x)[0]))
+        return self._output(x, self.rnn(x)[0])
+
+    def _output(self, read: Tensor, given: Tensor) -> Tensor:
+        """What the softmax layer reads, of what the LSTM layers read and gave."""
+        if self.config.rnn_residual:
+            return self.norm(read + self.dropout(given))  # type: ignore[no-any-return]
+        return self.dropout(self.norm(given))  # type: ignore[no-any-return]
 
     def hidden_after(self, state: State, inputs: Tensor) -> tuple[State, Tensor]:
         *caches, h, c = state.memory
         x = self.input(inputs, start=state.time)
         for index, layer in enumerate(self.layers):
             x, caches[index] = layer.after(x, caches[index])
-        x, cells = rnn_after(self.rnn, x, h, c)
-        return State(state.time + inputs.shape[1], (*caches, *cells)), self.dropout(self.norm(x))
+        given, cells = rnn_after(self.rnn, x, h, c)
+        return State(state.time + inputs.shape[1], (*caches, *cells)), self._output(x, given)
 
     def tree_hidden(self, tree: Tree) -> Tensor:
         x = self.input.at(tree.inputs, tree.depths)
         for layer in self.layers:
             x = transformer_layer(layer, x, tree)
-        return self.norm(lstm(self.rnn, x, tree))
+        return self._output(x, lstm(self.rnn, x, tree))
 
     def initial_state(self) -> State:
         c, device = self.config, self.device
@@ -99,5 +108,6 @@ class TransfoRNN(NeuralLM):
         x = self.input(tokens.unsqueeze(1), start=state.time).squeeze(1)
         for index, layer in enumerate(self.layers):
             x, caches[index] = layer.step(x, caches[index])
-        x, (h, c) = self.rnn(x.unsqueeze(1), (h.transpose(0, 1).contiguous(), c.transpose(0, 1).contiguous()))
-        return State(state.time + 1, (*caches, h.transpose(0, 1), c.transpose(0, 1))), self.norm(x.squeeze(1))
+        given, (h, c) = self.rnn(x.unsqueeze(1), (h.transpose(0, 1).contiguous(), c.transpose(0, 1).contiguous()))
+        memory = (*caches, h.transpose(0, 1), c.transpose(0, 1))
+        return State(state.time + 1, memory), self._output(x, given.squeeze(1))

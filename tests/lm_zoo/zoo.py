@@ -20,6 +20,7 @@ NEURAL: dict[str, tuple[str, dict[str, Any]]] = {
     "transfornn-untied-no-positions": ("transfornn", {**SMALL, "tied": False, "positions": False}),
     "transfornn-one-rnn-layer": ("transfornn", {**SMALL, "layers": 1, "rnn_layers": 1}),
     "transfornn-output-norm": ("transfornn", {**SMALL, "output_norm": True}),
+    "transfornn-residual": ("transfornn", {**SMALL, "output_norm": True, "rnn_residual": True}),
     "transformer": ("transformer", SMALL),
     "transformer-gelu-no-positions": ("transformer", {**SMALL, "positions": False, "activation": "gelu"}),
     "transformer-pre-norm": ("transformer", {**SMALL, "norm": "pre"}),

@@ -47,3 +47,26 @@ def test_output_norm_normalises_what_the_lstm_layers_give(kind: str) -> None:
         hidden, wanted = normed.hidden(tokens), plain.hidden(tokens)
     torch.testing.assert_close(hidden, 3 * torch.nn.functional.layer_norm(wanted, wanted.shape[-1:]))
     assert wanted.abs().max() < 1 < hidden.abs().max()
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_rnn_residual_adds_what_the_lstm_layers_read(norm: bool) -> None:
+    settings = {**SMALL, "rnn_residual": True, "output_norm": norm}
+    plain, lm = build("transfornn", VOCAB, SMALL).eval(), build("transfornn", VOCAB, settings).eval()
+    lm.load_state_dict(plain.state_dict(), strict=False)
+    tokens = torch.randint(3, (2, 5))
+    with torch.no_grad():
+        read = plain.layers[1](plain.layers[0](plain.input(tokens)))
+        wanted = read + plain.hidden(tokens)
+        wanted = torch.nn.functional.layer_norm(wanted, wanted.shape[-1:]) if norm else wanted
+        torch.testing.assert_close(lm.hidden(tokens), wanted)
+
+
+def test_with_rnn_residual_what_is_read_reaches_the_output_whole_in_training() -> None:
+    """Dropout is on the way through the LSTM layers."""
+    lm = build("transfornn", VOCAB, {**SMALL, "rnn_residual": True, "dropout": 0.0, "rnn_dropout": 0.5}).train()
+    tokens = torch.randint(3, (2, 5))
+    read = lm.layers[1](lm.layers[0](lm.input(tokens)))
+    torch.manual_seed(1)
+    added = lm.hidden(tokens) - read
+    assert 0.2 < (added.abs() < 1e-7).float().mean() < 0.8
