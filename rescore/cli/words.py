@@ -9,11 +9,10 @@ from typing import Any
 import click
 
 
-def words_options(*split: str, what: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def words_options(what: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Adds the options; the command gets them as `normalizer`, a `TextNormalizer`.
 
     Args:
-      split: other names of `--split-words`.
       what: behind the help of each.
     """
 
@@ -31,7 +30,6 @@ def words_options(*split: str, what: str = "") -> Callable[[Callable[..., Any]],
         for option in (
             click.option(
                 "--split-words",
-                *split,
                 "split_at",
                 default="",
                 metavar="CHARS",

@@ -76,6 +76,8 @@ def test_nbest_drop_in(recipes: Recipes, work: Path) -> None:
         "10",
         "--weight",
         "0.5",
+        "--split-words",
+        "-",
         "--model-type",
         "LSTM",
         "--embedding-dim",

@@ -12,7 +12,7 @@
 #   --test (true|false)             lattices with the old costs, to compare (false)
 #   --skip-scoring (true|false), --cmd <run.pl|queue.pl [opts]>
 #   --old-lm <FILE>                 ARPA or KenLM binary file of the old LM, in place of <old-lang-dir>/G.fst
-#   --case, --delete, --split       what is done to words for the LM alone, as in: rescore kaldi score
+#   --case, --delete, --split-words what is done to words for the LM alone, as in: rescore kaldi score
 #   --drop <"WORD...">              words that are left out for the LM alone, such as "[noise] [laughter]"
 # --model-type, --embedding-dim, --hidden-dim, --nlayers, --nhead and --oov-symbol are taken, but the LM knows them.
 set -eou pipefail
@@ -29,7 +29,7 @@ cmd=run.pl
 old_lm=
 case=
 delete=
-split=
+split_words=
 drop=
 model_type= embedding_dim= hidden_dim= nlayers= nhead= oov_symbol=
 . "$(dirname "$(readlink -f "$0")")/decode_dir.sh"
@@ -37,8 +37,8 @@ options=()
 if "$use_phi"; then options+=(--phi); fi
 if ! "$keep_ali"; then options+=(--no-ali); fi
 text=()
-for name in case delete split; do
-  if [ -n "${!name}" ]; then text+=("--$name" "${!name}"); fi
+for name in case delete split_words; do
+  if [ -n "${!name}" ]; then text+=("--${name//_/-}" "${!name}"); fi
 done
 read -ra words <<< "$drop"
 for word in "${words[@]}"; do text+=(--drop "$word"); done

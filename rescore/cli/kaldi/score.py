@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("folder", type=OutputPath(folder=True))
 @click.option("--lm", "name", metavar="NAME|DIR", help="The LM: writes lmwt.nn and lmwt.nn.sum.")
 @click.option("--weight", metavar="W", help="Its interpolation weight: writes lmwt.interp.W.")
-@words_options("--split", what=", for the LM alone")
+@words_options(", for the LM alone")
 @max_unknown_option
 @text_view_option
 def command(

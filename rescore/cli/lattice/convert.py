@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @source_options
 @click.argument("target", metavar="DST", type=OutputSpec())
-@words_options("--split")
+@words_options()
 def command(
     source: str,
     words: str | None,

@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The arguments of `each_normalized`, but for `do`."""
-    return source_options(words_options("--split")(command))
+    return source_options(words_options()(command))
 
 
 def scaled_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -119,6 +119,16 @@ def test_prune_needs_a_limit(run: Run, kaldi: tuple[str, str]) -> None:
         run("prune", *kaldi)
 
 
+@pytest.mark.parametrize("command", ["prune", "convert", "oracle", "posteriors", "mbr", "draw"])
+def test_a_share_is_not_taken_for_characters(folder: Path, command: str) -> None:
+    """`--split K/N` is a share where a command has shares; elsewhere it was another name of --split-words."""
+    target = f" slf:{folder}/new" if command in ("prune", "convert") else ""
+    line = f"lattice {command} slf:{folder}/lat{target} --split 1/2"
+    result = CliRunner().invoke(cli, line.split())
+    assert result.exit_code == 2 and "No such option" in result.stderr and "--split-words" in result.stderr
+    assert not (folder / "new").exists()
+
+
 def test_options_that_would_do_nothing_are_refused(run: Run, folder: Path) -> None:
     lat, out = folder / "lat", f"slf:{folder / 'out'}"
     with pytest.raises(UsageError, match="--posterior-scale is for posteriors"):
