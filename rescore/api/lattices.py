@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 from operator import index
@@ -168,6 +168,9 @@ class Lattices(Shown):
     _places: dict[str, int] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.lattices, Iterable):  # an Fsa of k2 is not, though Python would ask it for items
+            found = f"lattices are a {type(self.lattices).__name__}"
+            raise UsageError(f"{found}, expected a sequence of them: {_how(self.lattices)}")
         self.lattices = [_lattice_of(lattice) for lattice in self.lattices]
 
     def __len__(self) -> int:
@@ -306,7 +309,14 @@ def read_lattices(spec: str | Path, words: str | Path | None = None, on_error: s
 def _lattice_of(given: object) -> Lattice:
     if isinstance(given, types.Lattice):
         return Lattice.of(given)
-    raise UsageError(f"found {short(given)} among the lattices, expected rs.Lattice: rs.read_lattices(SPEC)")
+    raise UsageError(f"found {short(given)} among the lattices, expected rs.Lattice: {_how(given)}")
+
+
+def _how(given: object) -> str:
+    """How lattices come to be; those of k2 in memory (Fsa, FsaVec) have an `as_dict`."""
+    if hasattr(given, "as_dict"):
+        return "rs.Lattices(rescore.formats.k2.to_lattices(FSAS, UTT_IDS, TABLE)), see docs/lattices.md"
+    return "rs.read_lattices(SPEC)"
 
 
 def _stream(spec: str | Path, words: str | Path | None, on_error: str) -> Iterator[Lattice]:

@@ -20,11 +20,12 @@ import numpy as np
 
 from lm_zoo.files import save_torch
 from rescore.errors import FormatError, RescoreError
-from rescore.formats.common import Place, named_if_too_large
+from rescore.formats.common import Place, UniqueIds, named_if_too_large, utterance_id
 from rescore.formats.k2_load import SPLITS, VALUES, check_ragged, check_states, offsets
 from rescore.formats.symbols import SymbolTable
 from rescore.lattices.build import EPSILON, build_lattice, split_arcs
 from rescore.skipping import OnError, fail
+from rescore.text import short
 from rescore.types import Alignments, Lattice
 
 if TYPE_CHECKING:
@@ -46,12 +47,12 @@ def write_lattices(lattice: Any, utt_ids: Sequence[str], path: str | Path) -> No
       utt_ids: the id of each FSA, in order.
       path: file to write, `.pt`; the files of one folder are read in the order of their names (`k2:FOLDER`).
     Raises:
-      FormatError: there are not as many ids as FSAs.
+      FormatError: it is no FSA; there are not as many ids as FSAs, or ids that a reader would refuse.
     """
     import torch
 
     entries: dict[str, Any] = {}
-    for name, value in lattice.as_dict().items():
+    for name, value in _dict_of(lattice, Path(path)).items():
         if isinstance(value, torch.Tensor):
             entries[name] = value.detach().cpu()
         elif hasattr(value, "values") and hasattr(value, "shape"):  # k2.RaggedTensor
@@ -65,9 +66,30 @@ def write_lattices(lattice: Any, utt_ids: Sequence[str], path: str | Path) -> No
 def save(entries: dict[str, Any], utt_ids: Sequence[str], path: Path) -> None:
     """Writes the dict of an FsaVec, with its ids."""
     count = len(offsets(entries["arcs"].numpy())[0]) - 1
+    save_torch(path, {**entries, UTT_IDS: _checked_ids(utt_ids, count, path)})
+
+
+def _dict_of(fsas: Any, path: Path) -> Mapping[str, Any]:
+    """The dict of an Fsa or FsaVec, or `fsas` if it is one."""
+    if isinstance(fsas, Mapping):
+        return fsas
+    if not hasattr(fsas, "as_dict"):
+        expected = "expected a k2 Fsa or FsaVec (of several Fsa: k2.create_fsa_vec)"
+        raise FormatError(path, f"found a {type(fsas).__name__}, {expected}")
+    found: Mapping[str, Any] = fsas.as_dict()
+    return found
+
+
+def _checked_ids(utt_ids: Sequence[str], count: int, path: Path) -> list[str]:
+    """The ids of `count` lattices; FormatError where they are not as many, or one that cannot be read again."""
+    if isinstance(utt_ids, str):
+        raise FormatError(path, f"the utterance ids are the string {short(utt_ids)}, expected a list of strings")
     if len(utt_ids) != count:
         raise FormatError(path, f"{len(utt_ids)} utterance ids for {count} lattices")
-    save_torch(path, {**entries, UTT_IDS: list(utt_ids)})
+    unique = UniqueIds()
+    for utt_id in utt_ids:
+        unique.add(utterance_id(utt_id, Place(path)), Place(path, utt_id=utt_id))
+    return list(utt_ids)
 
 
 def to_lattices(
@@ -82,15 +104,16 @@ def to_lattices(
     Args:
       table: of words; None if words are to be the ids as text.
       path: for messages.
+    Raises:
+      FormatError: as of `write_lattices`; what is wrong with one lattice goes to `on_error`.
     """
-    entries: Mapping[str, Any] = fsas if isinstance(fsas, Mapping) else fsas.as_dict()
+    where = path or Path("k2")
+    entries = _dict_of(fsas, where)
     arcs = np.ascontiguousarray(entries["arcs"].detach().cpu().numpy(), dtype=np.int32)
     states, arc_at, rows = offsets(arcs)
-    if len(utt_ids) != len(states) - 1:
-        raise FormatError(path or "k2", f"{len(utt_ids)} utterance ids for {len(states) - 1} lattices")
     columns = _Columns(entries, len(rows))
-    for number, utt_id in enumerate(utt_ids):
-        place = Place(path or Path("k2"), utt_id=utt_id)
+    for number, utt_id in enumerate(_checked_ids(utt_ids, len(states) - 1, where)):
+        place = Place(where, utt_id=utt_id)
         part = slice(int(arc_at[number]), int(arc_at[number + 1]))
         try:
             with named_if_too_large():

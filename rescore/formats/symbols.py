@@ -292,8 +292,8 @@ def table_for(path: Path, words: str | None) -> SymbolTable:
         return read_symbols(found[0])
     several = f" ({', '.join(map(str, found))} differ)" if found else ""
     raise UsageError(
-        f"{path}: its words are numbers; which table has them?{several} Give --words FILE, or PATH?words=FILE; numbers "
-        f"are taken as words by --words {IDS}"
+        f"{path}: its words are numbers; which table has them?{several} Give --words FILE (in Python words='FILE'), or "
+        f"PATH?words=FILE; numbers are taken as words by --words {IDS} (words='{IDS}')"
     )
 
 
