@@ -69,7 +69,7 @@ def test_no_command_takes_numbers_for_words(source: str, command: list[str]) -> 
     name, rest = (command[:1], command[1:]) if command[0] == "convert" else (command[:2], command[2:])
     result = run(*name, source, *rest)
     assert isinstance(result.exception, UsageError)
-    assert "its words are numbers; which table has them? Give --words FILE" in str(result.exception)
+    assert "its words are numbers; which table has them? Give --words FILE (in Python words=" in str(result.exception)
     assert not list(Path().glob("out*"))
 
 
