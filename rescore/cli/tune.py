@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from rescore.cli.completion import formats
 from rescore.cli.normalise import cer_option, normalise_option
@@ -125,6 +126,7 @@ def command(
     from rescore.workflows.tune import summary
 
     _check_sources(scores, lattices, cross_fit, folds)
+    _tell_restarts(objective)
     settings = _settings(fixed, objective, decision, seed, restarts, folds, select, bool(lattices))
     normaliser = Normaliser(normalise or "none", cer)
     how = ref, settings, _repeated(ref, out, fixed, settings, normaliser, common), normaliser, common, cross_fit
@@ -157,6 +159,15 @@ def _check_sources(scores: str | None, lattices: str | None, cross_fit: Path | N
         raise UsageError("give either --scores DIR|[FORMAT:]PATH or --lattices [FORMAT:]PATH")
     if cross_fit and folds < 2:
         raise UsageError("--cross-fit needs two folds at least: --folds 2 or more")
+
+
+def _tell_restarts(objective: str) -> None:
+    """Says where restarts are asked for that are not used; commands that earlier weights name have them."""
+    from rescore.console import remark
+
+    given = click.get_current_context().get_parameter_source("restarts") is ParameterSource.COMMANDLINE
+    if given and objective != "errors":
+        remark("--restarts does nothing with --objective risk; it is of --objective errors")
 
 
 def _of_lists(
@@ -207,7 +218,8 @@ def _repeated(
 ) -> str:
     """The options that give the same scales again."""
     options = [f"--ref {ref.name} --out {out.name}", *(f"--fix {scale}" for scale in fixed)]
-    options.append(f"--seed {settings.seed} --restarts {settings.restarts} --folds {settings.folds}")
+    restarts = f" --restarts {settings.restarts}" if settings.objective == "errors" else ""
+    options.append(f"--seed {settings.seed}{restarts} --folds {settings.folds}")
     options.append(f"--objective {settings.objective} --decision {settings.decision}")
     options += ["--select"] if settings.select else []
     options += ["--cer"] if normaliser.cer else []

@@ -68,6 +68,16 @@ def test_fixed_scales_and_no_folds(dev: Path) -> None:
         run(*args, "--fix", "nn=1")
 
 
+def test_restarts_are_of_the_line_search_alone(dev: Path) -> None:
+    args = ("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", dev / "w.json", "--restarts", 3)
+    unused = "--restarts does nothing with --objective risk"
+    assert unused in run(*args).stderr
+    assert "--restarts" not in load_weights(dev / "w.json").info["command"]
+    assert unused not in run(*args, "--objective", "errors").stderr
+    assert "--restarts 3" in load_weights(dev / "w.json").info["command"]
+    assert unused not in run(*args[:-2]).stderr
+
+
 def test_missing_references(dev: Path) -> None:
     (dev / "ref").write_text("u0 A B\n")
     with pytest.raises(ReferencesError, match=r"5 of 6 N-best lists have no reference \(u1, u2, u3, u4, u5\)"):
