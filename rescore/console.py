@@ -1,6 +1,6 @@
 """Remarks and progress on standard error; silent under `rescore --quiet`, in the processes that it starts too.
 
-Where the program has given the logger `rescore` a level or a handler, they go there.
+Where the program has given the logger `rescore` a level, they go there.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_quiet() -> bool:
 
 def is_logged() -> bool:
     """Whether the program has asked for remarks as records of logging."""
-    return bool(LOGGER.handlers or LOGGER.level)
+    return LOGGER.level != logging.NOTSET
 
 
 def remark(message: str) -> None:

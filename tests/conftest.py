@@ -32,6 +32,15 @@ def shared_data() -> Path:
     return SHARED
 
 
+@pytest.fixture
+def k2() -> Any:
+    try:
+        import k2
+    except ImportError:
+        pytest.skip("k2 cannot be imported")
+    return k2
+
+
 @pytest.fixture(autouse=True)
 def remarks_stay() -> Iterator[None]:
     """A test that leaves `rescore --quiet` in force would silence the tests after it."""

@@ -48,7 +48,7 @@ def load_lm(
     """
     if "torch" not in sys.modules:
         sleep_early()
-    from rescore.workflows.columns import column_of
+    from rescore.workflows.columns import column_of, place_for
 
     if dtype not in DTYPES:
         raise UsageError(f"dtype is {dtype!r}, expected one of {', '.join(DTYPES)}")
@@ -66,11 +66,7 @@ def load_lm(
         if str(device) == "cpu":  # an LM that has chosen its own device stays there
             lm = load(path, dtype)
         else:
-            from lm_zoo.inference.devices import find_device
-
-            place = find_device(device)
-            if dtype == "int8" and place.type != "cpu":
-                raise UsageError("dtype int8 is for the CPU; take bfloat16 on a GPU")
+            place = place_for(device, dtype)
             lm = load(path, dtype, str(place))
             lm.move_to(place)
         lm = lm if dtype == "float32" else ready(lm, dtype)

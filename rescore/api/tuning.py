@@ -44,14 +44,12 @@ def tune(
       objective: "risk", expected errors, which generalises; or "errors", those of the set, exactly.
       decision: for what `combine` will do with the weights: "map", the highest total, or "mbr", minimum Bayes risk;
         None: "mbr" for "risk" over lists, else "map".
-      cer: count errors of characters, and as `words` the characters of lists that do not have it; `combine` repeats it.
+      cer: count errors of characters, and as `words` those of lists that do not have it, as `combine` then does.
         Lattices are searched, and decoded with minimum Bayes risk, by words all the same.
-      normalise: name of a normaliser of references and hypotheses, "basic", "whisper-en" or "librispeech"; of lists,
-        hypotheses that become equal are one, their probabilities summed, and `combine` repeats it; of lattices, each
-        word is normalised by itself, and for the errors alone.
+      normalise: "basic", "whisper-en" or "librispeech", for references and hypotheses; of lists, hypotheses that become
+        equal are one, in `combine`, too; of lattices, each word by itself, for the errors alone.
     Raises:
-      RescoreError: neither lists nor lattices; an objective, a decision or a number that is none; lists and references
-        do not suit each other: other utterances, no word of reference, scores that are missing or not finite.
+      RescoreError: an argument of another kind; lists and references that do not suit each other.
     """
     from rescore.tuning.settings import DECIDED, OBJECTIVES, Settings, usual_decision
     from rescore.tuning.settings import tune as tuned_table

@@ -126,7 +126,6 @@ def command(
     from rescore.workflows.tune import summary
 
     _check_sources(scores, lattices, cross_fit, folds)
-    _tell_restarts(objective)
     settings = _settings(fixed, objective, decision, seed, restarts, folds, select, bool(lattices))
     normaliser = Normaliser(normalise or "none", cer)
     how = ref, settings, _repeated(ref, out, fixed, settings, normaliser, common), normaliser, common, cross_fit
@@ -148,6 +147,7 @@ def _settings(
     from rescore.tuning.settings import Settings, usual_decision
     from rescore.weights import parse_scales
 
+    _tell_restarts(objective)
     decided = decision or usual_decision(objective, lattices)
     return Settings(parse_scales(fixed), objective, decided, seed, restarts, folds, select)
 

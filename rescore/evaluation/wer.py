@@ -166,7 +166,7 @@ def check_same_form(refs: Iterable[Words], hyps: Iterable[Words]) -> None:
     if {letter_case(refs), letter_case(hyps)} == {"upper", "lower"}:
         raise ReferencesError(
             "references and hypotheses differ in letter case (one upper, one lower throughout), so that every word "
-            "would be wrong: convert one of them (rescore convert SRC DST --case upper), or where a command has it "
+            "would be wrong: convert one of them (rescore convert SRC DST --case upper), or, where a command has it, "
             "take --normalise basic (in Python normalise='basic')"
         )
     counts, known = Counter(chain.from_iterable(refs)), dict.fromkeys(chain.from_iterable(hyps))

@@ -2,11 +2,11 @@
 
     {"utt_id": "a", "ref": "HE SAID", "hyps": [{"words": "HE SAID", "scores": {"am": -7.1, "lm": -3.2}}, ...]}
 
-`ref` may be left out or null; `recording` names what the utterance is a part of. Written is `words` as a string; read
-is a list of strings as well. Also read are `id` for `utt_id`, integers for ids, `nbest` for `hyps`, `text` for `words`,
-a single number `score` or `sequences_scores` (the column `score`), a bare string for a hypothesis without scores, and
-with bare strings a list `sequences_scores` beside them, a number a hypothesis. Other keys (`tokens`, `start`, ...) are
-kept and written back.
+`ref` may be left out or null; `recording` names what the utterance is a part of.  Written is `words` as a string; read
+is a list of strings as well.  Also read are `id` for `utt_id`, integers for ids, `nbest` for `hyps`, `text` for
+`words`, a single number `score` or `sequences_scores` (the column `score`), a bare string for a hypothesis without
+scores, and with bare strings a list `sequences_scores` beside them, a number a hypothesis.  Other keys (`tokens`,
+`start`, ...) are kept and written back.
 """
 
 from __future__ import annotations

@@ -227,18 +227,27 @@ def prepared_scorer(
     from lm_zoo.inference.precision import ready
 
     if device is not None and not (isinstance(lm, WordLM) and str(device) == "cpu"):  # n-grams need no torch
-        from lm_zoo.inference.devices import find_device
-
-        place = find_device(device)
-        if (dtype or lm.products) == "int8" and place.type != "cpu":
-            raise UsageError("dtype int8 is for the CPU; take bfloat16 on a GPU")
-        lm.move_to(place)
+        lm.move_to(place_for(device, dtype or lm.products))
     made = ready(lm, dtype)
     if made.is_slow():
         remark(
             f"{column}: in bfloat16, in which this processor is many times slower than in float32 (twice the memory)"
         )
     return LMColumn(column, made, max_unknown, exact)
+
+
+def place_for(device: str | torch.device, dtype: str) -> torch.device:
+    """Where an LM with products in `dtype` goes.
+
+    Raises:
+      ModelError: no such device.  UsageError: it has no such products.
+    """
+    from lm_zoo.inference.devices import find_device
+
+    place = find_device(device)
+    if dtype == "int8" and place.type != "cpu":
+        raise UsageError("dtype int8 is for the CPU; take bfloat16 on a GPU")
+    return place
 
 
 def identities(names: Iterable[str], ngram: str | None) -> dict[str, str]:

@@ -39,15 +39,6 @@ SIZE = 18
 WIDE = {"beam": 1e4, "max_contexts": 10**4, "max_states": 10**5}
 
 
-@pytest.fixture
-def k2() -> Any:
-    try:
-        import k2
-    except ImportError:
-        pytest.skip("k2 cannot be imported")
-    return k2
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_lattice_holds_every_alignment_with_its_score(k2: Any, seed: int) -> None:
     model = Tiny(SIZE, seed=seed)

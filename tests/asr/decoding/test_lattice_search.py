@@ -68,13 +68,10 @@ def test_a_pruned_lattice_keeps_the_best_and_is_well_formed(decoder: str) -> Non
         assert best.words in {pieces(SIZE).words(hyp.tokens) for hyp in hyps} or length > 1
 
 
+@pytest.mark.usefixtures("k2")
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_beam_gives_the_lattice_of_k2(seed: int) -> None:
     fast = pytest.importorskip("asr.decoding.k2_beam_search")
-    try:
-        import k2  # noqa: F401
-    except ImportError:
-        pytest.skip("k2 cannot be imported")
     model = Tiny(SIZE, seed=seed)
     encoded, lengths = model.encoded(4, 2, 1)
     ids = ["a", "b", "c"]

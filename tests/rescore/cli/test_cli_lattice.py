@@ -121,7 +121,7 @@ def test_references_in_another_case(decode: Path, tmp_path: Path) -> None:
         line = f"lattice {command} kaldi:{decode} --words {tmp_path}/words.txt --ref {tmp_path}/text"
         code, said = run_line("rescore", main, line)
         assert code == 2 and "references and hypotheses differ in letter case" in said, command
-        assert "or where a command has it take --normalise basic" in said
+        assert "or, where a command has it, take --normalise basic" in said
 
 
 def test_a_scale_of_no_score_is_refused(decode: Path, tmp_path: Path) -> None:

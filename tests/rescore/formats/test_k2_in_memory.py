@@ -13,15 +13,6 @@ from rescore.formats.k2 import to_dict, to_lattices, write_lattices
 from rescore.formats.symbols import read_symbols
 
 
-@pytest.fixture
-def k2() -> Any:
-    try:
-        import k2
-    except ImportError:
-        pytest.skip("k2 cannot be imported")
-    return k2
-
-
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
