@@ -17,6 +17,8 @@ from rescore.weights import checked_scales
 
 if TYPE_CHECKING:
     from rescore.tuning.tune import Table
+    from rescore.types import Words
+    from rescore.workflows.normalising import Normaliser
 
 
 def tune(
@@ -71,18 +73,22 @@ def tune(
     settings = Settings(_fixed(fix), objective, decision, *numbers)
     normaliser = Normaliser(normalise, cer)
     refs = normaliser.texts(references(ref if ref is not None else _lists(dev)))
-    table: Table
-    if isinstance(dev, Lists):
-        from rescore.tuning.score_table import build_table
-
-        table = build_table(normaliser.lists(dev), refs, settings.needs_distances)
-        normaliser.say()
-    else:
-        from rescore.tuning.lattice_line_search import lattice_table
-
-        table = lattice_table(dev, refs, normaliser.form)
+    table = _table(dev, refs, normaliser, settings.needs_distances)
     weights, _ = tuned_table(table, settings)
     return TunedWeights(weights.scales, {KEY: normalise, RATE: normaliser.rate, **weights.info})
+
+
+def _table(dev: Lists | Lattices, refs: dict[str, Words], normaliser: Normaliser, with_distances: bool) -> Table:
+    """What is searched: of lists under the normaliser, or of lattices as they are."""
+    if isinstance(dev, Lattices):
+        from rescore.tuning.lattice_line_search import lattice_table
+
+        return lattice_table(dev, refs, normaliser.form)
+    from rescore.tuning.score_table import build_table
+
+    table = build_table(normaliser.lists(dev), refs, with_distances)
+    normaliser.say()
+    return table
 
 
 def _fixed(fix: Mapping[str, float] | None) -> dict[str, float]:
