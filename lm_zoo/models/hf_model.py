@@ -15,7 +15,7 @@ from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.inference.processor import slow_in_bfloat16
 from lm_zoo.models.hf_load import Loading, load_parts
 from lm_zoo.text.coverage import check_text
-from lm_zoo.text.vocabulary import TextForm, remember, text_case
+from lm_zoo.text.vocabulary import TextForm, is_unknown, remember, text_case
 
 ANCHOR = "a"
 
@@ -32,6 +32,7 @@ class HFVocabulary:
         self.unk: int = -1 if tokenizer.unk_token_id is None else tokenizer.unk_token_id
         self._lower = case == "lower"
         self._marks = set(tokenizer.all_special_ids) - {self.unk}
+        self._has_unknown = self.unk >= 0 and self.unk not in (bos, eos)  # GPT-2 calls its sentence end so
         self._cache: dict[str, tuple[int, ...]] = {}
         self._anchor = self._encode(ANCHOR)
 
@@ -49,6 +50,8 @@ class HFVocabulary:
         return tokens
 
     def _inside_a_sentence(self, word: str) -> tuple[int, ...]:
+        if self._has_unknown and is_unknown(word):
+            return (self.unk,)
         tokens, before = self._encode(f"{ANCHOR} {word}"), len(self._anchor)
         if tokens[:before] != self._anchor:
             raise VocabError(f"{self.where}: its tokenizer has tokens across words ('{ANCHOR} {word}'), cannot be used")

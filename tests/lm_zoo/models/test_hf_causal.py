@@ -53,6 +53,21 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {kind: getattr(hugging_face, kind)(base / kind) for kind in ("gpt2", "llama", "bert")}
 
 
+@pytest.mark.parametrize("word", ["<unk>", "<UNK>", "[unk]", "[UNK]", "\u2047"])
+@pytest.mark.parametrize("name", ["hf:llama", "hf-mlm:bert"])
+def test_an_unknown_word_is_the_unknown_token_however_it_is_written(
+    folders: dict[str, Path], name: str, word: str
+) -> None:
+    kind, _, folder = name.partition(":")
+    lm = load(f"{kind}:{folders[folder]}")
+    assert lm.vocab.encode_word(word) == (lm.tokenizer.unk_token_id,) and not lm.knows(word)
+
+
+def test_an_unknown_token_that_ends_sentences_is_not_taken_for_an_unknown_word(folders: dict[str, Path]) -> None:
+    lm = load(f"hf:{folders['gpt2']}")
+    assert lm.vocab.unk == lm.vocab.eos and lm.vocab.eos not in lm.vocab.encode_word("<unk>")
+
+
 @pytest.fixture(params=["gpt2", "llama"])
 def lm(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Any:
     return load(f"hf:{folders[request.param]}")
