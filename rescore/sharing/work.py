@@ -24,7 +24,7 @@ Counted = Callable[[], Counter[str]]  # all that was counted so far
 
 
 def in_halves(do: Do[T, R], items: list[T], name: Name, on_error: OnError) -> list[R]:
-    """What `do` makes of the items; in halves where memory does not suffice, or one in error is to be skipped.
+    """What `do` makes of the items; in halves where memory does not suffice, or one is in error: it is named.
 
     Where the time of an utterance is limited, each is done alone: so its results are the same whatever others take.
 
@@ -39,9 +39,11 @@ def in_halves(do: Do[T, R], items: list[T], name: Name, on_error: OnError) -> li
     except OutOfTime as error:
         problem = RescoreError(f"utterance {name(items[0])}: {error}")
     except (ScoreError, LMError) as error:
-        if not isinstance(on_error, Skip) or isinstance(error, VocabError):  # such a text is the wrong one for the LM
+        if isinstance(error, VocabError):  # such a text is the wrong one for the LM
             raise
-        problem = RescoreError(str(error))
+        if isinstance(error, ScoreError) and not isinstance(on_error, Skip):  # of all items, or with a name
+            raise
+        problem = RescoreError(_of_utterance(error, name(items[0])))
     except (MemoryError, RuntimeError) as error:
         if not is_want_of_memory(error):
             raise
@@ -53,6 +55,13 @@ def in_halves(do: Do[T, R], items: list[T], name: Name, on_error: OnError) -> li
     middle = len(items) // 2
     halves = (items[:middle], items[middle:])
     return [result for half in halves for result in in_halves(do, half, name, on_error)]
+
+
+def _of_utterance(error: Exception, utterance: str) -> str:
+    """What an error says, with the utterance's name: LMs, which go over several together, do not know it."""
+    said = str(error)
+    named = f"utterance {utterance}" in said or f"'{utterance}'" in said
+    return said if named else f"utterance {utterance}: {said}"
 
 
 def do_bites(

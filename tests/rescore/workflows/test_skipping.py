@@ -92,6 +92,21 @@ def test_half_at_once_where_memory_does_not_suffice() -> None:
         in_halves(doubled(seen, 9, bad=(3,)), list(range(5)), str, fail)
 
 
+def test_an_utterance_that_an_lm_refuses_is_named() -> None:
+    """Also where the LM knows no utterances, as in lattices, several of which it goes over together."""
+
+    def do(items: list[str]) -> list[str]:
+        if "c" in items:
+            raise LMError("a sentence has 17 tokens, but the model takes 16")
+        return items
+
+    said = "utterance c: a sentence has 17 tokens, but the model takes 16"
+    with pytest.raises(RescoreError, match=f"^{said}$"):
+        in_halves(do, list("abcd"), str, fail)
+    skip = Skip()
+    assert in_halves(do, list("abcd"), str, skip) == ["a", "b", "d"] and skip.take() == [said]
+
+
 def test_words_are_counted_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Though lists are scored in halves, as memory does not suffice for all."""
     from rescore.workflows import scoring
