@@ -121,11 +121,11 @@ def _find(place: str, config: str, name: str) -> Path:
         return _of_package(place)
     match = _NAME.fullmatch(place)
     if Path(place).is_dir() or match is None:
-        made = "peft's" if config == ADAPTER_CONFIG else "a Hugging Face model and its tokenizer, as their"
-        raise ModelError(
-            f"{name}: {place} is not a folder with a {config}; expected {made} save_pretrained writes them, or a name "
-            "of the hub"
-        )
+        wanted, made = f"a {config}", "a Hugging Face model and its tokenizer, as their save_pretrained writes them"
+        if config == ADAPTER_CONFIG:
+            wanted, made = f"an {config}", "an adapter, as peft's save_pretrained writes it"
+        found = f"{place or 'an empty name'} is not a folder with {wanted}"
+        raise ModelError(f"{name}: {found}; expected {made}, or a name of the hub")
     return _from_hub(match[1], match[2], config, name)
 
 

@@ -194,7 +194,7 @@ def _windowed(scorer: LMColumn, text: str, window: int, position: str) -> Perple
     if isinstance(scorer.lm, InterpolatedLM):
         raise UsageError(f"--window is for one LM at a time; '{scorer.column}' is several (leave ?samples= out)")
     if not isinstance(scorer.lm, NeuralLM):
-        raise UsageError(f"--window is for neural LMs; '{scorer.column}' is none")
+        raise UsageError(f"--window is for neural LMs of the zoo; '{scorer.column}' is none (leave --window out)")
     coverage = Coverage(scorer.lm, text, scorer.most_unknown)
 
     def checked() -> Iterator[list[str]]:

@@ -121,7 +121,7 @@ def test_adapters_by_name(remote: Hub) -> None:
     before = lm_identity("hf:gpt2+me/lora")
     (found.adapter / "adapter_model.safetensors").write_text("other")
     assert lm_identity("hf:gpt2+me/lora") != before != lm_identity("hf:gpt2")
-    with pytest.raises(ModelError, match=r"cache is not a folder with a adapter_config.json; expected peft's save_pre"):
+    with pytest.raises(ModelError, match=r"folder with an adapter_config.json; expected an adapter, as peft's"):
         find_folders("hf:gpt2+cache")
 
 

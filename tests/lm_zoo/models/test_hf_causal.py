@@ -68,6 +68,13 @@ def test_an_unknown_token_that_ends_sentences_is_not_taken_for_an_unknown_word(f
     assert lm.vocab.unk == lm.vocab.eos and lm.vocab.eos not in lm.vocab.encode_word("<unk>")
 
 
+def test_windows_of_perplexity_are_not_for_it(folders: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("the cat\n")
+    line = ["ppl", "--lm", f"nn=hf:{folders['gpt2']}", "--text", str(tmp_path / "text"), "--window", "4"]
+    with pytest.raises(UsageError, match="--window is for neural LMs of the zoo; 'nn' is none"):
+        CliRunner().invoke(cli, line, catch_exceptions=False)
+
+
 @pytest.fixture(params=["gpt2", "llama"])
 def lm(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Any:
     return load(f"hf:{folders[request.param]}")
