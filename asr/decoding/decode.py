@@ -28,6 +28,7 @@ from asr.decoding.options import (
 )
 from asr.decoding.prefixes import Pieces, SearchHypothesis
 from asr.decoding.shallow_fusion import Fusion
+from asr.decoding.word_graph import WordGraph, import_k2
 from asr.errors import ConfigError
 from rescore.console import remark
 from rescore.lattices.nbest import exact_nbest
@@ -58,7 +59,7 @@ class Decoder:
         pieces: Pieces,
         options: DecodeOptions,
         fusion: Fusion | None = None,
-        graph: k2_search.WordGraph | None = None,
+        graph: WordGraph | None = None,
         device: str | torch.device = "cpu",
     ) -> None:
         """
@@ -152,14 +153,14 @@ class Decoder:
 def _k2_is_there(model: Transducer, graph: object) -> bool:
     """Whether the search runs in k2, which a remark says; where a graph asks for it, its absence is an error."""
     if graph is not None:
-        k2_search.import_k2()
+        import_k2()
         return True
     ours = "fast_beam_search: our own search with the same pruning"
     if model.config.decoder != "stateless":
         remark(f"{ours}, as k2's needs a stateless decoder")
         return False
     try:
-        k2_search.import_k2()
+        import_k2()
     except ConfigError as error:
         remark(f"{ours}; {error}")
         return False

@@ -7,9 +7,7 @@ tokens) or an LG.  k2 tells hypotheses apart by their last tokens, so the decode
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,11 +17,10 @@ from torch import Tensor
 from asr.decoding.greedy_search import ALIGNMENTS
 from asr.decoding.lattice_search import AM, word_lattice
 from asr.decoding.prefixes import BLANK, FRAME_SECONDS, Pieces, Predictor, check_encoded
+from asr.decoding.word_graph import FINAL, WordGraph, import_k2
 from asr.errors import ConfigError, DataError
-from rescore.errors import K2_INSTALL
 from rescore.formats.k2 import to_lattices
-from rescore.formats.k2_load import load_fsa
-from rescore.formats.symbols import SymbolTable, read_symbols
+from rescore.formats.symbols import SymbolTable
 from rescore.lattices.build import EPSILON
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.paths import arc_ranges, total_scores
@@ -33,67 +30,7 @@ if TYPE_CHECKING:
     from asr.model.config import TransducerConfig
     from asr.model.transducer import Transducer
 
-LM = "lm"  # the score of a graph
-FINAL = -1  # k2's label of arcs into the final state
 _IMPOSSIBLE = -1e10
-
-
-def import_k2() -> ModuleType:
-    """k2, or a ConfigError that says how to get it."""
-    try:
-        import k2
-    except ImportError as error:
-        raise ConfigError(
-            f"fast_beam_search needs k2, which cannot be imported ({error}); use --decoding-method "
-            f"modified_beam_search, or install k2: {K2_INSTALL}"
-        ) from None
-    return k2  # type: ignore[no-any-return]
-
-
-@dataclass(frozen=True)
-class WordGraph:
-    """An LG to search in, made by `word_graph`.
-
-    Attributes:
-      fsa: k2 Fsa over tokens with words as `aux_labels`; `lm_scores` are weighted by `lm_scale` within its `scores`.
-      words: words.txt of its words.
-    """
-
-    fsa: Any
-    words: Path
-    lm_scale: float = 1.0
-
-    @property
-    def scales(self) -> dict[str, float]:
-        """Of the scores of lattices that come of it: what the search goes by."""
-        return {**AM, LM: self.lm_scale}
-
-
-def word_graph(fsa: Any, words: Path, lm_scale: float = 1.0) -> WordGraph:
-    """A graph whose scores (its `lm_scores`, where it has them apart, as icefall's HLG) count with a scale."""
-    if not hasattr(fsa, "lm_scores"):
-        fsa.lm_scores = fsa.scores.clone()
-    fsa.scores = fsa.scores + (lm_scale - 1.0) * fsa.lm_scores
-    return WordGraph(fsa, words, lm_scale)
-
-
-def load_graph(folder: Path, lm_scale: float = 1.0) -> WordGraph:
-    """`LG.pt` and `words.txt` of icefall's lang folder.
-
-    Raises:
-      DataError: no such file, or not `torch.save(fsa.as_dict())`.
-    """
-    import_k2()
-    path = folder / "LG.pt"
-    try:
-        graph = load_fsa(path)
-        graph.aux_labels  # noqa: B018
-    except Exception as error:  # k2 can raise anything
-        problem = (str(error).splitlines() or [type(error).__name__])[0].removeprefix(f"{path}: ")
-        raise DataError(
-            f"{path}: not a graph, expected LG.pt with aux_labels, as icefall writes it ({problem})"
-        ) from None
-    return word_graph(graph, folder / "words.txt", lm_scale)
 
 
 @torch.no_grad()
@@ -207,12 +144,12 @@ def word_lattices(
     from rescore.lattices.epsilons import remove_epsilons
     from rescore.lattices.prune import prune_beam
 
-    scales, words = graph.scales, read_symbols(graph.words)
+    scales = graph.scales
 
     def pruned(lattice: Lattice) -> Lattice:
         return lattice if beam is None else prune_beam(lattice, scales, beam)
 
-    found = to_lattices(fsas, utt_ids, words)
+    found = to_lattices(fsas, utt_ids, graph.words)
     return [pruned(remove_epsilons(pruned(_timed(lattice)), scales)) for lattice in found]
 
 

@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from typing import Any
 
 from asr.decoding.decode import Decoded, Decoder
-from asr.decoding.k2_beam_search import load_graph
 from asr.decoding.load import batches_of, check_case, check_tokens, read_lms, read_model
 from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.prefixes import Pieces
 from asr.decoding.results import Outputs
 from asr.decoding.sets import decode_set, folder_of_results, set_names, tell_partly_heard
 from asr.decoding.transcribe import PRETRAINED
+from asr.decoding.word_graph import load_graph
 from lm_zoo.files import locked
 from lm_zoo.inference.devices import find_device
 from rescore.errors import UsageError
@@ -47,8 +47,10 @@ def opened(plan: DecodeRun, options: DecodeOptions) -> tuple[Decoder, list[Outpu
         for path in plan.cuts:
             check_case(path, plan.allow_pipes, pieces)
     fusion, fused = read_lms(plan, pieces)
-    graph = load_graph(plan.lang_dir, options.ngram_lm_scale) if plan.lang_dir else None
-    searched = f"-ngram-lm-scale-{options.ngram_lm_scale:g}" if graph else ""
+    graph, searched = None, ""
+    if plan.lang_dir:
+        graph = load_graph(plan.lang_dir, pieces, options.ngram_lm_scale)
+        searched = f"-{plan.lang_dir.resolve().name}-ngram-lm-scale-{options.ngram_lm_scale:g}"
     decoder = Decoder(model, pieces, options, fusion, graph, device)
     results = folder_of_results(plan.out or folder / options.method)
     setting = (options.setting + searched + fused).replace("-", "_")

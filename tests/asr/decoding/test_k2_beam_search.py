@@ -14,20 +14,20 @@ import torch
 from asr.decoding.decode import Decoder
 from asr.decoding.k2_beam_search import (
     fast_beam_search,
-    load_graph,
     nbest_of_lattice,
     sum_over_paths,
     token_lattices,
-    word_graph,
     word_lattices,
 )
 from asr.decoding.lattice_search import AM, lattice_search, word_lattice
 from asr.decoding.options import DecodeOptions
+from asr.decoding.word_graph import load_graph, word_graph
 from asr.errors import ConfigError, DataError
 from asr.model.config import TransducerConfig
 from asr.model.decoder import make_decoder
 from rescore.formats import read_lattices
 from rescore.formats.k2 import write_lattices
+from rescore.formats.symbols import SymbolTable, read_symbols
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.paths import best_path
 from rescore.lattices.prune import prune_beam
@@ -105,7 +105,7 @@ def test_a_graph_of_words_allows_its_words_only(k2: Any, tmp_path: Path) -> None
     torch.save(graph.as_dict(), tmp_path / "LG.pt")
     (tmp_path / "words.txt").write_text("<eps> 0\nCAT 1\nTHE 2\n")
     model = Tiny(SIZE, seed=3)
-    found = load_graph(tmp_path)
+    found = load_graph(tmp_path, pieces(SIZE))
     fsas = fast_beam_search(model, *model.encoded(9, 5), **WIDE, graph=found)
     near = word_lattices(fsas, ["a", "b"], pieces(SIZE), found, beam=2.0)
     for lattice, cut in zip(word_lattices(fsas, ["a", "b"], pieces(SIZE), found, beam=None), near, strict=True):
@@ -114,7 +114,7 @@ def test_a_graph_of_words_allows_its_words_only(k2: Any, tmp_path: Path) -> None
         assert cut.num_arcs == expected.num_arcs < lattice.num_arcs
         assert np.sort(cut.scores["am"]) == pytest.approx(np.sort(expected.scores["am"]))
     with pytest.raises(DataError, match=r"LG.pt: not a graph, expected LG.pt"):
-        load_graph(tmp_path / "none")
+        load_graph(tmp_path / "none", pieces(SIZE))
 
 
 @pytest.mark.parametrize("lm_scale", [0.0, 0.25, 1.0])
@@ -125,7 +125,9 @@ def test_scores_of_the_graph_stand_apart(k2: Any, tmp_path: Path, lm_scale: floa
 
     def lists(cat: float, the: float, end: float) -> list[Hypothesis]:
         text = f"0 0 3 1 {cat}\n0 0 4 2 {the}\n0 1 -1 -1 {end}\n1\n"
-        graph = word_graph(k2.arc_sort(k2.Fsa.from_str(text, acceptor=False)), tmp_path / "words.txt", lm_scale)
+        graph = word_graph(
+            k2.arc_sort(k2.Fsa.from_str(text, acceptor=False)), read_symbols(tmp_path / "words.txt"), lm_scale
+        )
         fsas = fast_beam_search(model, *model.encoded(3), **WIDE, graph=graph)
         (lattice,) = word_lattices(fsas, ["a"], pieces(SIZE), graph, beam=None)
         return exact_nbest(lattice, graph.scales, 20).hyps
@@ -142,13 +144,13 @@ def test_scores_of_the_graph_stand_apart(k2: Any, tmp_path: Path, lm_scale: floa
 def test_an_lm_that_a_graph_has_apart_is_what_is_scaled(k2: Any, tmp_path: Path) -> None:
     fsa = k2.Fsa.from_str("0 0 3 1 -3\n0 1 -1 -1 -1\n1\n", acceptor=False)
     fsa.lm_scores = torch.tensor([-2.0, -1.0])
-    assert word_graph(fsa, tmp_path, 0.5).fsa.scores.tolist() == [-2.0, -0.5]
+    assert word_graph(fsa, SymbolTable(), 0.5).fsa.scores.tolist() == [-2.0, -0.5]
 
 
 def test_sums_over_paths_weigh_the_graph(k2: Any, tmp_path: Path) -> None:
     (tmp_path / "words.txt").write_text("<eps> 0\nCAT 1\nTHE 2\n")
     text, model = "0 0 3 1 -3\n0 0 4 2 -1\n0 1 -1 -1 -2\n1\n", Tiny(SIZE, seed=3)
-    graph = word_graph(k2.arc_sort(k2.Fsa.from_str(text, acceptor=False)), tmp_path / "words.txt", 0.3)
+    graph = word_graph(k2.arc_sort(k2.Fsa.from_str(text, acceptor=False)), read_symbols(tmp_path / "words.txt"), 0.3)
     fsas = fast_beam_search(model, *model.encoded(3), **WIDE, graph=graph)
     (lattice,) = word_lattices(fsas, ["a"], pieces(SIZE), graph, beam=None)
     paths: dict[tuple[str, ...], list[float]] = {}
@@ -175,17 +177,18 @@ def test_graphs_of_others_run_no_code(tmp_path: Path, k2: Any) -> None:
     """Ragged words are read as k2 pickles them; a function that LG.pt names is not called."""
     graph = k2.Fsa.from_str("0 0 1 0.5\n0 0 2 0.5\n0 1 -1 0\n1")
     graph.aux_labels = k2.RaggedTensor([[1, 2], [], [-1]])
+    (tmp_path / "words.txt").write_text("<eps> 0\nCAT 1\nTHE 2\n")
     torch.save(graph.as_dict(), tmp_path / "LG.pt")
-    found = load_graph(tmp_path).fsa
+    found = load_graph(tmp_path, pieces(SIZE)).fsa
     assert found.aux_labels.tolist() == [[1, 2], [], [-1]] and torch.equal(found.arcs.values(), graph.arcs.values())
     (tmp_path / "target").write_text("")
     for contents in ({**graph.as_dict(), "x": Removes(tmp_path / "target")}, Removes(tmp_path / "target")):
         torch.save(contents, tmp_path / "LG.pt")
         with pytest.raises(DataError, match=r"LG.pt: not a graph, expected LG.pt .*unlink in the file"):
-            load_graph(tmp_path)
+            load_graph(tmp_path, pieces(SIZE))
     torch.jit.script(torch.nn.Linear(1, 1)).save(str(tmp_path / "LG.pt"))
     with pytest.raises(DataError, match=r"LG.pt: not a graph, .*TorchScript"):
-        load_graph(tmp_path)
+        load_graph(tmp_path, pieces(SIZE))
     assert (tmp_path / "target").exists()
 
 
