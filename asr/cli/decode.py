@@ -139,7 +139,7 @@ def sets_of(cuts: tuple[Path, ...], folder: Path | None) -> tuple[Path, ...]:
     type=NUMBER,
     help="How much of the internal LM is subtracted; 0: N-best lists have its score, `ilm`, and nothing is subtracted.",
 )
-@click.option("--lodr", type=str, metavar="ARPA", help="A token n-gram of low order that is subtracted.")
+@click.option("--lodr", type=str, metavar="[NAME=]ARPA", help="A token n-gram of low order that is subtracted.")
 @setting(DecodeRun, "lodr-scale", type=NUMBER, help="How much of it.")
 @setting(DecodeRun, "word-reward", type=NUMBER, help="Added for each word; above 0 against deletions, which LMs cause.")
 @text_view_option

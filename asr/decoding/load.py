@@ -91,8 +91,7 @@ def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
         raise UsageError(f"found {len(lms)} --lm and {len(scales)} --lm-scale, expected one scale for each LM, or none")
     loaded, text = {}, ""
     for spec, scale in zip(lms, scales or (LM_SCALE,) * len(lms), strict=True):
-        name, rest = split_name(spec)
-        name = name or base_name(spec.partition("?")[0])
+        name, rest = _named(spec)
         if name in loaded:
             raise UsageError(f"two LMs are called '{name}'; name them: --lm NAME=LM")
         lm = load(rest)
@@ -100,11 +99,20 @@ def read_lms(plan: DecodeRun, pieces: Pieces) -> tuple[Fusion | None, str]:
         loaded[name] = (lm, scale)
         text += f"-{name}-lm-scale-{scale}"
     text += f"-ilme-scale-{plan.ilme_scale}" if plan.ilme_scale is not None else ""
-    text += f"-lodr-scale-{plan.lodr_scale}" if plan.lodr else ""
+    lodr = None
+    if plan.lodr:
+        name, rest = _named(plan.lodr)
+        lodr = load_ngram(rest), plan.lodr_scale
+        text += f"-lodr-{name}-scale-{plan.lodr_scale}"
     text += f"-word-reward-{plan.word_reward}" if plan.word_reward else ""
     text += "-text-view-exact" if lms and plan.text_view == "exact" else ""
-    lodr = (load_ngram(plan.lodr), plan.lodr_scale) if plan.lodr else None
     return make_fusion(pieces, loaded, plan.ilme_scale, lodr, plan.word_reward, plan.text_view == "exact"), text
+
+
+def _named(spec: str) -> tuple[str, str]:
+    """`[NAME=]LM` in two; without a name, the LM's own: that of its folder or file."""
+    name, rest = split_name(spec)
+    return name or base_name(spec.partition("?")[0]), rest
 
 
 def _without_audio(path: Path, cuts: CutSet) -> bool:

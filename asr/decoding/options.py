@@ -98,7 +98,7 @@ class DecodeRun:
       out:     folder of the results; None: METHOD in `exp_dir` or `folder`.
       lms:     `[NAME=]LM`; lm_scales: one for each, or none.
       ilme_scale: of the internal LM, which is subtracted and scored (0: scored alone); None: neither.
-      lodr:    a token n-gram that is subtracted.
+      lodr:    `[NAME=]ARPA`, a token n-gram that is subtracted.
       lang_dir: folder with LG.pt and words.txt.
       max_duration, max_seconds: of a batch, of a cut.
       lattices: one of LATTICE_FORMATS, or None.

@@ -10,7 +10,8 @@ import torch
 from rescore.formats import read_lattices
 from rescore.lattices.paths import best_path
 from tests.asr.cli.test_cli_decode import TEXTS, folder, nbests, run
-from tests.asr.tiny import vocabulary
+from tests.asr.decoding.test_shallow_fusion import ngram
+from tests.asr.tiny import pieces, vocabulary
 
 __all__ = ["folder"]
 ENDS = {"k2": ".pt", "slf": "", "kaldi-lat": ".ark"}  # of names of lattices
@@ -55,3 +56,24 @@ def test_a_graph_gives_lists_and_lattices_its_scores(folder: Path, tmp_path: Pat
     assert all(set(lattice.scores) == {"am", lm} for lattice in read.values()) and set(read) == set(TEXTS)
     if method == "fast_beam_search":
         assert {utt_id: best_path(read[utt_id], {"am": 1.0, lm: 0.5}).words for utt_id in best} == best
+
+
+def test_results_are_named_after_the_graph_and_the_token_ngram(folder: Path, tmp_path: Path) -> None:
+    """Two of the same scale do not take each other's place."""
+    k2 = pytest.importorskip("k2")
+    out, method = tmp_path / "out", ("--decoding-method", "fast_beam_search")
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        graph = k2.arc_sort(k2.Fsa.from_str("0 0 3 1 -1\n0 0 4 1 -1\n0 1 -1 -1 0\n1\n", acceptor=False))
+        torch.save(graph.as_dict(), tmp_path / name / "LG.pt")
+        (tmp_path / name / "words.txt").write_text("<eps> 0\nCAT 1\n")
+        run(folder, *method, "--lang-dir", tmp_path / name, "--out", out)
+        ngram(tmp_path / f"{name}.arpa", [pieces().names[1:]])
+        run(folder, "--lodr", tmp_path / f"{name}.arpa", "--out", out)
+    run(folder, "--lodr", f"three={tmp_path / 'two.arpa'}", "--out", out)
+    names = sorted(path.name.partition("-stateless-")[2] for path in out.glob("recogs-*"))
+    search = "fast_beam_search-beam-20.0-max-contexts-8-max-states-64"
+    assert names == [
+        *(f"{search}-{name}-ngram-lm-scale-0.01.txt" for name in ("one", "two")),
+        *(f"modified_beam_search-beam-size-4-lodr-{name}-scale-0.1.txt" for name in ("one.arpa", "three", "two.arpa")),
+    ]
