@@ -53,7 +53,7 @@ def command(
     beam_size: int,
     json_file: Path | None,
 ) -> None:
-    """Words of audio files (WAV, FLAC, OGG, MP3; 16 kHz or more; -: standard input), with real-time factor and latency.
+    """Words of audio files (WAV, FLAC, OGG, MP3; -: standard input), with real-time factor and latency.
 
     The model that ships was trained on synthetic voices; it is there to be streamed and looked at, and gets nearly
     every word of real speech wrong.  Moonshine (pip install 'rescore[moonshine]') hears real English.

@@ -19,6 +19,7 @@ SAMPLE_RATE = 16000
 BINS = 80
 SHIFT = 160  # samples between frames
 COPIED = 1 << 22  # samples of windows at once, 16 MB
+NARROW_BAND = f"a model that was trained on {SAMPLE_RATE} or more gets more words wrong"  # where there are fewer
 LARGEST = 1 << 20  # numbers of the filters between two rates, of 40 bytes; those of 11.025 and 16 kHz have 303,000
 
 

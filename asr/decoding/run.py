@@ -11,7 +11,7 @@ from asr.decoding.load import batches_of, check_case, check_tokens, read_lms, re
 from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.prefixes import Pieces
 from asr.decoding.results import Outputs
-from asr.decoding.sets import decode_set, folder_of_results, set_names, tell_partly_heard
+from asr.decoding.sets import decode_set, folder_of_results, set_names, tell_of_cuts
 from asr.decoding.transcribe import PRETRAINED
 from asr.decoding.word_graph import load_graph
 from lm_zoo.files import locked
@@ -27,7 +27,7 @@ def run(plan: DecodeRun, options: DecodeOptions, say: Callable[[str], None]) -> 
       RescoreError, LMError: whatever the user can mend.
     """
     decoder, made = opened(plan, options)
-    tell_partly_heard(plan.cuts, plan.allow_pipes)
+    tell_of_cuts(plan.cuts, plan.allow_pipes)
     with ExitStack() as stack:
         for outputs in made:  # not the folder: decodings with other settings write there at the same time
             stack.enter_context(locked(outputs.folder / f"recogs-{outputs.name}-{outputs.suffix}.txt"))

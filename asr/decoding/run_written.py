@@ -18,7 +18,7 @@ from asr.decoding.decode import Decoded
 from asr.decoding.journal import Journal
 from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.results import Outputs
-from asr.decoding.sets import cuts_to_decode, decode_set, folder_of_results, set_names, tell_partly_heard
+from asr.decoding.sets import cuts_to_decode, decode_set, folder_of_results, set_names, tell_of_cuts
 from asr.decoding.written import NORMALISER, WrittenDecoder
 from asr.errors import DataError
 from asr.seq2seq.models import load, model_files
@@ -57,7 +57,7 @@ def run_written(
       RescoreError, LMError: whatever the user can mend.
     """
     decoder, made, made_by = opened_written(plan, options, folder)
-    tell_partly_heard(plan.cuts, plan.allow_pipes)
+    tell_of_cuts(plan.cuts, plan.allow_pipes)
     errors: dict[str, ErrorCounts | None] = {}
     for path, outputs in zip(plan.cuts, made, strict=True):
         with locked(outputs.folder / f"recogs-{outputs.name}-{outputs.suffix}.txt"):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asr.dataset.features import NARROW_BAND, SAMPLE_RATE
 from asr.dataset.loader import A_CUT_EACH, partly_heard
 from asr.dataset.manifests import check_distinct, check_ids, ids_of, is_shar, iter_cuts, load_cuts, own_name
 from asr.decoding.decode import Decoded
@@ -89,17 +90,28 @@ def cuts_to_decode(path: Path, allow_pipes: bool) -> CutSet:
     return cuts
 
 
-def tell_partly_heard(paths: Sequence[Path], allow_pipes: bool) -> None:
-    """Says where cuts hold a part alone of their words, all of which are references; not of Shar and of pipes."""
+def tell_of_cuts(paths: Sequence[Path], allow_pipes: bool) -> None:
+    """Says which cuts hold a part alone of their words, all of which are references, and which are of narrow band.
+
+    Nothing of Shar and of pipes.
+    """
     for path in paths:
         if not path.exists() or is_read_once(path) or is_shar(path):
             continue
-        found = [cut.id for cut in iter_cuts(path, allow_pipes) if partly_heard(cut)]
-        if found:
+        partly, narrow = [], []
+        for cut in iter_cuts(path, allow_pipes):
+            if partly_heard(cut):
+                partly.append(cut.id)
+            if cut.has_recording and (cut.sampling_rate or SAMPLE_RATE) < SAMPLE_RATE:
+                narrow.append(cut.id)
+        if partly:
             remark(
-                f"{path}: {len(found)} cuts have words beyond their audio ({some_names(found)}), all of which count as "
-                f"references; {A_CUT_EACH}"
+                f"{path}: {len(partly)} cuts have words beyond their audio ({some_names(partly)}), all of which count "
+                f"as references; {A_CUT_EACH}"
             )
+        if narrow:
+            few = f"fewer than {SAMPLE_RATE} samples a second"
+            remark(f"{path}: {len(narrow)} cuts have {few} ({some_names(narrow)}); {NARROW_BAND}")
 
 
 def set_names(paths: Sequence[Path]) -> list[str]:

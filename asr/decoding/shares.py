@@ -17,7 +17,7 @@ from asr.decoding.options import DecodeOptions, DecodeRun
 from asr.decoding.results import Outputs
 from asr.decoding.run import opened, recognised
 from asr.decoding.run_written import opened_written, write_set
-from asr.decoding.sets import decode_set, tell_partly_heard
+from asr.decoding.sets import decode_set, tell_of_cuts
 from asr.decoding.shares_written import SUFFIX as SUFFIX_WRITTEN
 from asr.decoding.shares_written import read_written, share_written
 from asr.errors import DataError
@@ -63,11 +63,11 @@ def run_shared(
     work = partial(_share, plan, options) if folder is None else partial(share_written, plan, options, folder)
     if sharing.split is not None:
         work(sharing.split)
-        tell_partly_heard(plan.cuts, plan.allow_pipes)
+        tell_of_cuts(plan.cuts, plan.allow_pipes)
         return {}
     # What is wrong with the options shows before any process starts.
     made = opened(plan, options)[1] if folder is None else opened_written(plan, options, folder)[1]
-    tell_partly_heard(plan.cuts, plan.allow_pipes)
+    tell_of_cuts(plan.cuts, plan.allow_pipes)
     share_out(work, sharing)
     return {outputs.name: merge_set(_folder(outputs), say) for outputs in made}
 

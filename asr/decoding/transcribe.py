@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import torch
 
-from asr.dataset.features import SAMPLE_RATE, OnlineFbank, fbank, resample
+from asr.dataset.features import NARROW_BAND, SAMPLE_RATE, OnlineFbank, fbank, resample
 from asr.dataset.flac import NO_LENGTH
 from asr.dataset.manifests import is_truncated
 from asr.decoding.beam_search import BeamSearch
@@ -118,7 +118,7 @@ def read_audio(path: Path, longest: float | None = MAX_SECONDS) -> np.ndarray:
       path: a file; `-` is standard input, which is read to its end, as other pipes are.
       longest: seconds; None for any length.
     Raises:
-      DataError: no such file, not audio, fewer than 16,000 samples a second, too short or too long, not finite.
+      DataError: no such file, not audio, too short or too long, not finite, or at a rate that cannot be resampled.
     """
     import soundfile
 
@@ -130,7 +130,7 @@ def read_audio(path: Path, longest: float | None = MAX_SECONDS) -> np.ndarray:
             if file.frames == NO_LENGTH:
                 raise DataError(f"{path}: its header has no number of samples, as through a pipe; write it anew")
             seconds = file.frames / file.samplerate
-            _check_audio(path, file.samplerate, seconds, longest)
+            _check_audio(path, seconds, longest)
             samples = file.read(dtype="float32", always_2d=True).mean(axis=1)
             missing = len(samples) < file.frames or is_truncated(file.extra_info)
     except soundfile.SoundFileError as error:
@@ -139,17 +139,15 @@ def read_audio(path: Path, longest: float | None = MAX_SECONDS) -> np.ndarray:
         raise DataError(f"{path}: damaged or truncated, {len(samples)} samples could be read, its header tells of more")
     if not np.isfinite(samples).all():
         raise DataError(f"{path}: a sample is NaN or infinite; write it anew")
+    if file.samplerate < SAMPLE_RATE:
+        remark(f"{path}: found {file.samplerate} samples a second; {NARROW_BAND}")
     try:
         return resample(samples, file.samplerate)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
 
 
-def _check_audio(path: Path, rate: int, seconds: float, longest: float | None) -> None:
-    if rate < SAMPLE_RATE:
-        raise DataError(
-            f"{path}: found {rate} samples a second, expected {SAMPLE_RATE} or more; the model knows no narrow band"
-        )
+def _check_audio(path: Path, seconds: float, longest: float | None) -> None:
     if seconds < MIN_SECONDS:
         raise DataError(
             f"{path}: {'empty, no sample' if not seconds else f'{seconds:.3f} s of audio'}, expected speech"

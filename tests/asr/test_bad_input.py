@@ -185,6 +185,7 @@ def test_bad_cuts_do_not_end_a_decoding(here: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
     done = asr(f"decode --model model --out {tmp_path} slow.jsonl")
     assert "cut slow has 8000 Hz: such cuts are resampled to 16000 Hz" in done.stderr
+    assert "slow.jsonl: 1 cuts have fewer than 16000 samples a second (slow); a model that was trained" in done.stderr
 
 
 def test_bad_cuts_do_not_end_a_training(here: Path, tmp_path: Path) -> None:

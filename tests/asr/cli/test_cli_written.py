@@ -210,6 +210,18 @@ def test_ids_that_cannot_be_are_told_before_the_work(folder: Path, tmp_path: Pat
         assert not list(tmp_path.glob("nbest-*"))
 
 
+def test_narrow_band_is_told(folder: Path, tmp_path: Path) -> None:
+    from lhotse import MonoCut, Recording
+
+    soundfile.write(tmp_path / "slow.wav", 0.1 * speech(20), 8000)
+    recording = Recording.from_file(tmp_path / "slow.wav", recording_id="slow")
+    cut = MonoCut("slow", 0.0, recording.duration, 0, recording=recording)
+    CutSet.from_cuts([cut]).to_file(str(tmp_path / "slow.jsonl"))
+    for line in (f"decode --out {tmp_path} {tmp_path}/slow.jsonl", f"transcribe {tmp_path}/slow.wav"):
+        done = run(*line.split(), "--model", folder / "tiny")
+        assert done.exit_code == 0 and "a model that was trained on 16000 or more gets more words wrong" in done.stderr
+
+
 def test_what_only_transducers_have_is_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"takes no --lm, --lattices; rescore its N-best lists"):
         decode(folder, tmp_path, "--lm", "lstm", "--lattices", "slf")
