@@ -87,6 +87,19 @@ def open_bytes(path: str | Path) -> IO[bytes]:
     return cast(IO[bytes], io.BufferedReader(_Bounded(_PACKED[path.suffix](path), path), 1 << 16))
 
 
+def packed_as(begin: bytes) -> str | None:
+    """What to say of data that begin so and cannot be read, if they are packed; None: they are not."""
+    for magic, name, program in (
+        (b"\x1f\x8b", "gzip", "zcat"),
+        (b"\xfd7zXZ", "xz", "xzcat"),
+        (b"BZh", "bzip2", "bzcat"),
+        (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"),
+    ):
+        if begin.startswith(magic):
+            return f"packed by {name}; unpack it ({program}), as is done here for files that are named .gz or .xz alone"
+    return None
+
+
 def open_text(path: str | Path) -> IO[str]:
     """As `open_bytes`, of UTF-8 text (else UnicodeDecodeError), whose byte order mark is dropped.
 

@@ -15,7 +15,7 @@ from lm_zoo import files
 from lm_zoo.errors import WriteError
 from lm_zoo.identity import feed
 from lm_zoo.inference.limits import give_back
-from lm_zoo.reading import DAMAGED, is_read_once, kaldi_fields, open_bytes, open_text, parse_json
+from lm_zoo.reading import DAMAGED, is_read_once, kaldi_fields, open_bytes, open_text, packed_as, parse_json
 from rescore.errors import FormatError, RescoreError
 from rescore.skipping import OnError, fail
 from rescore.types import Words
@@ -152,7 +152,8 @@ def _explain(path: str | Path, error: Exception, lines: int | None) -> FormatErr
     if isinstance(error, IsADirectoryError):
         return FormatError(path, "is a folder, expected a file")
     if isinstance(error, UnicodeDecodeError):
-        return FormatError(path, f"not UTF-8 text after line {lines} ({error})")
+        packed = None if lines else packed_as(error.object)
+        return FormatError(path, packed or f"not UTF-8 text after line {lines} ({error})")
     if isinstance(error, OSError) and not isinstance(error, DAMAGED):
         return FormatError(path, f"cannot be read ({error.strerror or error})")
     return FormatError(path, f"compressed file is truncated or damaged{after} ({error})")

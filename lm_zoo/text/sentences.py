@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from lm_zoo.errors import TextError
-from lm_zoo.reading import DAMAGED, kaldi_fields, open_bytes
+from lm_zoo.reading import DAMAGED, kaldi_fields, open_bytes, packed_as
 
 KINDS = ("kaldi", "text")  # that stand before a path: with utterance ids, and without
 HEAD = 100  # sentences that are looked at for utterance ids
@@ -99,7 +99,8 @@ def _read(path: Path, first: int, remark: Callable[[str], None] | None) -> Itera
     except OSError as error:
         raise TextError(f"{path}: cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError as error:
-        raise TextError(f"{path}:{number}: not UTF-8 text ({error}); convert it first (iconv)") from None
+        packed = packed_as(error.object) if number == 1 else None
+        raise TextError(f"{path}:{number}: {packed or f'not UTF-8 text ({error}); convert it first (iconv)'}") from None
     if empty == number:
         raise TextError(f"{path}: no sentence in {number} lines, expected one sentence a line")
     if empty and remark is not None:

@@ -15,7 +15,7 @@ from traceback import clear_frames
 from lm_zoo.files import write_text
 from lm_zoo.inference.limits import give_back
 from lm_zoo.ngram.openfst import MAGIC
-from lm_zoo.reading import key_and_rest
+from lm_zoo.reading import key_and_rest, packed_as
 from rescore.errors import FormatError, UsageError
 from rescore.file_names import by_numbers
 from rescore.files import atomic_binary, atomic_folder, open_binary, read_lines
@@ -174,7 +174,8 @@ class _Archive:
         if found and is_key and found.end() == len(self.data):
             raise ShortRecord
         if not found or not is_key or self.data[found.end()] not in _BLANK:
-            raise RecordError(f"no utterance id here (found {self.data[self.at : self.at + 20]!r})")
+            packed = packed_as(self.data[self.at :][:8])
+            raise RecordError(packed or f"no utterance id here (found {self.data[self.at : self.at + 20]!r})")
         try:
             return found[0].decode("utf-8")
         except UnicodeDecodeError:

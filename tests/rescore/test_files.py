@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import lzma
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lm_zoo.errors import TextError
+from lm_zoo.text.sentences import read_sentences
 from rescore.errors import FormatError, RescoreError
 from rescore.files import (
     atomic_folder,
@@ -22,6 +26,7 @@ from rescore.files import (
     require_folder,
     write_kaldi_text,
 )
+from rescore.formats import read_lattices
 from rescore.workflows.compare import read_hypotheses
 
 TEXT = "one\ntwo é\n\nfour\n"
@@ -101,6 +106,20 @@ def test_unreadable(tmp_path: Path) -> None:
     ):
         with pytest.raises(FormatError, match=problem):
             list(read_lines(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("pack", "program"), [(gzip.compress, "zcat"), (lzma.compress, "xzcat"), (bz2.compress, "bzcat")]
+)
+def test_packed_data_without_its_name_are_told(tmp_path: Path, pack: Callable[[bytes], bytes], program: str) -> None:
+    """As through a pipe: `cat lists.jsonl.gz | rescore ... -`."""
+    (tmp_path / "packed").write_bytes(pack(b"utt-1 A B\n" * 9))
+    with pytest.raises(FormatError, match=rf"packed: packed by \w+; unpack it \({program}\)"):
+        list(read_lines(tmp_path / "packed"))
+    with pytest.raises(TextError, match=rf"packed:1: packed by \w+; unpack it \({program}\)"):
+        list(read_sentences(tmp_path / "packed"))
+    with pytest.raises(FormatError, match=r"packed: utterance '\?' at byte 0: packed by \w+; unpack it"):
+        list(read_lattices(f"kaldi:{tmp_path / 'packed'}?words=ids"))
 
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
