@@ -16,7 +16,13 @@ K2_INSTALL = (
 
 
 class RescoreError(Exception):
-    """Base of all errors caused by input or usage."""
+    """Base of all errors caused by input or usage.
+
+    Attributes:
+      uncounted: others are lost with what it names, and nobody knows how many.
+    """
+
+    uncounted = False
 
     def __init__(self, message: object = "") -> None:
         super().__init__(printable(message))

@@ -10,7 +10,10 @@ from rescore.errors import RescoreError
 OnError = Callable[[RescoreError], None]
 SOME_SKIPPED = 3  # the exit status of a command that left utterances out
 
+_UNCOUNTED = "how many others are lost with it is not known"
+
 _total = 0  # utterances that this process has left out
+_more = False  # whether others are lost with them, uncounted
 
 
 def fail(error: RescoreError) -> None:
@@ -36,8 +39,9 @@ class Skip:
 
     def __call__(self, error: RescoreError) -> None:
         self.count += 1
-        self._said.append(str(error))
-        note_skipped([str(error)])
+        message = f"{error}; {_UNCOUNTED}" if error.uncounted else str(error)
+        self._said.append(message)
+        note_skipped([message])
 
     def take(self) -> list[str]:
         """The messages since the last time."""
@@ -47,8 +51,10 @@ class Skip:
 
 def note_skipped(messages: Iterable[str]) -> None:
     """Names what was left out, here or by other processes; the command's exit status will tell."""
+    global _more
     for message in messages:
         count_skipped(1)
+        _more = _more or message.endswith(_UNCOUNTED)
         remark(f"skipped: {message}")
 
 
@@ -60,13 +66,19 @@ def count_skipped(number: int) -> None:
 
 def forget_skipped() -> None:
     """For the beginning of a command."""
-    global _total
-    _total = 0
+    global _total, _more
+    _total, _more = 0, False
 
 
 def all_skipped() -> int:
     """Utterances left out since then."""
     return _total
+
+
+def told_skipped() -> str:
+    """What is said of them at the end of a command."""
+    others = ", and with them an unknown number of others" if _more else ""
+    return f"{_total} left out because of errors{others}; all else is done (exit status {SOME_SKIPPED})"
 
 
 def said_by(on_error: OnError) -> list[str]:

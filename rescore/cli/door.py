@@ -14,7 +14,7 @@ from lm_zoo.files import explain
 from lm_zoo.inference.limits import is_want_of_memory
 from rescore.console import remark
 from rescore.errors import RescoreError
-from rescore.skipping import SOME_SKIPPED, all_skipped, forget_skipped
+from rescore.skipping import SOME_SKIPPED, all_skipped, forget_skipped, told_skipped
 from rescore.waiting import sleep_early
 
 # Packages that may be absent, and the extra of this package that brings them ("" is every install).
@@ -49,7 +49,7 @@ def watched(name: str, work: Callable[[], Any]) -> None:
     except SystemExit as ended:
         if ended.code or not all_skipped():
             raise
-        remark(f"{all_skipped()} left out because of errors; all else is done (exit status {SOME_SKIPPED})")
+        remark(told_skipped())
         sys.exit(SOME_SKIPPED)
     except (RescoreError, LMError) as error:
         message = str(error)

@@ -106,7 +106,9 @@ def _until_damage(path: Path, lists: Iterator[NbestList], on_error: OnError) -> 
     try:
         yield from lists
     except (FormatError, ScoreError) as error:
-        on_error(FormatError(path, f"read up to here, and no further: {error}"))
+        damage = FormatError(path, f"read up to here, and no further: {error}")
+        damage.uncounted = True
+        on_error(damage)
 
 
 def write_nbest(spec: str, lists: Iterable[NbestList], on_error: OnError = fail) -> int:

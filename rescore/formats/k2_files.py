@@ -61,6 +61,7 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
             raise  # no table of words: not for `on_error`
         except RescoreError as error:
             left_out = error if isinstance(error, FormatError) else FormatError(file, str(error))
+            left_out.uncounted = True
             (fail if by_number else on_error)(left_out)  # without this file, whose are the ids of the next one?
     if given is not None and made != len(given):
         raise FormatError(options["ids"], f"{len(given)} ids for {made} lattices")

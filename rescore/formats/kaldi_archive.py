@@ -79,6 +79,10 @@ def archive_files(path: str | Path) -> list[Path]:
     return [found[job] for job in sorted(found)]
 
 
+class _CutOff(RecordError):
+    """The archive ends within a record."""
+
+
 class _Archive:
     """The bytes of one archive, read on as they are needed; `data[at:]` is what has not been used.
 
@@ -160,9 +164,12 @@ class _Archive:
                     if not self.more() and had_ended:
                         why = f" ({self.damage})" if self.damage else ""
                         self.damage = None
-                        raise RecordError(f"the archive ends within this record{why}") from None
+                        raise _CutOff(f"the archive ends within this record{why}") from None
         except RecordError as error:
-            raise FormatError(self.path, f"utterance '{key}' at byte {offset}: {error}") from None
+            problem = FormatError(self.path, f"utterance '{key}' at byte {offset}: {error}")
+            header = self.at + len(key.encode()) + 1
+            problem.uncounted = isinstance(error, _CutOff) and not _BINARY.search(self.data, header + len(MAGIC))
+            raise problem from None
         except MemoryError as error:
             clear_frames(error.__traceback__)
         give_back(collect=True)
@@ -238,6 +245,7 @@ def read_records(path: str | Path, on_error: OnError = fail) -> Iterator[RawLatt
                 continue
             yield raw
         if archive.damage is not None:
+            archive.damage.uncounted = True
             on_error(archive.damage)
 
 
@@ -321,6 +329,7 @@ def _records(chosen: Iterable[Piece], on_error: OnError) -> Iterator[tuple[Path,
         try:
             found = read_line(piece.path, piece.line, piece.text)
         except FormatError as error:
+            error.uncounted = False  # the lines of the index tell how many there are
             on_error(error)
         else:
             yield found

@@ -119,7 +119,9 @@ def _entries_behind(path: Path, begin: int, on_error: OnError) -> Generator[_Ent
             elif entry is not None and number < 0:
                 place = Place(path, entry.line, entry.utt_id)
                 problem = "the file ends within this lattice, without a blank line behind it (add one, if it is whole)"
-                on_error(place.format_error(problem))
+                cut_off = place.format_error(problem)
+                cut_off.uncounted = True
+                on_error(cut_off)
             elif entry is not None:
                 yield entry
                 entry = None

@@ -69,6 +69,45 @@ def test_a_cut_off_source_is_read_up_to_there(tmp_path: Path) -> None:
     assert len(list(read_scores(tmp_path / "out"))) == 1
 
 
+CUT_OFF = "1 left out because of errors, and with them an unknown number of others; all else is done (exit status 3)"
+
+
+@pytest.mark.parametrize("name", ["kaldi:lat.1.gz", "kaldi:lat.1", "openfst:lat.txt", "k2:zzz.pt"])
+def test_what_is_lost_behind_the_end_of_a_file_is_not_called_done(tmp_path: Path, name: str) -> None:
+    """It said `1 left out because of errors; all else is done`, of an archive that was cut off in the middle."""
+    dice, (kind, file) = np.random.default_rng(0), name.split(":")
+    made = [sausage(dice, f"u{number}", 9, ["A", "B"]) for number in range(9)]
+    path = tmp_path / "lats" / file
+    path.parent.mkdir()
+    if kind == "k2":
+        pytest.importorskip("k2")
+        write_lattices(f"k2:{tmp_path}/lats/good.pt", made)
+        path.write_bytes((tmp_path / "lats" / "good.pt").read_bytes()[:1000])
+        name = f"k2:{tmp_path}/lats?words={tmp_path}/lats/good.words.txt"
+    else:
+        name = f"{kind}:{path}"
+        write_lattices(name, made)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size * 3 // 5])
+    line = f"lattice nbest {name} {tmp_path}/out.jsonl --on-error skip"
+    assert run_line("rescore", main, f"{line} --jobs 1") == (3, CUT_OFF)
+    assert [run_line("rescore", main, f"{line} --split {share}/2")[0] for share in (1, 2)].count(3) == 1
+    assert run_line("rescore", main, f"merge {tmp_path}/out.jsonl") == (3, CUT_OFF)
+
+
+def test_a_record_whose_length_is_damaged_takes_no_others_along(tmp_path: Path) -> None:
+    """The archive seems to end within it, but the next one is found."""
+    path, dice = tmp_path / "lat.1", np.random.default_rng(0)
+    write_lattices(f"kaldi:{path}", [sausage(dice, f"u{number}", 9, ["A", "B"]) for number in range(3)])
+    data = path.read_bytes()
+    states = (10).to_bytes(8, "little")  # in the header, behind which the number of arcs follows
+    at = data.index(states, data.index(b"u1 ")) + 8 + 8 + 12  # and the first state's weight, without a string
+    assert int.from_bytes(data[at : at + 8], "little") == 2
+    path.write_bytes(data[:at] + (10**6).to_bytes(8, "little") + data[at + 8 :])
+    line = f"lattice nbest kaldi:{path} {tmp_path}/out.jsonl --on-error skip --jobs 1"
+    said = "1 left out because of errors; all else is done (exit status 3)"
+    assert run_line("rescore", main, line) == (3, said)
+
+
 def doubled(seen: list[int], most: int, bad: tuple[int, ...] = ()):  # type: ignore[no-untyped-def]
     """Doubles numbers, `most` at a time; what is `bad` never."""
 
