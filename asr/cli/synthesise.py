@@ -18,11 +18,10 @@ from rescore.cli.outputs import OutputPath
 @click.option(
     "--speakers",
     type=click.Choice(["train", "test"]),
-    default="train",
-    show_default=True,
-    help="Voices, pitches and rates to draw from; none of `test` occurs in `train` but for Pico's two voices.",
+    help="Voices, pitches and rates to draw from; none of `test` occurs in `train` but for Pico's two voices.  "
+    "[default: train]",
 )
-@click.option("--held-out", "speakers", flag_value="test", help="The same as --speakers test.")
+@click.option("--held-out", is_flag=True, help="The same as --speakers test.")
 @click.option("--pico", type=Number(0, 1), default=0.5, show_default=True, help="Share of Pico; rest: eSpeak.")
 @click.option("--snr", nargs=2, type=NUMBER, default=(5.0, 40.0), show_default=True, help="Range of the noise, dB.")
 @click.option("--count", type=click.IntRange(1), help="Sentences to take, spread evenly over TEXT.  [default: all]")
@@ -33,7 +32,8 @@ def command(
     out_dir: Path,
     ids: bool,
     seed: int,
-    speakers: str,
+    speakers: str | None,
+    held_out: bool,
     pico: float,
     snr: tuple[float, float],
     count: int | None,
@@ -52,6 +52,9 @@ def command(
 
     if snr[0] > snr[1] or words[0] > words[1]:
         raise click.UsageError(f"--snr {snr} or --words {words}: expected the smaller number first")
+    if held_out and speakers == "train":
+        raise click.UsageError("--held-out is --speakers test, and --speakers train is given: leave one of them out")
+    speakers = "test" if held_out else speakers or "train"
     options = SetOptions(seed, speakers, pico, snr, count, words)
     counts = synthesise(text, ids, out_dir, options, jobs)
     if counts.unspoken:

@@ -153,6 +153,15 @@ def test_synthesise_makes_a_set_that_lhotse_reads(tmp_path: Path, monkeypatch: p
         synthesise(tmp_path / "t.txt", tmp_path / "out", "--pico", "1", "--held-out")
 
 
+@pytest.mark.parametrize("speakers", [("--held-out", "--speakers", "train"), ("--speakers", "train", "--held-out")])
+def test_held_out_speakers_are_not_those_of_training(tmp_path: Path, speakers: tuple[str, ...]) -> None:
+    """The last of the two options decided, without a word."""
+    (tmp_path / "t.txt").write_text("\n".join(SENTENCES))
+    result = CliRunner().invoke(cli, ["synthesise", str(tmp_path / "t.txt"), str(tmp_path / "out"), *speakers])
+    assert result.exit_code == 2 and "--held-out is --speakers test" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.usefixtures("engines")
 def test_a_set_of_another_text_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic_set, "_in_own_process", lambda shard: speak_shard(*shard))
