@@ -111,12 +111,17 @@ def idle_settings(config: TrainConfig, given: Collection[str], on_lists: bool, o
             yield f"training setting 'steps' says nothing with passes={config.passes}, from which the steps follow"
 
 
+def counted(number: int, name: str) -> str:
+    """`1 step`, `2 steps`, `2 passes`."""
+    return f"{number} {name}" + ("es" if name.endswith("s") else "s") * (number != 1)
+
+
 def of_warm_up(config: TrainConfig) -> str:
     """What is to be said where the warm-up is longer than the run, of `steps` in all; "" where it is not."""
     if config.warmup <= config.steps:
         return ""
     return (
-        f"the warm-up takes {config.warmup} steps, the run {config.steps}: the learning rate comes to "
+        f"the warm-up takes {counted(config.warmup, 'step')}, the run {config.steps}: the learning rate comes to "
         f"{config.steps / config.warmup:.0%} of lr={config.lr:g}; take fewer (--train warmup=N), or a longer run"
     )
 

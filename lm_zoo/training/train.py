@@ -38,7 +38,7 @@ from lm_zoo.text.batches import (
 )
 from lm_zoo.text.vocabulary import Vocabulary
 from lm_zoo.training import checkpoint
-from lm_zoo.training.config import LMProgress, TrainConfig, of_warm_up
+from lm_zoo.training.config import LMProgress, TrainConfig, counted, of_warm_up
 from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.optimizers import learning_rate, make_optimizers, rate_share
 from lm_zoo.training.run_identity import check_same
@@ -160,11 +160,12 @@ class LMRun(TrainingRun):
     def _prolong(self, before: dict[str, Any]) -> None:
         """A finished run goes on if it is asked for more; says so, or why not."""
         progress, config = self.progress, self.config
-        done = f"{self.out}: the run there is finished, with {progress.step} steps"
+        done = f"{self.out}: the run there is finished, with {counted(progress.step, 'step')}"
         length = config.passes or config.steps  # the steps of passes are others in another number of processes
         same = length == (before.get("passes") or before["steps"]) and bool(config.passes) == bool(before.get("passes"))
         if self._at_end() and not same:
-            raise ModelError(f"{done}, {progress.epoch} passes; asked for {_length(config)}, which it has already")
+            has = counted(progress.epoch, "pass")
+            raise ModelError(f"{done}, {has}; asked for {_length(config)}, which it has already")
         if self._at_end():
             self.remark(f"{done}; it goes on with more (--train steps=N, or passes=N)")
         elif same and progress.stale >= self.patience:
@@ -179,7 +180,7 @@ class LMRun(TrainingRun):
         progress, config = self.progress, self.config
         part = progress.batch > 0
         if (progress.epoch + part > config.passes) if config.passes else progress.step > config.steps:
-            has = f"{progress.step} steps, {progress.epoch} passes{' and a part' * part} already"
+            has = f"{counted(progress.step, 'step')}, {counted(progress.epoch, 'pass')}{' and a part' * part} already"
             raise ModelError(f"{self.out}: the run there has {has}; asked for {_length(config)} in all")
 
     def _at_end(self) -> bool:
@@ -292,7 +293,7 @@ class LMRun(TrainingRun):
             self.validate(valid_data)
         self.save()
         if progress.left_out:
-            left_out = f"{progress.left_out} tokens at the ends of {progress.epoch} passes left out"
+            left_out = f"{progress.left_out} tokens at the ends of {counted(progress.epoch, 'pass')} left out"
             self.remark(f"{self.out}: {left_out}, in batches too few for a step of {self.ranks.size} processes")
         return progress
 
@@ -404,7 +405,7 @@ def check_settings(kind: str, config: TrainConfig, ranks: int) -> None:
 
 
 def _length(config: TrainConfig) -> str:
-    return f"{config.passes} passes" if config.passes else f"{config.steps} steps"
+    return counted(config.passes, "pass") if config.passes else counted(config.steps, "step")
 
 
 def epoch_batches(
