@@ -83,7 +83,7 @@ class Transformer(NeuralLM):
     def initial_state(self) -> State:
         c = self.config
         cache = torch.zeros(1, 2, c.heads, 0, c.dim // c.heads, device=self.device)
-        return State(0, (cache,) * c.layers)
+        return State(0, (cache,) * max(c.layers, 1))  # without layers one, which says how many nodes there are
 
     def step_hidden(self, state: State, tokens: Tensor) -> tuple[State, Tensor]:
         return self.step_layers(state, self.input(tokens.unsqueeze(1), start=state.time).squeeze(1))

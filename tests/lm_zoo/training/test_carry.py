@@ -118,6 +118,16 @@ def test_carried_perplexity_is_that_of_the_whole_text_in_one(monkeypatch: pytest
     assert carried.tokens == len(words.tokens) + 20 and carried.per_token != pytest.approx(carried.tokens)
 
 
+def test_a_transformer_without_layers_carries_nothing(tmp_path: Path) -> None:
+    """Its state had no tensor to tell how many texts there are: IndexError."""
+    settings = {"dim": 16, "heads": 2, "layers": 0, "positions": False}
+    plan = TrainConfig(text="windows", carry=True, window=6, batch_windows=4, passes=1, warmup=1)
+    assert train("transformer", settings, VOCAB, text(0), text(1), tmp_path, plan).step > 0
+    lm = build("transformer", VOCAB, settings).eval()
+    carried, whole = (window_perplexity(lm, text(1), 6, position) for position in ("carried", "all"))
+    assert carried.log_prob == pytest.approx(whole.log_prob, rel=1e-5)
+
+
 @pytest.mark.slow
 def test_training_validates_as_it_trains(tmp_path: Path) -> None:
     plan = TrainConfig(
