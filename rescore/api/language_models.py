@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,8 @@ def load_lm(
     Args:
       source: what `--lm` takes (the name of an LM that ships, a model folder, an ARPA, `hf:gpt2`, ...), or a causal
         or masked LM of Hugging Face, which is used as it is: in its dtype, on its device, with the weights that it has
-        when it scores; never with dropout, though a training may go on.
+        when it scores; never with dropout, though a training may go on.  An LM that is loaded is given back as it is,
+        or with another `name` as another object with the same weights.
       tokenizer: of a Hugging Face model object; None: that of the folder, or of the hub's model, that it is from.
       case: "lower" lower-cases words for a Hugging Face model object alone, "mixed" takes them as they are; by default
         text that is all upper case is refused.
@@ -56,6 +58,8 @@ def load_lm(
         raise UsageError(f"name is {name!r}, expected a string")
     if isinstance(source, LanguageModel):
         lm, found = _checked(source), source.name
+        if name not in ("", found):
+            lm = copy(lm)  # with the same weights; what was given keeps its name
     elif isinstance(source, (str, Path)):
         from lm_zoo.inference.precision import ready
         from lm_zoo.registry import load

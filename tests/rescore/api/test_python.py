@@ -158,7 +158,7 @@ def test_lms_need_different_names() -> None:
     with pytest.raises(rs.RescoreError, match="a LSTM without a name"):
         rs.score(letters(), lm)
     with pytest.raises(rs.RescoreError, match="two LMs would write the column 'x'"):
-        rs.score(letters(), [rs.load_lm(lm, name="x"), lm])
+        rs.score(letters(), [rs.load_lm(lm, name="x"), rs.load_lm(lm, name="x")])
     with pytest.raises(rs.RescoreError, match="there is a score 'am' already"):
         rs.score(letters(), {"am": lm})
     with pytest.raises(rs.RescoreError, match="the column 'words' is the number of words"):
@@ -180,6 +180,11 @@ def test_lms_are_named_as_by_the_commands() -> None:
     lm = rs.load_lm("lstm")
     assert isinstance(lm, LanguageModel) and lm.name == "lstm"
     assert rs.load_lm("other=lstm").name == "other"
+    second = rs.load_lm(lm, name="second")
+    assert second.name == "second" and lm.name == "lstm", "what is given keeps its name"
+    assert rs.load_lm(lm) is lm and rs.load_lm(lm, name="lstm") is lm
+    columns = rs.score(letters(), [lm, second]).lists[0].columns
+    assert columns[-2:] == ["lstm", "second"]
     with pytest.raises(rs.LMError, match="no LM is called 'nonsense'"):
         rs.load_lm("nonsense")
     with pytest.raises(rs.LMError, match="a dict is no LM"):
