@@ -216,6 +216,9 @@ _IS_TRN = (
     r"turn it: sed -E 's/(.*)\(([^()]*)\)\s*$/\2 \1/'"
 )
 
+_LIKE_AN_ID = re.compile(r"\((?=[^)]*[A-Za-z])[^)]*[-_0-9][^)]*\)")  # `(spk1-0001)`, and no `(noise)`
+_MLF = "#!MLF!#"  # the first line of HTK's master label files
+
 _AUDIO = '"audio_filepath"'  # in each line of NeMo's manifests
 
 
@@ -230,7 +233,7 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
 
     Raises:
       FormatError: no line at all, an empty line, or an utterance id that occurs twice or begins with a byte order mark;
-        an STM or CTM file, by its first line; a TRN file, all of whose lines end with an id in parentheses.
+        an STM, CTM or MLF file, by its first line; a TRN file, all of whose lines end with an id in parentheses.
     """
     texts: dict[str, Words] = {}
     ends: set[str] = set()  # different ids in parentheses
@@ -240,6 +243,8 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
                 "a line of an STM or CTM file, expected Kaldi text: 'utt-id words ...' a line, such as data/test/text"
             )
             raise FormatError(path, problem, line=number)
+        if number == 1 and line.strip() == _MLF:
+            raise FormatError(path, "an MLF of HTK, expected Kaldi text: 'utt-id words ...' a line", line=number)
         recog = _RECOG.fullmatch(line)
         if recog and recog[2] != side:
             continue
@@ -264,7 +269,7 @@ def read_kaldi_text(path: str | Path, side: str = "ref") -> dict[str, Words]:
         texts[fields[0]] = tuple(fields[1:])
     if not texts:
         raise FormatError(path, "empty file, expected Kaldi text: 'utt-id words ...' a line")
-    if len(ends) == len(texts) > 1:
+    if len(ends) == len(texts) and (len(ends) > 1 or any(map(_LIKE_AN_ID.fullmatch, ends))):
         raise FormatError(path, _IS_TRN)
     return texts
 

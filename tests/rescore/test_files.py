@@ -290,7 +290,9 @@ def test_files_of_stm_and_ctm_are_refused(tmp_path: Path, line: str) -> None:
         read_kaldi_text(tmp_path / "ref")
 
 
-@pytest.mark.parametrize("lines", ["HE SAID SO\t(spk-u1)\n\t(spk-u2)\n", "A B (spk-u1)\nA C (spk-u2)\n"])
+@pytest.mark.parametrize(
+    "lines", ["HE SAID SO\t(spk-u1)\n\t(spk-u2)\n", "A B (spk-u1)\nA C (spk-u2)\n", "A B (spk-u1)\n"]
+)
 def test_trn_files_are_refused(tmp_path: Path, lines: str) -> None:
     """First words were ids, and ids words: of two such files, right words were counted in small sets."""
     (tmp_path / "ref.trn").write_text(lines)
@@ -298,10 +300,19 @@ def test_trn_files_are_refused(tmp_path: Path, lines: str) -> None:
         read_kaldi_text(tmp_path / "ref.trn")
 
 
-@pytest.mark.parametrize("lines", ["u1 so (noise)\n", "u1 so (noise)\nu2 (noise)\n", "u1 so (noise)\nu2 (a) so\n"])
+@pytest.mark.parametrize(
+    "lines", ["u1 so (noise)\n", "u1 so (2)\n", "u1 so (noise)\nu2 (noise)\n", "u1 so (noise)\nu2 (a) so\n"]
+)
 def test_words_may_be_in_parentheses(tmp_path: Path, lines: str) -> None:
     (tmp_path / "ref").write_text(lines)
     assert list(read_kaldi_text(tmp_path / "ref")) == ["u1", "u2"][: lines.count("\n")]
+
+
+def test_files_of_htk_labels_are_refused(tmp_path: Path) -> None:
+    """Of one utterance, each of its lines was one: `5 of 5 references have no hypotheses (#!MLF!#, ...)`."""
+    (tmp_path / "ref.mlf").write_text('#!MLF!#\n"*/u1.lab"\nA\nB\n.\n')
+    with pytest.raises(FormatError, match=r"ref.mlf:1: an MLF of HTK, expected Kaldi text: 'utt-id words "):
+        read_kaldi_text(tmp_path / "ref.mlf")
 
 
 def test_numbers_may_be_words(tmp_path: Path) -> None:
