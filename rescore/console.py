@@ -22,6 +22,8 @@ QUIET = "RESCORE_QUIET"  # a variable of the environment, which processes inheri
 SECONDS = 30.0  # between two lines of progress
 NAMED = 5  # utterances named in a message; the others are counted
 
+_said: set[str] | None = None  # of the sources of a command
+
 
 @contextmanager
 def quietly(quiet: bool = True) -> Iterator[None]:
@@ -65,6 +67,26 @@ def remark(message: str) -> None:
         LOGGER.info("%s", visible(message))
     else:
         click.echo(visible(message), err=True)
+
+
+def remark_on_source(message: str) -> None:
+    """As `remark`, of what is read: within a block `sources_named_once` the first time alone."""
+    if is_quiet() or (_said is not None and message in _said):
+        return
+    if _said is not None:
+        _said.add(message)
+    remark(message)
+
+
+@contextmanager
+def sources_named_once() -> Iterator[None]:
+    """For a command, which may read its sources more than once."""
+    global _said
+    _said = set()
+    try:
+        yield
+    finally:
+        _said = None
 
 
 def progress(items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:

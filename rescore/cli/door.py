@@ -12,7 +12,7 @@ import click
 from lm_zoo.errors import LMError
 from lm_zoo.files import explain
 from lm_zoo.inference.limits import is_want_of_memory
-from rescore.console import remark
+from rescore.console import remark, sources_named_once
 from rescore.errors import RescoreError
 from rescore.skipping import SOME_SKIPPED, all_skipped, forget_skipped, told_skipped
 from rescore.waiting import sleep_early
@@ -45,7 +45,8 @@ def watched(name: str, work: Callable[[], Any]) -> None:
     forget_skipped()
     sleep_early()
     try:
-        work()
+        with sources_named_once():
+            work()
     except SystemExit as ended:
         if ended.code or not all_skipped():
             raise

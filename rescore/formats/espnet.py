@@ -21,7 +21,7 @@ from pathlib import Path
 
 from lm_zoo.files import append_line
 from lm_zoo.reading import kaldi_fields
-from rescore.console import remark
+from rescore.console import remark_on_source
 from rescore.errors import FormatError
 from rescore.files import atomic_folder, read_lines
 from rescore.formats import espnet1
@@ -57,7 +57,7 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
         raise FormatError(path, "no such folder, expected one with 1best_recog, 2best_recog, ...")
     unique, folders = UniqueIds(), _folders(path)
     if plain_or_packed(folders[0] / "1best_recog" / _SPOKEN):
-        remark(f"{path}: words are those of {_SPOKEN}; text has tokens of language, task and times, too")
+        remark_on_source(f"{path}: words are those of {_SPOKEN}; text has tokens of language, task and times, too")
     for folder in folders:
         yield from _read_folder(folder, options.get("score", SCORE), unique)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from lm_zoo.reading import is_read_once
-from rescore.console import remark
+from rescore.console import remark, remark_on_source
 from rescore.errors import UsageError
 from rescore.formats.symbols import is_folder
 from rescore.lattices.paths import best_arcs
@@ -29,7 +29,7 @@ def usual_shift(path: Path) -> float:
         return FRAME_SHIFT
     shift, file = stated_shift((path if path.is_dir() else path.parent) / "..")
     if file is not None:
-        remark(f"{path}: a frame is {shift:g} s, by {file} (else: PATH?frame_shift=SECONDS)")
+        remark_on_source(f"{path}: a frame is {shift:g} s, by {file} (else: PATH?frame_shift=SECONDS)")
     return shift
 
 

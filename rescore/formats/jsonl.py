@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.reading import BLANKS, kaldi_fields, parse_json
-from rescore.console import remark
+from rescore.console import remark_on_source
 from rescore.errors import FormatError, ScoreError
 from rescore.files import atomic_binary, read_lines, want_of_memory
 from rescore.formats.common import (
@@ -77,7 +77,7 @@ def read(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> It
         raise FormatError(path, "empty file, expected a JSON object a line")
     if kept:
         found = ", ".join(f"{name} ({count} times)" for name, count in sorted(kept.items()))
-        remark(f"{path}: keys that are kept for JSON lines, and not used: {found}")
+        remark_on_source(f"{path}: keys that are kept for JSON lines, and not used: {found}")
 
 
 def _list(entry: dict[str, Any], place: Place) -> NbestList:

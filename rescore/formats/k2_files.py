@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lm_zoo.reading import key_and_rest
-from rescore.console import remark
+from rescore.console import remark, remark_on_source
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.file_names import by_numbers
 from rescore.files import read_lines
@@ -87,7 +87,7 @@ def _ids(
         return given[made : made + count]
     if _has_ids(entries):
         return [utterance_id(utt_id, Place(file)) for utt_id in entries[UTT_IDS]]
-    remark(f"{file}: no utterance ids in it (give ?ids=FILE); they are called utt{made + 1:06d} and so on")
+    remark_on_source(f"{file}: no utterance ids in it (give ?ids=FILE); they are called utt{made + 1:06d} and so on")
     return [f"utt{made + number:06d}" for number in range(1, count + 1)]
 
 

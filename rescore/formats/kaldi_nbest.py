@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from lm_zoo.reading import kaldi_fields
-from rescore.console import remark
+from rescore.console import remark_on_source
 from rescore.errors import FormatError, RescoreError
 from rescore.files import atomic_folder, atomic_text
 from rescore.formats.common import (
@@ -99,7 +99,7 @@ def _cost_files(folder: Path, said: set[str]) -> dict[str, KeyedFile]:
         found = {"acwt": acoustic, **found}
     skipped = [name for name in found if _follows(name, found)]
     if not said.issuperset(skipped):
-        remark(f"{folder}: not read, as they follow from the others: {', '.join(skipped)}")
+        remark_on_source(f"{folder}: not read, as they follow from the others: {', '.join(skipped)}")
         said.update(skipped)
     files = {_score_name(name): KeyedFile(file) for name, file in found.items() if name not in skipped}
     if not files:

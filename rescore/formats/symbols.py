@@ -11,7 +11,7 @@ import numpy as np
 
 from lm_zoo.files import is_in_place, write_bytes, write_text
 from lm_zoo.reading import kaldi_fields
-from rescore.console import remark
+from rescore.console import remark, remark_on_source
 from rescore.errors import FormatError, UsageError
 from rescore.files import read_lines, whole_number
 
@@ -288,7 +288,7 @@ def table_for(path: Path, words: str | None) -> SymbolTable:
         return table_of(words)
     found = usual_tables(path)
     if len({file.read_bytes() for file in found}) == 1:
-        remark(f"{path}: words are those of {found[0]} (else: --words FILE, or PATH?words=FILE)")
+        remark_on_source(f"{path}: words are those of {found[0]} (else: --words FILE, or PATH?words=FILE)")
         return read_symbols(found[0])
     several = f" ({', '.join(map(str, found))} differ)" if found else ""
     raise UsageError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,9 @@ from lm_zoo import registry
 from lm_zoo.errors import ModelError, nearest
 from rescore import console
 from rescore.cli.main import main
+from rescore.formats import read_lattices
 from tests.commands import run_line
+from tests.rescore.formats.test_kaldi_lattice import TEXT, WORDS
 
 
 def test_progress_is_told_in_lines_where_there_is_no_terminal(
@@ -79,6 +82,25 @@ def test_remarks_are_records_of_logging_where_the_program_asks_for_them(
     told = caplog.messages if how == "level" else capsys.readouterr().err.splitlines()
     assert told[0] == "2 of 3 %d left\\nout" and told[1].startswith("scoring: 1 of 1")
     assert capsys.readouterr().err == "" and bool(caplog.messages) == (how == "level")
+
+
+def test_what_is_said_of_a_source_that_is_read_twice_comes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a command: scales are found on its lattices before it does its work.  In Python, each time that it is read."""
+    monkeypatch.chdir(tmp_path)
+    Path("lat.1").write_text(TEXT)
+    Path("words.txt").write_text(WORDS)
+    Path("text").write_text("utt-a A C\nutt-b B B\n")
+    command = ["rescore", "lattice", "nbest", "kaldi:lat.1", "lists.jsonl", "--ref", "text", "--jobs", "1"]
+    for _ in range(2):
+        monkeypatch.setattr("sys.argv", command)
+        with pytest.raises(SystemExit):
+            main()
+        assert capsys.readouterr().err.count("lat.1: words are those of words.txt") == 1
+    for _ in range(2):
+        assert len(list(read_lattices("kaldi:lat.1"))) == 2
+        assert capsys.readouterr().err.count("lat.1: words are those of words.txt") == 1
 
 
 def test_quiet_ends_with_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
