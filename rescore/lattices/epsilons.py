@@ -12,6 +12,8 @@ from rescore.lattices.build import EPSILON, build_lattice
 from rescore.lattices.paths import best_of_parallel, total_scores
 from rescore.types import Alignments, Lattice, WordEnds
 
+AT_ONCE = 1 << 12  # arcs of a result whose strings are joined at a time
+
 
 def has_inner_epsilons(lattice: Lattice) -> bool:
     """Whether there are epsilons that do not leave the start state."""
@@ -198,6 +200,16 @@ def _joined_strings(lattice: Lattice, closures: _Closures, arcs: np.ndarray, row
     """The strings along `arcs` `(n,)` (-1: none, from the start) and the ways `rows` `(n,)` behind them."""
     if lattice.alignments is None:
         return None
+    if not len(lattice.alignments.ids):
+        return Alignments.of_lengths(lattice.alignments.ids, np.zeros(len(arcs), dtype=np.int64))
+    blocks = [slice(begin, begin + AT_ONCE) for begin in range(0, max(1, len(arcs)), AT_ONCE)]
+    joined = [_joined_block(lattice.alignments, closures, arcs[block], rows[block]) for block in blocks]
+    lengths = np.concatenate([strings.lengths for strings in joined])
+    return Alignments.of_lengths(np.concatenate([strings.ids for strings in joined]), lengths)
+
+
+def _joined_block(strings: Alignments, closures: _Closures, arcs: np.ndarray, rows: np.ndarray) -> Alignments:
+    """As `_joined_strings`; what it takes beside the result grows with the length of the ways."""
     which = np.flatnonzero(arcs >= 0)
     steps = [(which, arcs[which])]
     which = np.arange(len(rows))
@@ -207,7 +219,7 @@ def _joined_strings(lattice: Lattice, closures: _Closures, arcs: np.ndarray, row
         rows = closures.rest[rows]
     which, along = (np.concatenate(column) for column in zip(*steps, strict=True))
     bounds = np.append(0, np.cumsum(np.bincount(which, minlength=len(arcs))))
-    return lattice.alignments.join(along[np.argsort(which, kind="stable")], bounds)
+    return strings.join(along[np.argsort(which, kind="stable")], bounds)
 
 
 def _steps_back(silent: _Silent, which: np.ndarray, last: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -113,6 +114,33 @@ def test_ways_through_a_chain_grow_with_its_length(monkeypatch: pytest.MonkeyPat
         )
         assert remove_epsilons(lattice, SCALES).num_arcs < 2 * lattice.num_arcs
         assert most.pop() <= 3 * count
+
+
+@pytest.mark.parametrize(("ids_an_arc", "most"), [(0, 40), (1, 110)])
+def test_strings_of_many_long_ways_take_little_memory(ids_an_arc: int, most: int) -> None:
+    """Each way is long where epsilons go to near states alone, and the arcs of all ways were held at once."""
+    count = 250
+    reach = [(src, dst) for src in range(count) for dst in range(src + 1, min(count, src + 7))]
+    words = [(src, src + 1, "AB"[src % 2], -1.0, 0.0) for src in range(count)]
+    lattice = make([*((src, dst, "", -(float(dst - src) ** 2), 0.0) for src, dst in reach), *words], count + 1)
+    lengths = np.full(lattice.num_arcs, ids_an_arc)
+    lattice.alignments = Alignments.of_lengths(np.arange(lengths.sum()), lengths)
+    tracemalloc.start()
+    try:
+        remove_epsilons(lattice, SCALES)
+        peak = tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+    assert peak < most
+
+
+@settings(max_examples=60, deadline=None)
+@given(aligned(), st.integers(1, 5))
+def test_strings_are_joined_block_by_block(lattice: Lattice, at_once: int) -> None:
+    whole = remove_epsilons(lattice, SCALES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(epsilons, "AT_ONCE", at_once)
+        assert paths_of(remove_epsilons(lattice, SCALES)) == paths_of(whole)
 
 
 @settings(max_examples=60, deadline=None)
