@@ -108,7 +108,8 @@ class HFModel(base.LanguageModel):
         if self.positions is not None and tokens > self.positions:
             raise LMError(
                 f"{what} has {tokens} tokens with the special ones, but the model in {self.folder} takes "
-                f"{self.positions} at most; leave it out (of lists and lattices: --on-error skip), {advice}or use another LM"
+                f"{self.positions} at most; leave it out (of lists and lattices: --on-error skip), {advice}or use "
+                "another LM"
             )
 
     @contextmanager

@@ -256,7 +256,7 @@ def test_the_command_counts_long_sentences(gpt2: Path, tmp_path: Path) -> None:
     rs.Lists([rs.NbestList("a", [rs.Hypothesis(LONG, {"am": 0.0})])]).write(tmp_path / "lists.jsonl")
     nbest = ["nbest", "--nbest", str(tmp_path / "lists.jsonl"), "--out", str(tmp_path / "out"), "--lm"]
     refused = CliRunner().invoke(cli, [*nbest, f"hf:{gpt2}"])
-    advice = "leave it out (of lists and lattices: --on-error skip), score it in windows with ?long=windows"  # `ppl` has none
+    advice = "(of lists and lattices: --on-error skip), score it in windows with ?long=windows"  # `ppl` has none
     assert isinstance(refused.exception, LMError) and advice in str(refused.exception)
     done = CliRunner().invoke(cli, [*nbest, f"hf:{gpt2}?long=windows"])
     assert done.exit_code == 0, done.output
