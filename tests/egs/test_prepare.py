@@ -132,3 +132,28 @@ def test_what_was_done_by_another_command_is_said(recipes: Recipes) -> None:
     assert "already done: made.done, but by another command: echo made --size 1; it would be" in other
     (script.parent / "made.done").write_text("")  # of a recipe before commands were kept
     assert "another command" not in recipes.run("toy/run.sh", "--size", 2)
+
+
+def test_counts_and_an_ngram_of_another_text_are_made_again(recipes: Recipes, tmp_path: Path) -> None:
+    corpus, script = corpora.write_parts(tmp_path, "ptb.{}.txt", upper=False), "ptb/LM/prepare.sh"
+    assert "data/train.txt is not there: an earlier stage writes it" in recipes.run(script, "--stage", 1, code=2)
+    recipes.run(script, "--dl-dir", corpus)
+    ngram = recipes.folder / "ptb/LM/data/5gram.arpa"
+    before = ngram.read_text()
+    (corpus / "ptb.train.txt").write_text(corpora.text(200, 7, upper=False))
+    said = recipes.run(script, "--dl-dir", corpus)
+    assert "data: another text than before; counts and n-gram are made again" in said and "already done" not in said
+    assert ngram.read_text() != before
+    assert "another text" not in recipes.run(script, "--dl-dir", corpus)
+
+
+@pytest.mark.parametrize("sizes", ["50k", "", "10,000", "all -5"])
+def test_sizes_of_text_are_numbers_of_words(recipes: Recipes, sizes: str) -> None:
+    said = recipes.run("earnings21/LM/run.sh", "--sizes", sizes, code=2)
+    assert f"--sizes: found '{sizes}', expected numbers of words, or all" in said
+
+
+def test_a_damaged_archive_is_one_line(recipes: Recipes, tmp_path: Path) -> None:
+    (tmp_path / "wikitext-2-v1.zip").write_text("not found")
+    said = recipes.run("wikitext2/LM/prepare.sh", "--dl-dir", tmp_path, code=2)
+    assert "wikitext-2-v1.zip is no zip archive, or damaged" in said and "Traceback" not in said

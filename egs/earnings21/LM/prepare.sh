@@ -18,7 +18,7 @@ texts() {
     need "$dl_dir/$part.txt" "give --dl-dir, a folder with {train,valid,test}.txt made of github.com/revdotcom/speech-datasets"
   done
   mkdir -p data
-  cp "$dl_dir"/{train,valid,test}.txt data
+  cp -f "$dl_dir"/{train,valid,test}.txt data
 }
 
 run_stage 0 "text (seconds, 2 MB)" texts data

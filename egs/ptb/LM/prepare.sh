@@ -18,7 +18,7 @@ texts() {
 simple-examples; from LDC99T42, whose licence you need)"
   done
   mkdir -p data
-  for part in train valid test; do cp "$dl_dir/ptb.$part.txt" "data/$part.txt"; done
+  for part in train valid test; do cp -f "$dl_dir/ptb.$part.txt" "data/$part.txt"; done
 }
 
 ngrams() { ngram_and_counts data 5 data/train.txt; }

@@ -30,6 +30,7 @@ texts() {
 }
 
 ngrams() {
+  forget_other_texts data data/train.txt
   once data/.counts.done rescore count --text data/train.txt --out data/counts.txt.gz
   vocabulary data/counts.txt.gz "$vocab_size" > data/vocab.txt
   ngram_and_counts data 4 data/train.txt --vocab data/vocab.txt

@@ -18,6 +18,7 @@ get() {  # what is no zip, such as a page that says what is wrong, is fetched ag
 unpack() {  # from the author's own address; the first one, s3.amazonaws.com/research.metamind.io, answers no more
   local archive=$dl_dir/wikitext-2-v1.zip
   fetch "$archive" get "$archive"
+  python3 -m zipfile -t "$archive" > /dev/null 2>&1 || fail "$archive is no zip archive, or damaged; remove it, and it is fetched again"
   python3 -m zipfile -e "$archive" "$dl_dir" && (cd "$dl_dir/wikitext-2" && sha1sum --check --quiet -) < wikitext-2.sha1
 }
 
