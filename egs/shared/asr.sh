@@ -5,6 +5,7 @@ max_unknown=0.5  # share of a recogniser's words that an LM may not know
 . "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 
 average() {  # average RUN OUT: the last weights of a run with a budget, in float16
+  need "$1/last-checkpoint" "an earlier stage trains it"
   asr average --exp-dir "$1" --iter "$(sed 's/[^0-9]//g' "$1/last-checkpoint")" --avg 1 --half --out "$2"
 }
 

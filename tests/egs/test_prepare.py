@@ -157,3 +157,8 @@ def test_a_damaged_archive_is_one_line(recipes: Recipes, tmp_path: Path) -> None
     (tmp_path / "wikitext-2-v1.zip").write_text("not found")
     said = recipes.run("wikitext2/LM/prepare.sh", "--dl-dir", tmp_path, code=2)
     assert "wikitext-2-v1.zip is no zip archive, or damaged" in said and "Traceback" not in said
+
+
+def test_a_model_that_is_not_trained_yet_is_said(recipes: Recipes) -> None:
+    said = recipes.run("synthetic/ASR/run.sh", "--stage", 2, code=2)
+    assert "exp/long/last-checkpoint is not there: an earlier stage trains it" in said and "--iter" not in said
