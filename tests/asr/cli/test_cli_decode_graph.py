@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -58,9 +59,8 @@ def test_a_graph_gives_lists_and_lattices_its_scores(folder: Path, tmp_path: Pat
         assert {utt_id: best_path(read[utt_id], {"am": 1.0, lm: 0.5}).words for utt_id in best} == best
 
 
-def test_results_are_named_after_the_graph_and_the_token_ngram(folder: Path, tmp_path: Path) -> None:
+def test_results_are_named_after_the_graph_and_the_token_ngram(k2: Any, folder: Path, tmp_path: Path) -> None:
     """Two of the same scale do not take each other's place."""
-    k2 = pytest.importorskip("k2")
     out, method = tmp_path / "out", ("--decoding-method", "fast_beam_search")
     for name in ("one", "two"):
         (tmp_path / name).mkdir()

@@ -45,6 +45,3 @@ def test_methods_are_documented_and_name_their_arguments(cls: type) -> None:
 def test_packages_run_as_modules(package: str) -> None:
     done = subprocess.run([sys.executable, "-m", package, "-h"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "Commands:" in done.stdout
-
-
-# -- words ---------------------------------------------------------------------------------------------------------
