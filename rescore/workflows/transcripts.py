@@ -79,8 +79,8 @@ def _read(path: Path, rules: Kind) -> Iterator[list[str]]:
 
 _LAUGHED = re.compile(r"^(-?)\[laughter-(.+)\](-?)$", re.IGNORECASE)
 _VARIANT = re.compile(r"^\[(.+)/[^/]+/?\](-?)$")
-_NO_BEGIN = re.compile(r"^-?\[[^][]+\]([^][]+)$")
-_NO_END = re.compile(r"^([^][]+)\[[^][]+\]-?$")
+_LEFT_OPEN = re.compile(r"^([^][/]+\[[^][/]+\]-?)/[^][/]+\]$")
+_NOT_SAID = re.compile(r"-?(?:\[[^][]+\]-?)+")
 
 
 def _swbd_utterances(lines: Iterable[str]) -> Iterator[str]:
@@ -95,15 +95,22 @@ def _swbd_utterances(lines: Iterable[str]) -> Iterator[str]:
 
 
 def swbd_words(text: str) -> list[str]:
-    """`[laughter-so] [it'n/isn't] ab[solute]- -[an]y {yuppiedom} them_1 [noise]` -> so it'n ab- -y yuppiedom them."""
+    """`[laughter-so] [it'n/isn't] ab[solute]- -[an]y ammu[n]it- {yuppiedom} them_1 [noise]` -> so it'n ab- -y ammu-it-
+    yuppiedom them.
+
+    One slip of the corpus is read as it is meant: `ex[specially]-/especially]` lacks its first bracket.
+    """
     words = []
     for word in text.split():
         word = _LAUGHED.sub(r"\1\2\3", word)
         word = _VARIANT.sub(r"\1\2", word)
-        word = _NO_END.sub(r"\1-", _NO_BEGIN.sub(r"-\1", word))
+        word = _LEFT_OPEN.sub(r"\1", word)
+        if _NOT_SAID.fullmatch(word):  # [noise]
+            continue
+        word = _NOT_SAID.sub("-", word)
         word = re.sub(r"^\{(.+)\}$", r"\1", word)
         word = re.sub(r"_\d", "", word)
-        if not (set("[]<>") & set(word)):  # [noise], <b_aside>
+        if not (set("[]<>") & set(word)):  # <b_aside>
             words.append(word)
     return words
 
@@ -127,10 +134,10 @@ def _fisher_utterances(lines: Iterable[str]) -> Iterator[str]:
 
 
 def fisher_words(text: str) -> list[str]:
-    """`(( i mean )) *mandatory [laughter] a._b._c. d.'s what? <german ja >` -> i mean mandatory a b c d's what."""
+    """`(( i mean )) *mandatory [laughter] a._b._c. d.'s c._d.s <german ja >` -> i mean mandatory a b c d's c d's."""
     text = re.sub(r"(?<!\[)\[+[^][]*\]+", " ", _without(text, "<", ">"))
     text = re.sub(r"[*()?,\"]", "", text.replace("._", " ").replace("-- ", " "))
-    return [word.rstrip(".").replace(".'", "'") for word in text.split()]
+    return [re.sub(r"(?<=\w)\.s$", "'s", word.rstrip(".").replace(".'", "'")) for word in text.split()]
 
 
 # -- NIST STM: references for sclite -------------------------------------------------------------------------
@@ -187,13 +194,15 @@ def _chat_utterances(lines: Iterable[str]) -> Iterator[str]:
 def chat_words(text: str) -> list[str]:
     """`&-uh (be)cause <the boy> [//] cookie+jar xxx &=laughs 0is &w +...` -> uh because the boy cookie jar."""
     text = _without(text, "[", "]")  # codes
-    text = re.sub(r"\x15[^\x15]*\x15|\(\.+\)|\([0-9.:]+\)", " ", text)  # time marks, pauses
+    text = re.sub(r"\x15[^\x15]*\x15|\b\d+_\d+\b|\(\.+\)|\([0-9.:]+\)", " ", text)  # time marks, pauses
     words = []
     for word in re.sub(r"[<>]", " ", text).split():
         filler = word.startswith("&-") or word.lower() in ("&uh", "&um", "&er", "&hm", "&mm", "&ah")
-        if (word.startswith("&") and not filler) or word.startswith("0") or word.lower() in ("xxx", "yyy", "www", "xx"):
+        if (word.startswith("&") and not filler) or word.startswith("0"):
             continue
         word = re.sub(r"@.*", "", word.lstrip("&-"))
+        if word.lower() in ("xxx", "yyy", "www", "xx"):
+            continue
         words.extend(re.sub(r"[^\w' -]", "", re.sub(r"[+_]", " ", word)).split())
     return words
 

@@ -25,6 +25,8 @@ def run(*arguments: object) -> Result:
         ("[it'n/isn't] them_1 them_1's", "it'n them them's"),
         ("ab[solute]- ab[solute] -[an]y [an]y", "ab- ab- -y -y"),
         ("[lem[guini]-/linguini] {yuppiedom} <b_aside> hey <e_aside>", "lem- yuppiedom hey"),
+        ("ammu[n]it- -[re]mem[ber]- ex[specially]-/especially] w[ould]-[laughter]", "ammu-it- -mem- ex- w-"),
+        ("{b[lank]-} [laughter]- [silence] -[40]1k th[ey]-_1 [laughter-[hu[geous]-/humongous]]", "b- -1k th- hu-"),
     ],
 )
 def test_words_of_switchboard(text: str, words: str) -> None:
@@ -38,8 +40,9 @@ def test_words_of_the_others() -> None:
     assert " ".join(stm_words(stm)) == "YEAH uh I- KNOW"
     assert " ".join(stm_words("a discovery(2) {NOISE} <sil> { um } {smack} ago(13) (2)")) == "a discovery um ago 2"
     assert " ".join(fisher_words("(( the d._v._d.'s )) t._v.")) == "the d v d's t v"
+    assert " ".join(fisher_words("c._d.s and d._v._d.s t._v.'ll pass mr.")) == "c d's and d v d's t v'll pass mr"
     chat = "&-uh &uh &w (be)cause <the boy> [//] the cookie+jar [* s:r] (.) xxx &=laughs 0is o_clock no: so@q +..."
-    chat += " \x1512_40\x15"
+    chat += " \x1512_40\x15 yyy@u 1200_2300"
     assert " ".join(chat_words(chat)) == "uh uh because the boy the cookie jar o clock no so"
 
 
