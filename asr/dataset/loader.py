@@ -319,11 +319,17 @@ def load_samples(cut: Cut) -> np.ndarray:
       ConfigError: lhotse lacks a package for it, such as scipy where the manifest says `Resample`.
       AudioLoadingError and others of `load_errors`: they cannot be loaded.
     """
+    from lhotse.audio import AudioLoadingError
+
     try:
         audio = cut.load_audio()
     except ImportError as error:
         found = str(error).partition("\n")[0]
         raise ConfigError(f"cut {cut.id}: lhotse needs another package to load it ({found}); install that") from None
+    except RuntimeError as error:  # torch's, of a change of speed or rate, where a truncated file gives no samples
+        if "tensor of 0 elements" not in str(error):
+            raise
+        raise AudioLoadingError("no samples") from None
     if audio is None:
         raise DataError("no audio: its manifest names no recording")
     try:

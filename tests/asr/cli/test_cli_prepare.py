@@ -127,6 +127,19 @@ def test_stored_features_load_as_those_computed(librispeech: Path, tmp_path: Pat
         assert np.abs(features - expected).max() < (1e-6 if storage == "numpy" else 0.1)
 
 
+def test_truncated_audio_is_left_out_at_every_speed(librispeech: Path, tmp_path: Path) -> None:
+    """The file has its header and not one whole frame: lhotse reads no samples, and torch refuses to resample them."""
+    flac = librispeech / "dev-clean" / "84" / "1" / "84-1-0000.flac"
+    flac.write_bytes(flac.read_bytes()[:3000])
+    (tmp_path / "split.json").write_text('{"train": ["84"], "test": ["99"]}')
+    plan = ("--librispeech", librispeech, "--split", tmp_path / "split.json", "--fbank", "--perturb-speed")
+    result = prepare(tmp_path / "data", *plan)
+    assert "3 utterances left out, audio cannot be loaded" in result.stderr
+    assert "84-1-0000.flac: damaged" in result.stderr
+    cuts = load_cuts(tmp_path / "data" / "librispeech_cuts_dev-clean-train.jsonl.gz")
+    assert [cut.id for cut in cuts] == ["84-1-0001", "84-1-0001_sp0.9", "84-1-0001_sp1.1"]
+
+
 def test_no_part_is_for_training(librispeech: Path, tmp_path: Path) -> None:
     result = prepare(tmp_path / "data", "--librispeech", librispeech, "--fbank", "--perturb-speed")
     assert "found no part named *train* (dev-clean); none is perturbed" in result.stderr
