@@ -18,6 +18,7 @@ pieces=false         # true: the lattices have pieces, not words (no HLG or LG);
 lms=transfornn       # names of the zoo, or model folders
 ngram=               # an n-gram LM as well: ARPA, KenLM binary, or the one of the zoo
 device=cpu           # where LMs are evaluated: cpu or cuda
+max_unknown=0.5      # share of the words that an LM may not know
 num_paths=100
 scale=               # of scores of the lattices for the lists, such as lm=1
 out=exp/rescored

@@ -18,6 +18,7 @@ test_data=
 lm=transfornn    # model folder or name of the zoo, in the letter case of words.txt
 out=exp/zoo
 device=cpu       # where the LM is evaluated: cpu or cuda
+max_unknown=0.5  # share of the words that the LM may not know
 utterances=same  # as text has; or common: those that lattices and text both have count, how many do not is said
 lmwt=12          # LM weight of the search, and scale of the new LM; what is used in the end comes from dev
 lm_scale=6
@@ -27,11 +28,10 @@ lm_beam=6        # and the LM leaves out histories that are estimated so much wo
 
 for name in dev dev_data test test_data; do [ -n "${!name}" ] || fail "--${name//_/-} is missing; see --help"; done
 for folder in "$dev" "$test"; do need "$folder/lat.1.gz" "decode with Kaldi first"; done
-need "$test/num_jobs" "it is part of Kaldi's decoding folders"
-for file in "$lang/words.txt" "$dev_data/text" "$test_data/text"; do need "$file" "it is part of Kaldi's data folders"; done
+for file in "$test/num_jobs" "$lang/words.txt" "$dev_data/text" "$test_data/text"; do need "$file" "it is part of Kaldi's folders"; done
 words=$lang/words.txt
 read -r first_beam second_beam <<< "$(awk "BEGIN {print $lmwt * $beam, $lmwt * $lm_beam}")"
-search=(--words "$words" --lm "nn=$lm" --device "$device" --ngram-beam "$first_beam" --beam "$second_beam")
+search=(--words "$words" --lm "nn=$lm" --device "$device" --max-unknown "$max_unknown" --ngram-beam "$first_beam" --beam "$second_beam")
 
 check() {  # check LATTICES DATA: do the references fit
   rescore lattice best-path "kaldi:$1" --words "$words" --lmwt "$lmwt" --out "$out/search.txt"

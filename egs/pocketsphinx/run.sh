@@ -55,4 +55,4 @@ from_lattices() {  # PocketSphinx writes lower case, "u.s.", "well-known"; refer
 
 run_stage 0 "4-gram LM (modified Kneser-Ney) of books and LibriSpeech's transcripts (minutes)" train_ngram "$exp"
 run_stage 1 "lattices of dev and test; the recogniser's own 1-best, decoded from the audio (minutes)" lattices
-from_lattices  # its stages 0 to 4 are 2 to 6 here
+if in_stages 2 3 4 5 6; then from_lattices; fi  # its stages 0 to 4

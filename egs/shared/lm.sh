@@ -4,6 +4,7 @@
 device=cpu
 world_size=1
 train_options=
+max_unknown=0.5  # share of a text's words that an LM may not know
 . "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 
 train_lm() {  # train_lm CONF FOLDER [OPTION...]: the LM of conf/CONF.yaml; a training that was stopped is continued
@@ -27,5 +28,5 @@ perplexities() {  # perplexities FOLDER TEST VALID LM...: of TEST: alone, with t
     fi
   done
   rescore ppl "${lms[@]}" --ngram "$ngram" --text "$test" --tune-mix "$valid" "${mixtures[@]}" --tail "$folder/counts.txt.gz" \
-    --device "$device" ${results:+--json "$results"}
+    --device "$device" --max-unknown "$max_unknown" ${results:+--json "$results"}
 }

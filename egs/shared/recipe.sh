@@ -69,16 +69,29 @@ print_help() {  # print_help SCRIPT SOURCED...: the head of SCRIPT; the variable
   done
 }
 
-in_stage() { [ "$stage" -le "$1" ] && [ "$stop_stage" -ge "$1" ]; }
+in_stages() {  # in_stages NUMBER...: whether one of these stages, which the script has, is asked for
+  local number asked=1
+  stages+=("$@")
+  for number in "$@"; do
+    if [ "$stage" -le "$number" ] && [ "$stop_stage" -ge "$number" ]; then stages_run=$((stages_run + 1)) asked=0; fi
+  done
+  return $asked
+}
 
 run_stage() {  # run_stage NUMBER TITLE FUNCTION [OUTPUT...]: says at the end how long it took and how large OUTPUT is
   local number=$1 title=$2 function=$3 began=$SECONDS size=
   shift 3
-  if ! in_stage "$number"; then return; fi
+  if ! in_stages "$number"; then return; fi
   log "Stage $number: $title"
   "$function"
   if [ $# -gt 0 ]; then size=$(du -shc "$@" 2> /dev/null | tail -n 1 | cut -f 1) || true; fi
   log "Stage $number took $((SECONDS - began)) s${size:+, $size in $*}"
+}
+
+say_no_stage() {  # at the end of a script: that of its stages none was asked for
+  if [ $? = 0 ] && [ ${#stages[@]} -gt 0 ] && [ "$stages_run" = 0 ]; then
+    fail "no stage from --stage $stage to --stop-stage $stop_stage; there are ${stages[*]}"
+  fi
 }
 
 at_least_some() {  # at_least_some COMMAND...: its exit status, but 3, some utterances left out and named, is none
@@ -131,6 +144,9 @@ sentences() {  # sentences TEXT...: those of Kaldi texts without their ids; utte
 }
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+stages=()     # of the script, and how many of them ran
+stages_run=0
+trap say_no_stage EXIT
 parse_options "$@"
 for folder in "${venv:-}" "$root/.venv311" "$root/.venv"; do  # where no environment is active
   if [ -n "$folder" ] && { [ "$folder" = "${venv:-}" ] || ! command -v rescore > /dev/null; }; then

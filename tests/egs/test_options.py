@@ -56,6 +56,7 @@ def test_lms_are_evaluated_on_the_device_that_is_given(run: Run, tmp_path: Path)
     called = run("ptb/LM/run.sh", *rows, *where, "3", "--stop-stage", "3")
     called = [line for line in called if line.startswith(("nbest", "lattice rescore", "ppl"))]
     assert len(called) == 3 + 2 + 1 + 3 and all(" --device cuda:1" in line for line in called), called
+    assert all(" --max-unknown 0.5" in line for line in called if line.startswith(("lattice", "ppl"))), called
 
 
 def test_no_lms_on_books_where_none_are_asked_for(run: Run, tmp_path: Path) -> None:

@@ -162,3 +162,39 @@ def test_a_damaged_archive_is_one_line(recipes: Recipes, tmp_path: Path) -> None
 def test_a_model_that_is_not_trained_yet_is_said(recipes: Recipes) -> None:
     said = recipes.run("synthetic/ASR/run.sh", "--stage", 2, code=2)
     assert "exp/long/last-checkpoint is not there: an earlier stage trains it" in said and "--iter" not in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("prepare.sh --stage 7", "no stage from --stage 7 to --stop-stage 2; there are 0 1 2"),
+        ("prepare.sh --stage 1 --stop-stage 0", "no stage from --stage 1 to --stop-stage 0; there are 0 1 2"),
+        ("run.sh --stage 4", "no stage from --stage 4 to --stop-stage 3; there are 0 1 2 3"),
+    ],
+)
+def test_stages_that_are_not_there(recipes: Recipes, options: str, said: str) -> None:
+    assert said in recipes.run(f"wikitext2/LM/{options.split()[0]}", *options.split()[1:], code=2)
+
+
+def test_switchboard_tells_what_is_not_whole(recipes: Recipes, tmp_path: Path) -> None:
+    script, corpus, data = "swbd/LM/prepare.sh", corpora.swbd(tmp_path), recipes.folder / "swbd/LM/data"
+    fisher = tmp_path / "fsh"
+    said = recipes.run(script, *corpus, "--fisher-dirs", f"{fisher} {tmp_path}/nowhere", code=2)
+    assert "nowhere is not there: give --fisher-dirs" in said
+    said = recipes.run(script, *corpus, "--eval2000-dir", fisher, code=2)
+    assert f"{fisher} has no hub5e00.english.000405.stm: give --eval2000-dir" in said and not data.exists()
+    said = recipes.run(script, *corpus, code=2)
+    assert "found 150 utterances, expected more than the 10000 that validate" in said
+    assert not (data / "train.txt").exists()
+    recipes.run(script, *corpus, "--held-out", 149)
+    assert len((data / "train.txt").read_text().splitlines()) == 151
+
+
+def test_more_unknown_words_can_be_allowed_as_the_error_says(recipes: Recipes, tmp_path: Path) -> None:
+    script, corpus = "swbd/LM/run.sh", corpora.swbd(tmp_path)
+    recipes.run("swbd/LM/prepare.sh", *corpus, "--held-out", 20, "--vocab-size", 50)
+    tiny = "--set dim=16 --set heads=2 --set feedforward=16 --set layers=1 --train steps=1 --train dtype=float32"
+    recipes.run(script, "--rows", "", "--stage", 1, "--stop-stage", 2, "--train-options", tiny)
+    corpora.write(recipes.folder / "swbd/LM/data/test.txt", "xo xa be\n" * 20)
+    assert "or allow more: --max-unknown 1" in recipes.run(script, "--rows", "", "--stage", 3, code=2)
+    assert "transformer" in recipes.run(script, "--rows", "", "--stage", 3, "--max-unknown", 1)

@@ -40,7 +40,7 @@ tables() {
   if "$mini"; then
     if chosen bayesian && chosen transformer; then mixtures=(ngram,bayesian,transformer bayesian,transformer); fi
     perplexities $data $data/test.txt.xz $data/valid.txt.xz "${folders[@]}" "${mixtures[@]}"
-    if chosen bayesian; then rescore ppl --lm "$exp/bayesian?samples=8" --text $data/test.txt.xz --device "$device"; fi
+    if chosen bayesian; then rescore ppl --lm "$exp/bayesian?samples=8" --text $data/test.txt.xz --device "$device" --max-unknown "$max_unknown"; fi
     return
   fi
   for set in dev-clean test-clean dev-other test-other; do

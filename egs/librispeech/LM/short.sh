@@ -63,7 +63,7 @@ add_row() { lms+=(--lm "$1=$exp_dir/$1"); }
 tables() {
   local lms=()
   rows add_row
-  rescore ppl "${lms[@]}" --text "$data/valid.txt" --device "$device" --json "$exp_dir/ppl.json" > "$exp_dir/ppl.txt"
+  rescore ppl "${lms[@]}" --text "$data/valid.txt" --device "$device" --max-unknown "$max_unknown" --json "$exp_dir/ppl.json" > "$exp_dir/ppl.txt"
   ./short_runs.py table "$exp_dir/ppl.json" | tee "$exp_dir/table.md"
 }
 train_rows() { rows train_row; }

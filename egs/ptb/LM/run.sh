@@ -50,7 +50,7 @@ further_rows() {
 
 windows() {  # windows TITLE OPTION...: perplexities over windows of 64 words
   log "windows of 64, $1"
-  rescore ppl --text data/test.txt --window 64 --device "$device" "${@:2}"
+  rescore ppl --text data/test.txt --window 64 --device "$device" --max-unknown "$max_unknown" "${@:2}"
 }
 
 tables() {

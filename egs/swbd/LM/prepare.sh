@@ -16,16 +16,22 @@ vocab_size=30000    # words
 . ../../shared/ngram.sh
 isip="www.openslr.org/resources/5/switchboard_word_alignments.tar.gz has them"
 need "${swbd_dir:-(empty)}" "give --swbd-dir, the folder of Switchboard's transcripts of ISIP ($isip; audio: LDC97S62)"
-need "${fisher_dirs%% *}" "give --fisher-dirs, the folders of LDC2004T19 and LDC2005T19 (catalog.ldc.upenn.edu)"
+for folder in ${fisher_dirs:-(empty)}; do
+  need "$folder" "give --fisher-dirs, the folders of LDC2004T19 and LDC2005T19 (catalog.ldc.upenn.edu)"
+done
 need "${eval2000_dir:-(empty)}" "give --eval2000-dir, the folder of LDC2002T43 (catalog.ldc.upenn.edu)"
+stm=$(find -L "$eval2000_dir" -name 'hub5e00.english*.stm' | head -n 1)
+[ -n "$stm" ] || fail "$eval2000_dir has no hub5e00.english.000405.stm: give --eval2000-dir, the folder of LDC2002T43"
 
 texts() {
   mkdir -p data
   once data/.swbd.done rescore transcripts swbd "$swbd_dir" --case lower --out data/swbd.txt
   once data/.fisher.done rescore transcripts fisher $fisher_dirs --case lower --out data/fisher.txt
+  [ "$(wc -l < data/swbd.txt)" -gt "$held_out" ] || fail "data/swbd.txt: found $(wc -l < data/swbd.txt) utterances, expected more than" \
+    "the $held_out that validate: is $swbd_dir whole?  If so, give --held-out a smaller number; then remove data/.swbd.done"
   head -n "$held_out" data/swbd.txt > data/valid.txt
   { tail -n +$((held_out + 1)) data/swbd.txt; cat data/fisher.txt; } > data/train.txt
-  find -L "$eval2000_dir" -name 'hub5e00.english*.stm' -exec awk '/^sw_/' {} + > data/eval2000_swbd.stm
+  awk '/^sw_/' "$stm" > data/eval2000_swbd.stm
   rescore transcripts stm data/eval2000_swbd.stm --case lower --out data/test.txt
 }
 
