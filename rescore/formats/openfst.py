@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -86,8 +86,8 @@ def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fa
 def _entries(path: Path, on_error: OnError) -> Iterator[_Entry]:
     """The lattices' lines; where no id stands before them, `on_error` gets that, and they are passed over.
 
-    It also gets the last lattice's if no blank line follows, as in a file that was cut off, and that of one for whose
-    lines memory does not suffice; the file is then read once more, up to there.
+    It also gets the last lattice's if no blank line follows, as in a file that was cut off, what keeps the rest of a
+    file from being read, and the want of memory for the lines of one; the file is then read once more, up to there.
     """
     begin: int | None = 0
     while begin is not None:
@@ -102,7 +102,7 @@ def _entries_behind(path: Path, begin: int, on_error: OnError) -> Generator[_Ent
     """
     entry: _Entry | None = None
     number, passing = begin, begin > 0
-    lines = chain(islice(read_lines(path), begin, None), [(-1, "")])  # named: closing it takes memory, too
+    lines = _lines_behind(path, begin, on_error)  # named: closing it takes memory, too
     try:
         for number, line in lines:
             fields = kaldi_fields(line)
@@ -136,6 +136,24 @@ def _entries_behind(path: Path, begin: int, on_error: OnError) -> Generator[_Ent
     give_back(collect=True)
     on_error(place.format_error(TOO_LARGE))
     return number
+
+
+def _lines_behind(path: Path, begin: int, on_error: OnError) -> Iterator[tuple[int, str]]:
+    """The lines behind the line `begin`, each with its number, and the end, `(-1, "")`.
+
+    `on_error` gets the damage of a packed file, or text that is no UTF-8; there the lines end, without `(-1, "")`.
+    """
+    number = begin
+    try:
+        for number, line in islice(read_lines(path), begin, None):
+            yield number, line
+    except FormatError as error:
+        if number == 0:
+            raise  # nothing of it can be read: it is no damage
+        error.uncounted = True
+        on_error(error)
+    else:
+        yield -1, ""
 
 
 def _to_lattice(entry: _Entry, table: SymbolTable | None) -> Lattice:

@@ -72,7 +72,9 @@ def test_a_cut_off_source_is_read_up_to_there(tmp_path: Path) -> None:
 CUT_OFF = "1 left out because of errors, and with them an unknown number of others; all else is done (exit status 3)"
 
 
-@pytest.mark.parametrize("name", ["kaldi:lat.1.gz", "kaldi:lat.1", "openfst:lat.txt", "k2:zzz.pt"])
+@pytest.mark.parametrize(
+    "name", ["kaldi:lat.1.gz", "kaldi:lat.1", "openfst:lat.txt", "openfst:lat.txt.gz", "k2:zzz.pt"]
+)
 def test_what_is_lost_behind_the_end_of_a_file_is_not_called_done(tmp_path: Path, name: str) -> None:
     """It said `1 left out because of errors; all else is done`, of an archive that was cut off in the middle."""
     dice, (kind, file) = np.random.default_rng(0), name.split(":")
