@@ -65,6 +65,15 @@ def test_commands_in_sentences_are_whole(page: Path) -> None:
             assert missing(PROGRAMS[words[0]], words[1:]) == [], f"{name(page)}: {line}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_rescoring_of_lattices_has_its_scales(page: Path) -> None:
+    """Without scales of the new LMs, or references to find them by, the command is refused."""
+    for line in inline_commands(page):
+        words = words_of(line)
+        if words[1:3] == ["lattice", "rescore"] and len(words) > 3:
+            assert {"--scale", "--weights", "--ref"} & {*words}, f"{name(page)}: {line}"
+
+
 def missing(group: click.Command, words: list[str]) -> list[str]:
     """The options that a command needs, and that are not among the words."""
     context = click.Context(group, **group.context_settings)
