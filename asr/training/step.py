@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from lm_zoo.training.distributed import Ranks
 
 Batch = dict[str, Any]
+# (epoch from 1, batches of this rank to leave out) -> the other batches of this rank in that epoch
+Batches = Callable[[int, int], Iterable[Batch]]
 
 
 @dataclass
@@ -74,6 +76,15 @@ class Skipped:
     def add(self, utterance: str, reason: str, detail: str = "") -> None:
         self.counts[reason] += 1
         self._first.tell(utterance, reason, f"utterance {utterance} not used: {reason}{detail and f' ({detail})'}")
+
+
+def no_gradients(step: int, batches: int, skipped: Skipped) -> str:
+    """The message of a run that its last batches gave nothing to go on with."""
+    return (
+        f"training stopped at batch {step}: the last {batches} batches gave no usable gradient (utterances left out: "
+        f"{skipped.summary() or 'none'}); go on without --use-fp16, begin another --exp-dir with a lower --base-lr, or "
+        "look at the data"
+    )
 
 
 def prepare(batch: Batch, vocab: PieceVocabulary, skipped: Skipped, device: torch.device) -> Inputs | None:

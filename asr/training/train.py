@@ -11,7 +11,7 @@ import copy
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -29,12 +29,14 @@ from asr.training.run_identity import LAST, check_configuration, check_free, che
 from asr.training.schedule import budget_used, make_optimizers, of_warm_up, rate_share, warm_share
 from asr.training.step import (
     Batch,
+    Batches,
     Inputs,
     LossModule,
     Skipped,
     check_dtype,
     grad_scaler,
     loss_options,
+    no_gradients,
     noisy,
     prepare,
     total_loss,
@@ -50,8 +52,6 @@ from lm_zoo.training.schedules import set_learning_rates
 if TYPE_CHECKING:
     from asr.model.transducer import Transducer
 
-# (epoch from 1, batches of this rank to leave out) -> the other batches of this rank in that epoch
-Batches = Callable[[int, int], Iterable[Batch]]
 PATIENCE = 20  # batches on end that may give nothing before the run stops
 BESIDE_NOTHING = "in a step for which another process had none"  # all leave it out, as each weight wants its gradient
 
@@ -72,6 +72,8 @@ def train(
     made_of: Mapping[str, Any] | None = None,
 ) -> TransducerProgress:
     """Trains a Transducer, or continues the run that `out` holds.  Under torchrun every rank calls this.
+
+    SIGINT and SIGTERM end it behind a step, saved, by a KeyboardInterrupt (`lm_zoo.training.stopping`).
 
     Args:
       model: a Transducer, with the weights that a new run starts from.
@@ -94,7 +96,7 @@ def train(
     ranks = Ranks.start(device)
     torch.manual_seed(config.seed)
     work = (model.to(ranks.device), vocab, config, out, info or {}, ranks, report, remark, made_of)
-    with closing(TransducerRun(*work)) as run:
+    with closing(TransducerRun(*work)) as run, run.stopping:
         run.begin(start or (None if anew else newest(out)), config.seed, config.dtype)
         if anew and ranks.rank == 0:
             remove_best(out, remark)
@@ -135,8 +137,7 @@ class TransducerRun(TrainingRun):
         self.module: Any = LossModule(model)
         if ranks.size > 1:
             self.module = nn.parallel.DistributedDataParallel(self.module)
-        self.noise = list(model.decoder.parameters())
-        self.failures, self.clock = 0, time.monotonic()
+        self.noise, self.failures, self.clock = list(model.decoder.parameters()), 0, time.monotonic()
         self.start: Path | None = None  # the checkpoint that it goes on from
         self.usable = False  # whether any batch of this epoch was
 
@@ -239,6 +240,9 @@ class TransducerRun(TrainingRun):
             write_text(self.out / LAST, name + "\n")
             checkpoint.remove_checkpoints(self.out, self.config.keep_last_k)
 
+    def keep(self) -> None:
+        self.save(f"checkpoint-{self.progress.step}.pt")
+
     def leave_later_best(self, valid_batches: Batches | None) -> None:
         """Puts the model gone on from in the place of a best one that is of after it, on a way that is left."""
         progress, first = self.progress, self.ranks.rank == 0
@@ -255,7 +259,7 @@ class TransducerRun(TrainingRun):
             (self.out / LAST).unlink(missing_ok=True)  # nothing goes on by itself before there is another best model
         progress.best_valid_loss = math.inf
         self.validate(valid_batches)
-        self.save(f"checkpoint-{progress.step}.pt")
+        self.keep()
 
     # -- the loop ----------------------------------------------------------------------------------------------
 
@@ -283,7 +287,7 @@ class TransducerRun(TrainingRun):
             progress.finished = True
             if progress.last_valid_step != progress.step:
                 self.validate(valid_batches)
-            self.save(f"checkpoint-{progress.step}.pt")
+            self.keep()
         if skipped := self.skipped.of_all(self.ranks):
             self.remark(f"not used: {summarise(skipped)}")
         return progress
@@ -305,15 +309,15 @@ class TransducerRun(TrainingRun):
 
     def _epoch(self, batches: Iterable[Batch], valid_batches: Batches | None) -> None:
         progress, config, ranks = self.progress, self.config, self.ranks
-        source = iter(batches)
-        self.usable = False
+        source, self.usable = iter(batches), False
         while not progress.finished:
             begun = time.monotonic()
             batch = next(source, None)
             inputs = prepare(batch, self.vocab, self.skipped, ranks.device) if batch is not None else None
             frames = float(inputs.frames) if inputs else 0.0
             elapsed, self.clock = time.monotonic() - self.clock, time.monotonic()
-            short, empty, frames, elapsed = ranks.sum(batch is None, inputs is None, frames, elapsed / ranks.size)
+            given = (batch is None, inputs is None, self.stopping.asked, frames, elapsed / ranks.size)
+            short, empty, asked, frames, elapsed = ranks.sum(*given)
             progress.seconds += elapsed
             if short:
                 return  # ranks must take the same number of steps
@@ -327,8 +331,9 @@ class TransducerRun(TrainingRun):
             progress.finished = (budget_used(config, progress) or 0.0) >= 1.0
             if progress.step % config.valid_every == 0 and not progress.finished:
                 self.validate(valid_batches)
+            self.stop_if(asked and not progress.finished)
             if progress.step % config.save_every_n == 0 and not progress.finished:
-                self.save(f"checkpoint-{progress.step}.pt")
+                self.keep()
 
     def _step(self, inputs: Inputs | None, frames: float) -> None:
         """One step of the optimisers on this rank's utterances; `frames` are those of all ranks."""
@@ -355,12 +360,7 @@ class TransducerRun(TrainingRun):
         progress.batch, progress.step = progress.batch + 1, progress.step + 1
         self.failures = 0 if good else self.failures + 1
         if self.failures >= PATIENCE:
-            counts = self.skipped.summary() or "none"
-            raise AsrError(
-                f"training stopped at batch {progress.step}: the last {PATIENCE} batches gave no usable gradient "
-                f"(utterances left out: {counts}); go on without --use-fp16, begin another --exp-dir with a lower "
-                "--base-lr, or look at the data"
-            )
+            raise AsrError(no_gradients(progress.step, self.failures, self.skipped))
         if self.average is not None and progress.step % config.average_period == 0:
             update_average(self.average, self.model, config.average_period / progress.step)
 

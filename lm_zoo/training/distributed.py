@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import socket
 import sys
 import time
@@ -16,6 +17,7 @@ import torch
 
 from lm_zoo.errors import LMError
 from lm_zoo.files import explain
+from lm_zoo.training.stopping import Stopping
 
 PORT = 12354  # at which processes meet, where no other is given
 TOLD = 2  # how a process ends that has said what is wrong
@@ -108,6 +110,8 @@ def start(
 ) -> None:
     """Calls `work(*arguments)` in `size` processes on this machine; returns when all have ended.
 
+    SIGINT and SIGTERM go to all of them; when they have ended, it raises KeyboardInterrupt.
+
     Args:
       work: a function that finds its place by `Ranks.start`; like its arguments it goes to the processes by pickle.
       port: at which they meet.
@@ -116,17 +120,30 @@ def start(
     Raises:
       LMError: the port is in use, or a process has failed.
     """
-    with _held(port):
+    begun: list[Any] = []
+    with _held(port), Stopping(lambda: _ask_to_stop(begun)) as stopping:
         context = torch.multiprocessing.spawn(_process, (work, arguments, size, port, errors), nprocs=size, join=False)
+        begun += context.processes
+        if stopping.asked:
+            _ask_to_stop(begun)
         try:
             while not context.join():
                 pass
         except (torch.multiprocessing.ProcessExitedException, torch.multiprocessing.ProcessRaisedException) as error:
+            if stopping.asked:
+                raise KeyboardInterrupt from None
             told = [number for number, process in enumerate(context.processes) if process.exitcode == TOLD]
             if not told and isinstance(error, torch.multiprocessing.ProcessRaisedException):
                 raise
             number = told[0] if told else error.error_index  # others may have failed for want of that one
             raise LMError(f"the run has ended: process {number} of {size} failed, see above") from None
+
+
+def _ask_to_stop(processes: list[Any]) -> None:
+    """As Ctrl-C in a terminal does, which reaches all processes of a run: once more does no harm."""
+    for process in processes:
+        if process.is_alive():
+            os.kill(process.pid, signal.SIGINT)
 
 
 @contextmanager

@@ -292,7 +292,7 @@ def _text_seen(config: TrainConfig, before: Mapping[str, Any], on_text: bool) ->
 
 
 def _run(made: MwerRun, train: list[ErrorList], valid: list[ErrorList]) -> LMProgress:
-    with closing(made) as run:
+    with closing(made) as run, run.stopping:
         run.begin(checkpoint.newest(run.out / "checkpoint"), run.config.seed, run.config.dtype)
         return run.loop(train, valid)
 

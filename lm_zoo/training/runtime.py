@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from lm_zoo.inference.processor import slow_in_bfloat16
 from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.run_log import Remark, Reporter, RunLog
+from lm_zoo.training.stopping import Stopping
 
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -26,14 +28,19 @@ class Progress:
     finished: bool = False
 
 
+STOPS = b"stopping behind this step (and its validation), to be saved; Ctrl-C again stops at once\n"
+
+
 class TrainingRun:
-    """A run in a folder: its processes, its logs, its place.  `restore` and `open` are the model's own."""
+    """A run in a folder: its processes, its logs, its place.  `restore`, `open` and `keep` are the model's own."""
 
     progress: Progress
 
     def __init__(self, out: Path, ranks: Ranks, report: Reporter, remark: Remark) -> None:
         self.out, self.ranks, self.remark = out, ranks, remark
         self.records = RunLog(out, report, remark)
+        # by the system's own write, as a signal comes in the midst of other output
+        self.stopping = Stopping((lambda: None) if ranks.rank else (lambda: _told(STOPS)))
 
     def restore(self, checkpoint: Path) -> None:
         """Puts weights, optimisers, random state and progress of a checkpoint in place, if it is one of this run."""
@@ -42,6 +49,23 @@ class TrainingRun:
     def open(self) -> None:
         """Makes the folder ready, in the first process; what it held before was read by then and found to fit."""
         self.records.open(self.progress.step, self.progress.epoch)
+
+    def keep(self) -> None:
+        """Saves where the run stands, to go on from; called by every process."""
+        raise NotImplementedError
+
+    def stop_if(self, asked: float | bool) -> None:
+        """Saves the run behind a step and raises KeyboardInterrupt where any process was asked to stop.
+
+        Called by every process, with the same.
+        """
+        if not asked:
+            return
+        self.keep()
+        if self.ranks.rank == 0:
+            self.remark(f"{self.out}: stopped at step {self.progress.step}, saved; the same command goes on from there")
+        self.ranks.wait()
+        raise KeyboardInterrupt
 
     def begin(self, checkpoint: Path | None, seed: int, dtype: str) -> None:
         """Goes on from a checkpoint, or starts anew where there is none.
@@ -78,6 +102,10 @@ class TrainingRun:
 
     def close(self) -> None:
         self.records.close()
+
+
+def _told(line: bytes) -> None:
+    os.write(2, line)
 
 
 def random_state() -> dict[str, torch.Tensor]:

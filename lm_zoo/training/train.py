@@ -66,7 +66,8 @@ def train(
 ) -> LMProgress:
     """Trains a new LM, or continues the run that `out` holds.  Under torchrun every rank calls this.
 
-    A finished run goes on where it is asked for more steps or passes than it had.
+    A finished run goes on where it is asked for more steps or passes than it had.  SIGINT and SIGTERM end it behind a
+    step, saved, by a KeyboardInterrupt (`lm_zoo.training.stopping`).
 
     Args:
       info: kept in the model's `config.json` (names of the data, licence).
@@ -83,7 +84,7 @@ def train(
     check_settings(kind, config, ranks.size)
     planned = replace(config, steps=planned_steps(train_text, vocab, config, ranks.size))
     lm = (lm or new_lm(kind, vocab, settings, config.seed)).to(ranks.device)
-    with closing(LMRun(lm, kind, planned, out, info or {}, ranks, report, remark)) as run:
+    with closing(LMRun(lm, kind, planned, out, info or {}, ranks, report, remark)) as run, run.stopping:
         run.begin(checkpoint.newest(out / "checkpoint"), config.seed, config.dtype)
         if untouched := lm.untouched(planned.steps):
             remark(untouched)
@@ -205,7 +206,7 @@ class LMRun(TrainingRun):
             "anew in another folder with a lower learning rate (--train lr=RATE); the best model so far stays"
         )
 
-    def save(self) -> None:
+    def keep(self) -> None:
         self.check_finite()
         random = self.ranks.gather([random_state()])
         self._count_time()
@@ -291,7 +292,7 @@ class LMRun(TrainingRun):
         progress.finished = True
         if progress.valid_step != progress.step:
             self.validate(valid_data)
-        self.save()
+        self.keep()
         if progress.left_out:
             left_out = f"{progress.left_out} tokens at the ends of {counted(progress.epoch, 'pass')} left out"
             self.remark(f"{self.out}: {left_out}, in batches too few for a step of {self.ranks.size} processes")
@@ -302,7 +303,7 @@ class LMRun(TrainingRun):
         clock, counted = time.monotonic(), 0
         while not progress.finished:
             group = list(islice(batches, config.accumulate))
-            short = self.ranks.sum(float(len(group) < config.accumulate))[0]
+            short, asked = self.ranks.sum(float(len(group) < config.accumulate), float(self.stopping.asked))
             if short and (self.ranks.size > 1 or not group):  # ranks must take the same number of steps
                 progress.left_out += int(self.ranks.sum(float(sum(map(self.count, group))))[0])
                 return
@@ -321,8 +322,9 @@ class LMRun(TrainingRun):
             if config.valid_every and progress.step % config.valid_every == 0:
                 self.validate(valid_data)
                 clock, counted = time.monotonic(), 0
+            self.stop_if(asked and not progress.finished)
             if progress.step % config.save_every == 0:
-                self.save()
+                self.keep()
 
     def _step(self, group: list[Any]) -> int:
         """One optimiser step; returns what its loss is a sum over, over all ranks."""

@@ -22,7 +22,7 @@ from asr.model.config import EncoderConfig, TransducerConfig
 from asr.training import train as loop
 from asr.training.config import TransducerProgress, TransducerTrainConfig
 from asr.training.schedule import inner_matrices, rate_share
-from asr.training.step import noisy
+from asr.training.step import Batches, noisy
 from asr.training.train import train
 from lm_zoo.text.tokenizer import build_pieces
 from lm_zoo.text.vocabulary import PieceVocabulary
@@ -87,7 +87,7 @@ def batch(number: int, size: int = 4) -> dict[str, Any]:
     }
 
 
-def batches(count: int = 10, spoil: Any = lambda batch: batch) -> loop.Batches:
+def batches(count: int = 10, spoil: Any = lambda batch: batch) -> Batches:
     def epoch(number: int, skip: int) -> Iterable[dict[str, Any]]:
         return (spoil(batch(1000 * number + index)) for index in range(skip, count))
 

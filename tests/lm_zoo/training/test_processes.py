@@ -111,7 +111,7 @@ def test_a_run_holds_its_port_from_its_begin(monkeypatch: pytest.MonkeyPatch) ->
         begun.append("first")
         with pytest.raises(LMError, match=rf"port {port} cannot be used \(.*\); give another by --master-port"):
             start(begun.append, ("second",), 2, port)
-        return SimpleNamespace(join=lambda: True)
+        return SimpleNamespace(join=lambda: True, processes=[])
 
     monkeypatch.setattr(torch.multiprocessing, "spawn", spawn)
     for _ in range(2):
