@@ -190,6 +190,24 @@ def test_switchboard_tells_what_is_not_whole(recipes: Recipes, tmp_path: Path) -
     assert len((data / "train.txt").read_text().splitlines()) == 151
 
 
+def test_lms_of_librispeech_need_all_parts(recipes: Recipes, tmp_path: Path) -> None:
+    """And texts at other speeds, which the recogniser's recipe has with `--mini true`, count once."""
+    script, asr = "librispeech/LM/prepare.sh", recipes.folder / "librispeech/ASR/data"
+    corpora.librispeech_texts(asr, tmp_path)
+    part, kept = asr / "librispeech_text_test-other", tmp_path / "kept"
+    part.rename(kept)
+    said = recipes.run(script, "--dl-dir", tmp_path, code=2)
+    assert "librispeech_text_test-other is not there: run ../ASR/prepare.sh" in said
+    assert not (recipes.folder / "librispeech/LM/data").exists()
+    kept.rename(part)
+    with (asr / "librispeech_text_train-clean-100").open("a") as text:
+        text.write("utt-0_sp0.9 AGAIN\n")
+    said = recipes.run(script, "--dl-dir", tmp_path, "--stop-stage", 1)
+    assert "transcripts of librispeech_text_train-clean-100 librispeech_text_train-other-500\n" in said
+    lines = (recipes.folder / "librispeech/LM/data/transcripts.txt").read_text().splitlines()
+    assert len(lines) == 400 and "AGAIN" not in lines
+
+
 def test_more_unknown_words_can_be_allowed_as_the_error_says(recipes: Recipes, tmp_path: Path) -> None:
     script, corpus = "swbd/LM/run.sh", corpora.swbd(tmp_path)
     recipes.run("swbd/LM/prepare.sh", *corpus, "--held-out", 20, "--vocab-size", 50)

@@ -22,7 +22,9 @@ if "$mini"; then
   need "$dl_dir/text/train-clean-100.txt" "give --dl-dir, a folder with text/train-clean-100.txt, Kaldi text"
 else
   data=data
-  need "$asr_data/librispeech_text_train-clean-100" "run ../ASR/prepare.sh --stop-stage 1, or give --asr-data"
+  for part in train-clean-100 {dev,test}-{clean,other}; do
+    need "$asr_data/librispeech_text_$part" "run ../ASR/prepare.sh --stop-stage 1, of all of LibriSpeech, or give --asr-data"
+  done
 fi
 
 download() {
@@ -42,7 +44,8 @@ texts() {
   local set
   ln -sf "$(realpath "$dl_dir/librispeech-lm-norm.txt.gz")" data/books.txt.gz
   ln -sf "$(realpath "$dl_dir/librispeech-vocab.txt")" data/vocab.txt
-  cut -d ' ' -f 2- "$asr_data"/librispeech_text_train-* > data/transcripts.txt
+  log "transcripts of $(cd "$asr_data" && echo librispeech_text_train-*)"
+  sentences "$asr_data"/librispeech_text_train-* > data/transcripts.txt
   for set in {dev,test}-{clean,other}; do cut -d ' ' -f 2- "$asr_data/librispeech_text_$set" > "data/$set.txt"; done
 }
 
