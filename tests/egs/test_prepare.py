@@ -190,6 +190,17 @@ def test_switchboard_tells_what_is_not_whole(recipes: Recipes, tmp_path: Path) -
     assert len((data / "train.txt").read_text().splitlines()) == 151
 
 
+@pytest.mark.parametrize("part", ["wav/dev", "transcript/aishell_transcript_v0.8.txt"])
+def test_aishell_names_the_part_that_is_missing(recipes: Recipes, tmp_path: Path, part: str) -> None:
+    corpora.write(tmp_path / "aishell/data_aishell/transcript/aishell_transcript_v0.8.txt", "")
+    for name in ("train", "dev", "test"):
+        (tmp_path / "aishell/data_aishell/wav" / name).mkdir(parents=True)
+    path = tmp_path / "aishell/data_aishell" / part
+    path.rename(tmp_path / "elsewhere")
+    said = recipes.run("aishell/ASR/prepare.sh", "--dl-dir", tmp_path, "--stage", 1, code=2)
+    assert f"{path} is not there: stage 0 downloads and unpacks it" in said and "Traceback" not in said
+
+
 def test_lms_of_librispeech_need_all_parts(recipes: Recipes, tmp_path: Path) -> None:
     """And texts at other speeds, which the recogniser's recipe has with `--mini true`, count once."""
     script, asr = "librispeech/LM/prepare.sh", recipes.folder / "librispeech/ASR/data"

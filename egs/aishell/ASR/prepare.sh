@@ -18,7 +18,9 @@ download() { fetch "$dl_dir/aishell" lhotse download aishell "$dl_dir"; }
 
 manifests() {
   local part
-  need "$dl_dir/aishell/data_aishell/wav/train" "stage 0 downloads it; or give --dl-dir"
+  for part in wav/{train,dev,test} transcript/aishell_transcript_v0.8.txt; do
+    need "$dl_dir/aishell/data_aishell/$part" "stage 0 downloads and unpacks it (data_aishell.tgz, and the archives in its wav); or give --dl-dir"
+  done
   once data/.aishell_manifests.done lhotse prepare aishell "$dl_dir/aishell" data/manifests
   for part in train dev test; do
     once "data/.aishell_$part.done" lhotse cut simple --force-eager -r "data/manifests/aishell_recordings_$part.jsonl.gz" \
