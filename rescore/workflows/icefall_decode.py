@@ -24,6 +24,7 @@ from rescore.file_names import file_name
 from rescore.formats.k2 import write_lattices
 
 GIVE_LATTICES = ("fast_beam_search", "get_lattice")
+_WHERE = "run this where icefall runs, in its environment and with its folder on PYTHONPATH"
 SAVE = ("save_asr_output", "save_results")  # the first that a script has is called once a set
 
 
@@ -34,8 +35,9 @@ def run_script(script: Path, arguments: list[str], scorer: type | None = None, l
       scorer: stands in for `icefall.LmScorer`.
       lattices: folder for `SET/FIRST_ID.pt`, a file a batch.
     Raises:
-      UsageError: no such script, or one without `main`; no package icefall.
-      RescoreError: the folder for lattices is in use, or the script has no place to take them from.
+      UsageError: no such script, or one without `main`; no package icefall, or another that the script imports.
+      RescoreError: the folder for lattices is in use, the script has no place to take them from, or its decoding method
+        makes none.
     """
     if not script.is_file() or script.suffix != ".py":
         found = "is no Python script" if script.exists() else "no such file"
@@ -49,7 +51,10 @@ def run_script(script: Path, arguments: list[str], scorer: type | None = None, l
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{script}: {error}; {_WHERE}") from None
     if not hasattr(module, "main"):
         raise UsageError(f"{script}: has no main(), expected the decode.py of an icefall recipe")
     if lattices is not None:
@@ -61,9 +66,7 @@ def _icefall(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise UsageError(
-            f"icefall cannot be imported ({error}); put its folder on PYTHONPATH, as for icefall"
-        ) from None
+        raise UsageError(f"icefall cannot be imported ({error}); {_WHERE}") from None
 
 
 class _Keeper:
@@ -95,7 +98,10 @@ class _Keeper:
         def decode_one_batch(*args: Any, **kwargs: Any) -> Any:
             batch = kwargs["batch"] if "batch" in kwargs else next(arg for arg in args if isinstance(arg, dict))
             self.ids = [cut.id for cut in batch["supervisions"]["cut"]]
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+            if not self.now.exists():  # told at once: the whole of a set may take hours
+                raise RescoreError("this decoding method makes no lattice; take one such as fast_beam_search")
+            return result
 
         return decode_one_batch
 
@@ -115,9 +121,7 @@ class _Keeper:
         def save(*args: Any, **kwargs: Any) -> Any:
             name = kwargs["test_set_name"] if "test_set_name" in kwargs else args[1]
             if not self.now.exists():
-                raise RescoreError(
-                    f"set {name}: this decoding method made no lattice; take one such as fast_beam_search"
-                )
+                raise RescoreError(f"set {name}: no batch was decoded, so there are no lattices")
             self.now.rename(self.folder / name)
             remark(f"{self.written} lattices kept in {self.folder / name}")
             self.written = 0

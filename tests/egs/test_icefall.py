@@ -47,6 +47,7 @@ from beam_search import fast_beam_search_one_best
 from icefall import LmScorer
 HERE = Path(__file__).parent
 def decode_one_batch(params, model, batch):
+    print("decoding", batch["name"])
     if params.decoding_method == "fast_beam_search":
         fast_beam_search_one_best(model=torch.load(HERE / (batch["name"] + ".pt")), beam=params.beam)
 def store(filename, results):
@@ -198,7 +199,11 @@ def test_fusion_with_an_lm_of_the_zoo(recipe: Path, tmp_path: Path) -> None:
 def test_what_is_wrong_is_said(recipe: Path, tmp_path: Path) -> None:
     given = ("zipformer/decode.py", "--exp-dir", recipe, "--decoding-method", "greedy_search")
     said = decode(recipe, "--zoo-lm", "--lattices", tmp_path / "lat", *given, code=2)
-    assert "set dev: this decoding method made no lattice" in said
+    assert "this decoding method makes no lattice" in said
+    assert "decoding dev0" in said and "decoding dev1" not in said  # nobody waits for the whole set
+    (recipe / "lost.py").write_text("import icefall.no_such_part\n")
+    said = decode(recipe, "--lattices", tmp_path / "lat", "zipformer/lost.py", code=2)
+    assert "Traceback" not in said and "No module named 'icefall.no_such_part'; run this where icefall runs" in said
     assert "none.py: no such file, expected the decode.py" in decode(recipe, "none.py", code=2)
     (recipe / "other.py").write_text("def main(): pass\n")
     assert "no lattices to keep" in decode(recipe, "--lattices", tmp_path / "lat2", "zipformer/other.py", code=2)
