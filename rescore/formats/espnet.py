@@ -69,7 +69,8 @@ def _folders(path: Path) -> list[Path]:
         folders = numbered_folders(parent, "output.") if parent.is_dir() else []
         if folders:
             return folders
-    raise FormatError(path, "neither 1best_recog nor output.JOB in this folder")
+    problem = "neither 1best_recog nor output.JOB in this folder"
+    raise FormatError(path, f"{problem} or its logdir; expected that of one set, of an inference with --nbest 10")
 
 
 class _Rank:

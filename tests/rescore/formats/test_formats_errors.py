@@ -347,7 +347,8 @@ def test_bad_espnet_folder(
 
 def test_espnet_folders_without_what_is_needed(tmp_path: Path) -> None:
     assert "no such folder" in message(f"espnet:{tmp_path}/none", FormatError)
-    assert "neither 1best_recog nor output.JOB" in message(f"espnet:{tmp_path}", FormatError)
+    said = message(f"espnet:{tmp_path}", FormatError)
+    assert "neither 1best_recog nor output.JOB in this folder or its logdir; expected that of one set" in said
     write_tree(tmp_path, {name: text for name, text in ESPNET.items() if not name.startswith("2")})
     assert "2 folders up to 3best_recog, expected 1best_recog, 2best_recog, ... without a gap" in message(
         tmp_path, FormatError
