@@ -40,7 +40,7 @@ class TrainingRun:
         self.out, self.ranks, self.remark = out, ranks, remark
         self.records = RunLog(out, report, remark)
         # by the system's own write, as a signal comes in the midst of other output
-        self.stopping = Stopping((lambda: None) if ranks.rank else (lambda: _told(STOPS)))
+        self.stopping = Stopping((lambda: None) if ranks.rank else (lambda: os.write(2, STOPS)))
 
     def restore(self, checkpoint: Path) -> None:
         """Puts weights, optimisers, random state and progress of a checkpoint in place, if it is one of this run."""
@@ -102,10 +102,6 @@ class TrainingRun:
 
     def close(self) -> None:
         self.records.close()
-
-
-def _told(line: bytes) -> None:
-    os.write(2, line)
 
 
 def random_state() -> dict[str, torch.Tensor]:

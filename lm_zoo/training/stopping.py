@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-AT_ONCE = 0.5  # seconds within which a second Ctrl-C is the first: a terminal and the process's parent both send it
+AT_ONCE = 1.0  # seconds within which a second Ctrl-C is the first: a terminal and the process's parent both send it
 
 
 class Stopping:
@@ -20,12 +20,12 @@ class Stopping:
     A second Ctrl-C ends the work at once.  What is asked of work that ends by itself before it looks, ends what is
     behind it.  Signals are the main thread's: in others nothing changes.  Nor does SIGTERM in processes started here
     (`lm_zoo.training.distributed.start`), which ends those that wait for one that has failed.
+
+    Args:
+      first: called at the first signal, wherever the work is then.
     """
 
-    def __init__(self, first: Callable[[], None] = lambda: None) -> None:
-        """Args:
-        first: called at the first signal, wherever the work is then.
-        """
+    def __init__(self, first: Callable[[], object] = lambda: None) -> None:
         self.asked = False
         self._first, self._when = first, 0.0
         self._before: dict[int, Any] = {}
