@@ -385,10 +385,23 @@ class KeyedFile:
 
 
 def numbered_folders(path: Path, prefix: str) -> list[Path]:
-    """The folders `PREFIX1`, `PREFIX2`, ... of `path` (any numbers), in the order of their numbers."""
+    """The folders `PREFIX1`, `PREFIX2`, ... of `path`, one of each job, in the order of their numbers.
+
+    Raises:
+      FormatError: one of a job before the last is missing, or there are two of one job.
+    """
     pattern = re.compile(re.escape(prefix) + r"(\d+)")
-    found = [(int(match[1]), child) for child in path.iterdir() if (match := pattern.fullmatch(child.name))]
-    return [child for _, child in sorted(found)]
+    found: dict[int, Path] = {}
+    for child in sorted(path.iterdir()):
+        if match := pattern.fullmatch(child.name):
+            other = found.setdefault(int(match[1]), child)
+            if other != child:
+                raise FormatError(path, f"two folders of one job: {other.name} and {child.name}")
+    missing = next((job for job in range(1, max(found, default=0)) if job not in found), None)
+    if missing is not None:
+        expected = f"{prefix}1 to {prefix}{max(found)}, of all jobs"
+        raise FormatError(path, f"{prefix}{missing} is missing, expected {expected}")
+    return [found[job] for job in sorted(found)]
 
 
 def plain_or_packed(path: Path) -> Path | None:

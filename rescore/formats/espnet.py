@@ -2,9 +2,10 @@
 
 Read are `text` and `score` (a number, or `tensor(-7.1)` as ESPnet prints it).  An utterance may have fewer hypotheses
 than there are folders.  The `text` files must be in one order, as ESPnet writes and sorts them; `score` is joined by
-utterance.  `output.JOB` folders (of ESPnet's `logdir`) are read in the order of their numbers.  Where there is
-`text_nospecial` (of ESPnet's `s2t_inference`, OWSM), it is read in place of `text`, whose tokens for language, task and
-times are no words.  Written are `text` and `score`; `token` and `token_int` would need the recogniser's tokens.
+utterance.  `output.JOB` folders (of ESPnet's `logdir`, none missing) are read in the order of their numbers.  Where
+there is `text_nospecial` (of ESPnet's `s2t_inference`, OWSM), it is read in place of `text`, whose tokens for language,
+task and times are no words.  Written are `text` and `score`; `token` and `token_int` would need the recogniser's
+tokens.
 
 ESPnet 1 writes all into one file, `data.json`: see `rescore.formats.espnet1`.
 """

@@ -48,7 +48,7 @@ def _lattices_hint(path: Path, pattern: str) -> str:
 
 
 def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
-    """Reads `archives.1`, `archives.2`, ... of a folder in this order, or the folder itself if it is one of these."""
+    """Reads `archives.1`, `archives.2`, ... of a folder in this order, none missing, or `path` as one of these."""
     if not path.is_dir():
         is_archive = path.name.startswith("lat.") or path.suffix in (".ark", ".scp")
         hint = _lattices_hint(path, path.name) if is_archive else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rescore import console
-from rescore.errors import RescoreError
+from rescore.errors import FormatError, RescoreError
 from rescore.files import read_kaldi_text
 from rescore.formats import espnet, mlm, read_nbest, write_nbest
 from rescore.types import Hypothesis, NbestList, Weights
@@ -243,12 +243,12 @@ def test_kaldi_files_in_different_orders(tmp_path: Path) -> None:
 def test_kaldi_jobs_in_the_order_of_their_numbers_and_packed(
     tmp_path: Path, remarks: pytest.CaptureFixture[str]
 ) -> None:
-    files = {f"archives.{job}/words_text.gz": f"u{job}-1 A\n" for job in (1, 2, 10)}
-    files |= {f"archives.{job}/acwt.gz": f"u{job}-1 {job}\n" for job in (1, 2, 10)}
-    files |= {f"archives.{job}/lmwt.nn.sum.gz": f"u{job}-1 0\n" for job in (1, 2, 10)}
-    files |= {f"archives.{job}/lmwt.interp.0.8": f"u{job}-1 0\n" for job in (1, 2, 10)}
+    files = {f"archives.{job}/words_text.gz": f"u{job}-1 A\n" for job in range(1, 11)}
+    files |= {f"archives.{job}/acwt.gz": f"u{job}-1 {job}\n" for job in range(1, 11)}
+    files |= {f"archives.{job}/lmwt.nn.sum.gz": f"u{job}-1 0\n" for job in range(1, 11)}
+    files |= {f"archives.{job}/lmwt.interp.0.8": f"u{job}-1 0\n" for job in range(1, 11)}
     lists = read(write_tree(tmp_path, files))
-    assert plain(lists) == [(f"u{job}", [("A", {"am": -float(job), "nn": 0.0})]) for job in (1, 2, 10)]
+    assert plain(lists) == [(f"u{job}", [("A", {"am": -float(job), "nn": 0.0})]) for job in range(1, 11)]
     assert remarks.readouterr().err.count("not read") == 1
 
 
@@ -299,9 +299,20 @@ def test_espnet(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("parent", ["", "logdir/"])
 def test_espnet_jobs(tmp_path: Path, parent: str) -> None:
-    files = {f"{parent}output.{job}/1best_recog/text": f"u{job} A\n" for job in (1, 2, 10)}
-    files |= {f"{parent}output.{job}/1best_recog/score": f"u{job} -1\n" for job in (1, 2, 10)}
-    assert [nbest.utt_id for nbest in read(write_tree(tmp_path, files))] == ["u1", "u2", "u10"]
+    files = {f"{parent}output.{job}/1best_recog/text": f"u{job} A\n" for job in range(1, 11)}
+    files |= {f"{parent}output.{job}/1best_recog/score": f"u{job} -1\n" for job in range(1, 11)}
+    assert [nbest.utt_id for nbest in read(write_tree(tmp_path, files))] == [f"u{job}" for job in range(1, 11)]
+
+
+@pytest.mark.parametrize(("prefix", "inner"), [("output.", "1best_recog/"), ("archives.", "")])
+def test_a_missing_job(tmp_path: Path, prefix: str, inner: str) -> None:
+    names = ("text", "score") if inner else ("words_text", "acwt")
+    files = {f"{prefix}{job}/{inner}{name}": f"u{job}-1 1\n" for job in (1, 3, 4) for name in names}
+    with pytest.raises(FormatError, match=rf"{prefix}2 is missing, expected {prefix}1 to {prefix}4, of all jobs"):
+        read(write_tree(tmp_path, files))
+    write_tree(tmp_path, {f"{prefix}02/{inner}x": "", f"{prefix}2/{inner}x": ""})
+    with pytest.raises(FormatError, match=rf"two folders of one job: {prefix}02 and {prefix}2"):
+        read(tmp_path)
 
 
 def test_espnet_words_without_tokens_of_its_multilingual_models(
