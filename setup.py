@@ -25,7 +25,8 @@ EXTRAS = {
         f"{requirement}; {K2_PLATFORM}"
         for requirement in ("torch==1.13.1", "torchaudio==0.13.1", "numpy<2", "lhotse==1.32.1", "graphviz")
     ],
-    "ngram": ["kenlm>=0.2"],
+    # kenlm 0.3.0 cannot be compiled for CPython 3.13; camel-kenlm has wheels of the same module.
+    "ngram": ["kenlm>=0.2; python_version < '3.13'", "camel-kenlm>=2026.2; python_version >= '3.13'"],
     "train": ["tensorboard>=2.10", "six"],
     "plot": ["matplotlib>=3.7"],
     "pandas": ["pandas>=1.5"],  # data frames of results in Python

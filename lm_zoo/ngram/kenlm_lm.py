@@ -256,7 +256,8 @@ def _import_kenlm() -> ModuleType:
     except ImportError as error:
         raise ModelError(
             f"n-gram LMs need the package kenlm, which cannot be imported ({error}); "
-            "install it with: pip install kenlm==0.3.0 (needs a C++ compiler and cmake)"
+            "install it with: pip install kenlm==0.3.0 (needs a C++ compiler and cmake); from Python 3.13 on, where it "
+            "cannot be compiled: pip install camel-kenlm"
         ) from None
     return kenlm
 
