@@ -126,12 +126,26 @@ class Int8Product(nn.Module):
         super().__init__()
         weight = weight.detach().float()
         scales = weight.abs().amax(dim=1).clamp(min=1e-12) / 127
-        zeros = torch.zeros(len(weight), dtype=torch.long)
+        values = (weight / scales.unsqueeze(1)).round().to(torch.int8)
+        self._pack(values, scales)
+        self.bias = None if bias is None else bias.detach().float()
+
+    def _pack(self, values: Tensor, scales: Tensor) -> None:
+        """int8 `(outputs, inputs)` and the scales `(outputs,)`, as torch's kernel takes them."""
+        zeros = torch.zeros(len(values), dtype=torch.long)
         with warnings.catch_warnings():  # torch 2.13 says that this will go; nothing is to take its place there yet
             warnings.simplefilter("ignore", UserWarning)
-            rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+            rounded = torch._make_per_channel_quantized_tensor(values, scales, zeros, 0)
         self.packed = torch.ops.quantized.linear_prepack(rounded, None)
-        self.bias = None if bias is None else bias.detach().float()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With plain tensors in the place of `packed`, which the pickles of torch's multiprocessing cannot hold."""
+        rounded, _ = torch.ops.quantized.linear_unpack(self.packed)
+        return {**self.__dict__, "packed": (rounded.int_repr(), rounded.q_per_channel_scales())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._pack(*state["packed"])
 
     def forward(self, x: Tensor) -> Tensor:
         rows = x.reshape(-1, x.shape[-1])

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -47,6 +48,14 @@ def test_products_of_many_numbers_of_rows_do_not_fill_memory(dtype: str) -> None
     ran = subprocess.run([sys.executable, "-c", GROWTH.replace("DTYPE", dtype)], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
     assert int(ran.stdout) < 5 << 20  # 450 kernels more, 40 KB each at least, if there were one for each number of rows
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+def test_a_product_goes_to_other_processes(dtype: str) -> None:
+    """By multiprocessing's pickles, in which torch has tensors lie in shared memory."""
+    product, x = make_product(torch.randn(6, 8), torch.randn(6), dtype), torch.randn(3, 8)
+    other = ForkingPickler.loads(ForkingPickler.dumps(product))
+    assert torch.equal(other(x), product(x))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
