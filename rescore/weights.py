@@ -87,9 +87,11 @@ def _read(path: str | Path, writer: str) -> Weights:
 
 
 def checked_scales(scales: Any, where: str) -> dict[str, float]:
-    if not isinstance(scales, dict) or not scales:
+    if not isinstance(scales, Mapping) or not scales:
         raise WeightsError(f'{where}: "scales" must name at least one score, as in {{"am": 1.0, "lm": 0.5}}')
     for name, value in scales.items():
+        if not isinstance(name, str):
+            raise WeightsError(f"{where}: a scale is called {short(name)}, expected the name of a score, such as 'am'")
         number = isinstance(value, Real) and not isinstance(value, bool)  # those of numpy, too
         if not number or not abs(value) <= sys.float_info.max:
             raise WeightsError(

@@ -163,8 +163,10 @@ def check_text(lm: Knowing, sentences: Sequence[Sequence[str]], most: float | No
                 '["HE SAID SO".split(), ...]'
             )
     if most is not None:
-        coverage = Coverage(lm, "the text", most)
-        coverage.add(Counter(chain.from_iterable(sentences)), coverage.name)
+        coverage, counts = Coverage(lm, "the text", most), Counter(chain.from_iterable(sentences))
+        if (word := next((word for word in counts if not isinstance(word, str)), None)) is not None:
+            raise VocabError(f"{coverage.name} has the word {word!r}, expected strings alone: tuple(map(str, ...))")
+        coverage.add(counts, coverage.name)
         coverage.check()
 
 

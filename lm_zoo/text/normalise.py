@@ -17,7 +17,6 @@ _APOSTROPHES = "'\u2019\u02bc"
 _LONELY = re.compile(r"(?<![^\s'])'|'(?![^\s'])")  # apostrophes that are not inside a word
 
 
-@cache
 def normalise(name: str) -> Callable[[str], str]:
     """The normaliser of that name, from a text to a text of words with single blanks between them.
 
@@ -71,6 +70,7 @@ def _librispeech(text: str) -> str:
     return " ".join(part for parts in spoken(text.split()) for part in parts)
 
 
+@cache
 def _whisper() -> Callable[[str], str]:
     from whisper_normalizer.english import EnglishTextNormalizer
 

@@ -142,7 +142,7 @@ class Lattice(Shown, types.Lattice):
         """Source for graphviz, the best path in bold."""
         from rescore.lattices.draw import lattice_dot
 
-        return lattice_dot(self, self._scales(weights), max_arcs)
+        return lattice_dot(self, self._scales(weights), number_from("max_arcs", max_arcs, 0, kind=Integral))
 
     def _table(self) -> Table:
         return _HEADS, [self._row()]
@@ -272,8 +272,8 @@ class Lattices(Shown):
         work = LatticeRescoring(
             scales,
             {scorer.column: scorer.lm for scorer in scorers},
-            None if ngram is None else load_ngram(str(ngram)),
-            None if old_ngram is None else load_ngram(str(old_ngram)),
+            None if ngram is None else load_ngram(str(path_of(ngram))),
+            None if old_ngram is None else load_ngram(str(path_of(old_ngram))),
             max_unknown=max_unknown,
             asked=asked,
             **with_beams(settings, scales, list(given)),

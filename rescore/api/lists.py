@@ -128,6 +128,8 @@ def _list_of(given: object) -> NbestList:
                 f"utterance {given.utt_id}: the scores of a hypothesis are {short(hyp.scores)}, expected them by name: "
                 "{'am': -1.5}"
             )
+        if (name := next((name for name in hyp.scores if not isinstance(name, str)), None)) is not None:
+            raise UsageError(f"utterance {given.utt_id}: a score is called {short(name)}, expected a string: 'am'")
     return given
 
 

@@ -62,7 +62,9 @@ def weights_of(weights: AnyWeights) -> Weights:
     if isinstance(weights, (str, Path)):
         return load_weights(weights)
     if isinstance(weights, Weights):
-        return Weights(checked_scales(dict(weights.scales), "weights"), weights.info)
+        if not isinstance(weights.info, Mapping):
+            raise UsageError(f"the info of weights is {short(weights.info)}, expected a mapping, or leave it out")
+        return Weights(checked_scales(weights.scales, "weights"), weights.info)
     if not isinstance(weights, Mapping):
         raise UsageError(
             f"weights is {short(weights)}, expected scales by column, as in {{'am': 1.0, 'lm': 0.5}}, "

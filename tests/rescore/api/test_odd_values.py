@@ -23,6 +23,12 @@ def lists(score: Any = -1.0, hyps: Any = None) -> rs.Lists:
     return rs.Lists([rs.NbestList("u", made if hyps is None else hyps, ("a",))])
 
 
+def lattice(utt_id: str) -> rs.Lattice:
+    """Of one arc."""
+    arc = np.array([0]), np.array([1]), np.array([1]), {"am": np.array([-1.0])}, ("", "A")
+    return rs.Lattice.of(build_lattice(utt_id, 2, *arc, 0, 1))
+
+
 @pytest.mark.parametrize("score", [None, "-1", float("nan")])
 def test_a_score_that_is_no_number_where_hypotheses_become_equal(score: Any) -> None:
     with pytest.raises(rs.RescoreError, match="hypothesis 1 has the score am = "):
@@ -95,6 +101,13 @@ def test_info_that_is_no_json_is_not_saved(value: Any, tmp_path: Path) -> None:
         (lambda: rs.compare(lists(), {"a": lists()}, tail=20), "found 20, expected a path"),  # type: ignore[arg-type]
         (lambda: lists(hyps=7), "utterance u: the hypotheses are 7, expected rs.NbestList"),
         (lambda: lists(hyps=[rs.Hypothesis(("A",), None)]), "utterance u: the scores of a hypothesis are None"),  # type: ignore[arg-type]
+        (lambda: lists(hyps=[rs.Hypothesis(("A",), {1: -1.0})]), "utterance u: a score is called 1, expected a string"),  # type: ignore[dict-item]
+        (lambda: rs.combine(lists(), {1: 1.0}), "weights: a scale is called 1, expected the name of a score"),  # type: ignore[dict-item]
+        (lambda: rs.combine(lists(), rs.Weights(None)), 'weights: "scales" must name at least one score'),  # type: ignore[arg-type]
+        (lambda: rs.combine(lists(), rs.Weights({"am": 1.0}, None)), "the info of weights is None, expected"),  # type: ignore[arg-type]
+        (lambda: rs.Lattices([]).rescore(ngram=zoo.neural("lstm")), r"found LSTM\(.*, expected a path"),
+        (lambda: rs.Lattices([lattice("u")]).rescore("lstm", old_ngram=7), "found 7, expected a path"),  # type: ignore[arg-type]
+        (lambda: lattice("u").dot(max_arcs="all"), "max_arcs is 'all', expected a whole number from 0"),  # type: ignore[arg-type]
         (lambda: rs.score(lists(), {5: zoo.neural("lstm")}), "an LM's column is 5, expected a name"),  # type: ignore[dict-item]
         (lambda: rs.score(lists(), {"": zoo.neural("lstm")}), "an LM's column is '', expected a name"),
         (lambda: rs.score(lists(), "lstm", max_unknown="all"), "max_unknown is 'all', expected a number from 0 to 1"),  # type: ignore[arg-type]
@@ -105,6 +118,19 @@ def test_info_that_is_no_json_is_not_saved(value: Any, tmp_path: Path) -> None:
 def test_what_is_not_as_expected_is_one_error(work: Callable[[], object], message: str) -> None:
     with pytest.raises(rs.RescoreError, match=message):
         work()
+
+
+@pytest.mark.parametrize(
+    "work", [lambda name: rs.wer(lists(), lists(), normalise=name), lambda name: rs.tune(lists(), normalise=name)]
+)
+def test_a_normaliser_that_is_no_name(work: Callable[[Any], object]) -> None:
+    with pytest.raises(rs.LMError, match=r"no normaliser '\['basic'\]'; there are"):
+        work(["basic"])
+
+
+def test_words_that_are_no_strings_are_told_by_lms() -> None:
+    with pytest.raises(rs.LMError, match="the text has the word 1, expected strings alone"):
+        zoo.neural("lstm").score_words([("A", 1)])
 
 
 @pytest.mark.parametrize("value", [np.int64(3), float("nan"), {1, 2}])
@@ -129,10 +155,9 @@ class Counted(list[Any]):
 def test_utterances_are_found_by_their_ids_in_one_pass(kind: str) -> None:
     """Each pass for each id would take time by the square of their number; a set that has changed is looked at anew."""
     ids = [f"u{number}" for number in range(9)]
-    arc = np.array([0]), np.array([1]), np.array([1]), {"am": np.array([-1.0])}, ("", "A")
     given: Any = rs.Lists([rs.NbestList(utt_id, [rs.Hypothesis(("A",))]) for utt_id in ids])
     if kind == "lattices":
-        given = rs.Lattices([build_lattice(utt_id, 2, *arc, 0, 1) for utt_id in ids])
+        given = rs.Lattices([lattice(utt_id) for utt_id in ids])
     setattr(given, kind, held := Counted(getattr(given, kind)))
     assert [given[utt_id].utt_id for utt_id in ids] == ids
     assert all(utt_id in given for utt_id in ids) and held.passes == 1
