@@ -13,6 +13,7 @@ in a window of so many tokens around it, which at both ends of the sentence is t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -93,47 +94,37 @@ class HFMaskedLM(HFModel):
         ]
 
     def _batches(self, before: list[int], lengths: list[int]) -> Iterator[list[tuple[int, int]]]:
-        """(sentence, place) of every token once, long sentences first; a padded batch keeps to `batch_tokens`.
+        """(sentence, place) of every token once, long sentences first; a batch keeps to `batch_tokens`.
+
+        All of a batch have one length: some models (ConvBERT, FNet, MobileBERT) see what stands behind the end of a
+        sentence whatever the mask says, so nothing is padded.
 
         Args:
           before, lengths: tokens before each sentence and of it.
         """
-        order = sorted(range(len(lengths)), key=lambda sentence: -before[sentence] - lengths[sentence])
-        batch: list[tuple[int, int]] = []
-        rows = 0
-        for sentence in order:
-            for place in range(lengths[sentence]):
-                if len(batch) == rows:
-                    if batch:
-                        yield batch
-                    batch, width = [], before[sentence] + min(lengths[sentence], self.room) + len(self.after)
-                    rows = max(1, self.batch_tokens // width)
-                batch.append((sentence, place))
-        if batch:
-            yield batch
+        widths = [start + min(length, self.room) for start, length in zip(before, lengths, strict=True)]
+        order = sorted(range(len(lengths)), key=lambda sentence: -widths[sentence])
+        for width, sentences in groupby(order, key=widths.__getitem__):
+            tokens = [(sentence, place) for sentence in sentences for place in range(lengths[sentence])]
+            rows = max(1, self.batch_tokens // (width + len(self.after)))
+            for start in range(0, len(tokens), rows):
+                yield tokens[start : start + rows]
 
     def _masked_scores(
         self, before: list[list[int]], flat: list[list[int]], batch: list[tuple[int, int]]
     ) -> list[float]:
-        windows = [self._window(flat[sentence], place) for sentence, place in batch]
-        width = max(
-            len(before[sentence]) + len(window) for (sentence, _), (_, window) in zip(batch, windows, strict=True)
-        )
-        width += len(self.after)
-        inputs = torch.full((len(batch), width), self.mask)
-        inside = torch.zeros(len(batch), width, dtype=torch.long)
-        masked = []
-        for row, ((sentence, place), (start, window)) in enumerate(zip(batch, windows, strict=True)):
+        inputs, masked = [], []
+        for sentence, place in batch:
+            start, window = self._window(flat[sentence], place)
             tokens = [*before[sentence], *window, *self.after]
             masked.append(len(before[sentence]) + place - start)
             tokens[masked[-1]] = self.mask
-            inputs[row, : len(tokens)] = torch.tensor(tokens)
-            inside[row, : len(tokens)] = 1
+            inputs.append(tokens)
         places = torch.tensor(masked)
         targets = torch.tensor([flat[sentence][place] for sentence, place in batch])
         rows = torch.arange(len(batch))
         with self.evaluated() as model:
-            found = model(input_ids=inputs.to(self.device), attention_mask=inside.to(self.device)).logits
+            found = model(input_ids=torch.tensor(inputs, device=self.device)).logits
         logits = found[rows, places].float().cpu()
         return (logits[rows, targets] - logits.logsumexp(dim=1)).double().tolist()
 

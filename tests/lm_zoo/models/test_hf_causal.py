@@ -18,6 +18,7 @@ from lm_zoo.inference.precision import ready
 from lm_zoo.models.hf_causal import HFCausalLM
 from lm_zoo.registry import find, load, load_ngram
 from lm_zoo.testing.test_lm import padded, random_sequences, step_scores
+from rescore.api.language_models import load_lm
 from rescore.cli.main import cli
 from rescore.errors import UsageError
 from rescore.formats import write_nbest
@@ -281,6 +282,18 @@ def test_masked_lms_score_by_pseudo_likelihood(folders: dict[str, Path]) -> None
     lm.batch_tokens = 10
     for row, small in zip(scores, lm.score_hypotheses(SENTENCES), strict=True):
         assert small == pytest.approx(row, abs=1e-4)
+
+
+def test_masked_lms_that_see_behind_the_end_of_a_sentence(folders: dict[str, Path]) -> None:
+    """FNet has no attention, and so no mask: a sentence that is padded to the length of another has other scores."""
+    from transformers import FNetConfig, FNetForMaskedLM
+
+    tokenizer = load(f"hf-mlm:{folders['bert']}").tokenizer  # type: ignore[attr-defined]
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "max_position_embeddings": 16}
+    torch.manual_seed(2)
+    lm: Any = load_lm(FNetForMaskedLM(FNetConfig(vocab_size=len(tokenizer), **sizes)).eval(), tokenizer)
+    for words, row in zip(SENTENCES, lm.score_hypotheses(SENTENCES), strict=True):
+        assert sum(row) == pytest.approx(sum(pseudo_likelihoods(lm, words)), abs=1e-4)
 
 
 def test_masked_lms_with_a_full_stop_behind_the_sentence(folders: dict[str, Path]) -> None:
