@@ -122,6 +122,19 @@ def test_hypotheses_in_one_pass(lm: Any) -> None:
         ready(lm, "int8")
 
 
+def test_logits_that_are_capped_are_not_those_of_the_output_layer(lm: Any) -> None:
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    torch.manual_seed(0)
+    model = Gemma2ForCausalLM(Gemma2Config(vocab_size=len(lm.tokenizer), num_key_value_heads=1, head_dim=8, **sizes))
+    for parameter in model.parameters():
+        parameter.data.add_(0.5 * torch.randn_like(parameter))
+    capped = load_lm(model.bfloat16(), lm.tokenizer)
+    expected = [sum(row) for row in capped.score_words(SENTENCES)]
+    assert capped.score_sentences(SENTENCES) == pytest.approx(expected, abs=0.2)
+
+
 def test_models_that_refuse_the_mask(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     other = copy.copy(lm)
     other._takes_trees = None
