@@ -37,6 +37,7 @@ class Gathered:
       weights: of all systems but the first pass.
       refs: of test and dev.
       test: the lists of test, normalised as they were for tuning, or in characters.
+      places: of each of their hypotheses in the list as it came, from 1; of those that became equal, the first one's.
       found: every utterance under all systems.
       written: for each system its hypotheses of test as they were written, which is what LMs have scored.
       dev_table, test_table: scores and errors of all hypotheses, with distances if a system decides by `mbr`.
@@ -49,6 +50,7 @@ class Gathered:
     weights: dict[str, Weights]
     refs: dict[str, dict[str, Words]]
     test: list[NbestList]
+    places: list[list[int]]
     found: list[Outcome]
     written: list[dict[str, Words]]
     dev_table: ScoreTable
@@ -94,9 +96,10 @@ def gather(folder: Path) -> Gathered:
     refs = {part: normaliser.texts(read_kaldi_text(folder / "ref" / f"{part}.txt")) for part in ("test", "dev")}
     weights = {name: load_weights(folder / "weights" / f"{name}.json") for name in made["systems"]}
     distances = any(decision_of(each, name)[0] == MBR for name, each in weights.items())
-    test, first = list[NbestList](), dict[str, Words]()
+    test, places, first = list[NbestList](), list[list[int]](), dict[str, Words]()
     for nbest in _lists(folder / "test", refs["test"]):
         test.append(normaliser.merge(nbest)[0])
+        places.append(_places(nbest, test[-1], normaliser))
         first[nbest.utt_id] = nbest.hyps[0].words
     names = [FIRST, *made["systems"]]
     written = [first, *(read_kaldi_text(folder / "test" / name / "1best.txt") for name in names[1:])]
@@ -108,6 +111,7 @@ def gather(folder: Path) -> Gathered:
         weights=weights,
         refs=refs,
         test=test,
+        places=places,
         found=outcomes(refs["test"], [normaliser.texts(texts) for texts in written]),
         written=written,
         dev_table=build_table(normaliser.lists(_lists(folder / "dev", refs["dev"])), refs["dev"], distances),
@@ -118,6 +122,16 @@ def gather(folder: Path) -> Gathered:
 def _lists(folder: Path, refs: Mapping[str, Words]) -> Iterator[NbestList]:
     """The lists of a set that have references: the others were counted when the run began."""
     return (nbest for nbest in read_scores(folder, f"reading {folder.name}") if nbest.utt_id in refs)
+
+
+def _places(nbest: NbestList, merged: NbestList, normaliser: Normaliser) -> list[int]:
+    """Where the hypotheses of `normaliser.merge` stood, those that became equal for the first time; from 1."""
+    if len(merged.hyps) == len(nbest.hyps):
+        return list(range(1, 1 + len(nbest.hyps)))
+    places: dict[Words, int] = {}
+    for place, hyp in enumerate(nbest.hyps, start=1):
+        places.setdefault(normaliser.words(hyp.words), place)
+    return list(places.values())
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -150,7 +164,7 @@ def shown_lists(run: Gathered, most: int) -> Iterator[dict[str, Any]]:
     """The `most` best hypotheses of each list under the chosen system, in the order that `rescore combine` gives them,
     with all scores; compact names for the page.
 
-    `r` is the rank in the list as it came, `w` the words, `e` the errors, `t` the total, `s` the scores.
+    `r` is the place in the list as it came, `w` the words, `e` the errors, `t` the total, `s` the scores.
     """
     weights, names = run.weights[run.chosen], run.test_table.names
     for place, nbest in enumerate(run.test):
@@ -160,7 +174,7 @@ def shown_lists(run: Gathered, most: int) -> Iterator[dict[str, Any]]:
             scores = with_words(nbest.hyps[rank])
             hyps.append(
                 {
-                    "r": rank + 1,
+                    "r": run.places[place][rank],
                     "w": " ".join(nbest.hyps[rank].words),
                     "e": int(errors[rank]),
                     "t": round(total(scores, weights.scales), 2),

@@ -159,6 +159,10 @@ def test_word_scores_are_of_the_words_as_they_were_written(folder: Path, tmp_pat
     scores = f"jsonl:{tmp_path / 'run' / 'test' / 'scores.jsonl.gz'}"
     write_nbest(scores, [_with_another_writing(nbest) for nbest in read_nbest(scores)])
     run = gather(tmp_path / "run")
+    for shown, nbest in zip(shown_lists(run, 99), read_nbest(scores), strict=True):  # the 2nd one became the 1st
+        assert sorted(hyp["r"] for hyp in shown["h"]) == [1, *range(3, 1 + len(nbest.hyps))]
+        came = [" ".join(Normaliser("basic").words(hyp.words)) for hyp in nbest.hyps]
+        assert all(came[hyp["r"] - 1] == hyp["w"] for hyp in shown["h"])
     toy = read_kaldi_text(folder / "test" / "toy" / "1best.txt")
     first = {nbest.utt_id: nbest.hyps[0].words for nbest in read_nbest(scores)}
     for each in run.found:
