@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rescore.console import progress
 from rescore.errors import WeightsError
 from rescore.evaluation.wer import GAP, ErrorCounts, align, count_errors
 from rescore.tuning.decisions import Decider, decider_of
@@ -221,7 +222,8 @@ def over_scale(table: ScoreTable, weights: Weights, name: str) -> list[tuple[flo
     low, high = (at - abs(at) - 1.0, at + abs(at) + 1.0) if name == "words" else (0.0, 3.0 * at if at else 1.0)
     decider, words = decider_in(table, weights), max(1, table.total_words)
     place, found = table.names.index(name), []
-    for value in sorted({*np.linspace(low, high, STEPS).tolist(), at}):
+    values = sorted({*np.linspace(low, high, STEPS).tolist(), at})
+    for value in progress(values, f"errors over the scale of {name}"):  # minutes for many lists decided by `mbr`
         scales = decider.scales.copy()
         scales[place] = value
         found.append((value, 100 * float(replace(decider, scales=scales).errors(table).sum()) / words))

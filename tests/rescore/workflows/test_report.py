@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from lm_zoo.registry import build, save_folder
 from lm_zoo.text.vocabulary import WordVocabulary
+from rescore import console
 from rescore.cli.main import cli
 from rescore.errors import RescoreError, WeightsError
 from rescore.evaluation.wer import corpus_errors, oracle_errors
@@ -170,6 +171,15 @@ def test_word_scores_are_of_the_words_as_they_were_written(folder: Path, tmp_pat
         assert texts[each.which[0]] == first[each.utt_id]
         assert each.which[2] == each.which[0] or texts[each.which[2]] == toy[each.utt_id]
         assert [Normaliser("basic").words(text) for text in texts] == each.texts != texts
+
+
+def test_curves_over_scales_of_many_lists_say_how_far_they_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = gather(folder)
+    monkeypatch.setattr(console, "SECONDS", 0.0)
+    analyses.over_scale(run.test_table, Weights({"am": 1.0}), "am")
+    assert "errors over the scale of am: 2 of 42 after" in capsys.readouterr().err
 
 
 def test_a_score_that_the_weights_want(folder: Path) -> None:
