@@ -14,7 +14,7 @@ download() { fetch "$dl_dir/musan" lhotse download musan "$dl_dir"; }
 
 cuts() {
   local part
-  need "$dl_dir/musan" "stage 0 downloads it; or give --dl-dir"
+  for part in music noise speech; do need "$dl_dir/musan/$part" "stage 0 downloads it; or give --dl-dir"; done
   once "$out/.musan_manifests.done" lhotse prepare musan "$dl_dir/musan" "$out/manifests"
   for part in music noise; do
     once "$out/.musan_$part.done" lhotse cut simple --force-eager \

@@ -135,6 +135,18 @@ fetch() {  # fetch FOLDER COMMAND...: a download that makes FOLDER; a FOLDER tha
   rm "$folder.begun"
 }
 
+lhotse() {  # lhotse ARGUMENTS: that of the PATH; where `prepare` cannot read a file, its traceback becomes a line
+  local said what status=0
+  if [ "$1" != prepare ]; then command lhotse "$@"; return; fi
+  said=$(mktemp)
+  command lhotse "$@" 2>&1 | tee "$said" | sed -u '/^Traceback /,$d' >&2 || status=$?
+  if [ "$status" != 0 ]; then
+    what=$(grep -m 1 -E '^[A-Za-z_.]+(Error|Exception): ' "$said" | sed 's/[.] Details:$//') || what="exit status $status"
+  fi
+  rm "$said"
+  [ "$status" = 0 ] || fail "lhotse prepare $2 $3: $what; expected readable audio and text in UTF-8: replace what is damaged, or take it out, and start again"
+}
+
 need() {  # need PATH HOW: ends, saying how to get it, where PATH is not there
   [ -e "$1" ] || fail "$1 is not there: $2"
 }

@@ -201,6 +201,40 @@ def test_aishell_names_the_part_that_is_missing(recipes: Recipes, tmp_path: Path
     assert f"{path} is not there: stage 0 downloads and unpacks it" in said and "Traceback" not in said
 
 
+@pytest.mark.slow
+def test_audio_that_lhotse_cannot_read_is_a_line(recipes: Recipes, tmp_path: Path) -> None:
+    pytest.importorskip("lhotse")
+    corpora.aishell(corpora.musan(tmp_path))
+    for script, path in (
+        ("aishell/ASR/prepare.sh", tmp_path / "aishell/data_aishell/wav/dev/S1/BAC009dev1.wav"),
+        ("shared/musan.sh", tmp_path / "musan/noise/here/noise.wav"),
+    ):
+        path.write_bytes(b"RIFF")
+        said = recipes.run(script, "--dl-dir", tmp_path, "--stage", 1, code=2)
+        assert f"audio from '{path}' failed; expected readable audio" in said and "Traceback" not in said
+    (tmp_path / "musan/noise").rename(tmp_path / "noise")
+    said = recipes.run("shared/musan.sh", "--dl-dir", tmp_path, "--stage", 1, code=2)
+    assert f"{tmp_path / 'musan/noise'} is not there" in said
+
+
+def test_text_of_ones_own_for_lms_of_aishell_stays(recipes: Recipes) -> None:
+    data = recipes.folder / "aishell/ASR/data"
+    for part in ("train", "dev"):
+        corpora.write(data / f"aishell_text_{part}", corpora.kaldi("对 楼 市\n楼 市\n"))
+    recipes.run("aishell/ASR/prepare.sh", "--stage", 7)
+    assert "楼" in (data / "lm/4gram.arpa").read_text(encoding="utf-8")
+    with (data / "lm/train.txt").open("a", encoding="utf-8") as text:
+        text.write("成 交\n")
+    recipes.run("aishell/ASR/prepare.sh", "--stage", 7)
+    assert (data / "lm/train.txt").read_text(encoding="utf-8") == "对 楼 市\n楼 市\n成 交\n"
+    assert "交" in (data / "lm/4gram.arpa").read_text(encoding="utf-8")
+    with (data / "lm/train.txt").open("a", encoding="utf-8") as text:
+        text.write("恤\n")
+    said = recipes.run("aishell/ASR/run.sh", "--kinds", "", "--fusion", "", "--stage", 2, "--stop-stage", 2)
+    assert "another text than before" in said
+    assert "恤" in (data / "lm/4gram.arpa").read_text(encoding="utf-8")
+
+
 def test_lms_of_librispeech_need_all_parts(recipes: Recipes, tmp_path: Path) -> None:
     """And texts at other speeds, which the recogniser's recipe has with `--mini true`, count once."""
     script, asr = "librispeech/LM/prepare.sh", recipes.folder / "librispeech/ASR/data"
