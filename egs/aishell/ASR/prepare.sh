@@ -13,6 +13,7 @@ stop_stage=7
 dl_dir=download  # aishell/data_aishell/{wav,transcript}
 musan=true       # noise for the training
 . ../../shared/recipe.sh
+. ../../shared/ngram.sh
 
 download() { fetch "$dl_dir/aishell" lhotse download aishell "$dl_dir"; }
 
@@ -38,15 +39,19 @@ tokens() {
   once data/.lang_char.done asr prepare data --characters --bpe-text data/transcript_words.txt
 }
 
-texts() {
+transcripts() {
   mkdir -p data/lm
   sentences data/aishell_text_train > data/lm/train.txt
   sentences data/aishell_text_dev > data/lm/valid.txt
-  once data/lm/.counts.done rescore count --text data/lm/train.txt --out data/lm/counts.txt.gz
+}
+
+texts() {  # written once: there may be more text in train.txt by now
+  once data/lm/.transcripts.done transcripts
+  ngram_and_counts data/lm 4 data/lm/train.txt
 }
 
 run_stage 0 "download (16 GB; hours)" download "$dl_dir/aishell"
 run_stage 1 "manifests, characters as words (estimates: 10 minutes, 100 MB)" manifests data
 ! "$musan" || run_stage 2 "noise of MUSAN (download: 11 GB; an hour)" noise data/musan_cuts.jsonl.gz
 run_stage 6 "tokens (a minute, 1 MB)" tokens data/lang_char
-run_stage 7 "texts for language models (a minute, 30 MB)" texts data/lm
+run_stage 7 "texts for language models, counts, a 4-gram (a minute, 30 MB)" texts data/lm

@@ -15,8 +15,9 @@ device=cuda
 kinds="lookup transformer"  # LMs that are trained, by conf/KIND.yaml
 fusion="--lm exp/lm/lookup --lm-scale 0.4 --ilme-scale 0.2"  # the scales of the paper on the lookup dictionary; empty: none
 . ../../shared/asr.sh
+. ../../shared/ngram.sh
 corpus=aishell dev=dev test=test decoded=exp/decoded decoding=(--device "$device")
-lms=${kinds:+$(printf 'exp/lm/%s ' $kinds)} ngram=exp/lm/ngram.arpa
+lms=${kinds:+$(printf 'exp/lm/%s ' $kinds)} ngram=data/lm/4gram.arpa
 
 if [[ $fusion == *exp/lm/lookup* && " $kinds " != *" lookup "* && ! -e exp/lm/lookup ]]; then  # told before days of training
   fail "--fusion takes exp/lm/lookup, which --kinds '$kinds' does not train; give --fusion other options of decode.py, or '' for none"
@@ -32,7 +33,7 @@ train() {
 
 lms() {
   local kind
-  once exp/lm/.ngram.done rescore train-ngram --text data/lm/train.txt --order 4 --discount-fallback --out exp/lm/ngram.arpa
+  ngram_and_counts data/lm 4 data/lm/train.txt  # again where there is other text now
   for kind in $kinds; do ./train_lm.py --conf "conf/$kind.yaml" --device "$device"; done
 }
 
