@@ -79,11 +79,12 @@ in_stages() {  # in_stages NUMBER...: whether one of these stages, which the scr
 }
 
 run_stage() {  # run_stage NUMBER TITLE FUNCTION [OUTPUT...]: says at the end how long it took and how large OUTPUT is
-  local number=$1 title=$2 function=$3 began=$SECONDS size=
+  local number=$1 title=$2 function=$3 began=$SECONDS
   shift 3
   if ! in_stages "$number"; then return; fi
   log "Stage $number: $title"
   "$function"
+  local size=
   if [ $# -gt 0 ]; then size=$(du -shc "$@" 2> /dev/null | tail -n 1 | cut -f 1) || true; fi
   log "Stage $number took $((SECONDS - began)) s${size:+, $size in $*}"
 }

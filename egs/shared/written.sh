@@ -17,7 +17,7 @@ of_each() {  # of_each FUNCTION: clean, then with each noise: what its sets have
 recognise() {
   local set
   for set in "${sources[@]}" $others; do
-    once "$exp/.$set$behind.$size.done" asr decode --model "$model" --decoding-method modified_beam_search \
+    once "$exp/.$set$behind-$files.done" asr decode --model "$model" --decoding-method modified_beam_search \
       --beam-size "$size" --normalise "$normalise" --out "$exp/decoded" "data/librispeech_cuts_$set$behind.jsonl.gz"
   done
 }
