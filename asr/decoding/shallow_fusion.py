@@ -262,10 +262,14 @@ class TokenNgram:
     def __init__(self, lm: base.WordLM, pieces: Pieces) -> None:
         self.lm, self.pieces = lm, pieces
         known = sum(lm.knows(name) for name in pieces.names if name)
-        if 2 * known < len(pieces):
+        starts = [
+            pieces.names[token] for token in range(len(pieces)) if pieces.starts[token] and token != pieces.vocab.unk
+        ]
+        known_starts = sum(map(lm.knows, starts))  # an n-gram of words knows letters, and pieces such as HE
+        if 2 * known < len(pieces) or (starts and not known_starts):
             raise ConfigError(
-                f"the token n-gram knows {known} of the recogniser's {len(pieces)} pieces; "
-                "expected an ARPA file over pieces, such as \u2581THE"
+                f"the token n-gram knows {known} of the recogniser's {len(pieces)} pieces, {known_starts} of the "
+                f"{len(starts)} that begin a word; expected an ARPA file over pieces, such as \u2581THE"
             )
 
     def start(self, prefixes: Prefixes, model: Transducer) -> None:

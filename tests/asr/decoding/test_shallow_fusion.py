@@ -146,6 +146,9 @@ def test_a_token_bigram_is_taken_out(tmp_path: Path) -> None:
     assert [hyp.tokens for hyp in decode(fusion)[0]] != [hyp.tokens for hyp in plain[0]]
     with pytest.raises(ConfigError, match="the token n-gram knows 0 of the recogniser's 18 pieces"):
         make_fusion(pieces(SIZE), {}, lodr=(ngram(tmp_path / "words.arpa", [["SOME", "WORDS"]]), 0.4))
+    inside = [name for name in names if not name.startswith("\u2581")]  # words can be written as pieces are: HE, A
+    with pytest.raises(ConfigError, match=r"13 of the recogniser.s 18 pieces, 0 of the 3 that begin a word"):
+        make_fusion(pieces(SIZE), {}, lodr=(ngram(tmp_path / "letters.arpa", [inside[1:]]), 0.4))
 
 
 def test_pieces_that_the_bigram_does_not_know_are_not_rewarded(tmp_path: Path) -> None:
