@@ -92,6 +92,15 @@ def test_mini_recipes_take_their_own_parts_alone(
     assert f"--librispeech {corpus} -p {parts[0]} -p {parts[1]} --split " in called
 
 
+def test_synthetic_speech_is_the_same_however_its_text_is_named(run: Run, tmp_path: Path) -> None:
+    """What is done for LibriSpeech's recipe, which names it from its own folder, is done for its own `run.sh`."""
+    touch(*(tmp_path / f"books/{part}.txt.xz" for part in ("train", "valid", "test")))
+    (tmp_path / "bin/asr").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path / "called"}\n')
+    (tmp_path / "bin/asr").chmod(0o755)
+    called = run("synthetic/ASR/prepare.sh", "--text-dir", "../../../books")
+    assert len(called) == 5 and all(f" {tmp_path / 'books'}/" in line for line in called)
+
+
 def test_aishell_without_neural_lms(run: Run, tmp_path: Path) -> None:
     recipe = tmp_path / "egs/aishell/ASR"
     (recipe / "decode.py").write_text(f'#!/bin/sh\necho "decode $@" >> {tmp_path / "called"}\n')

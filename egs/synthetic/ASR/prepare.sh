@@ -18,6 +18,7 @@ jobs=2
 for part in train valid test; do
   need "$text_dir/$part.txt.xz" "give --text-dir, a folder with {train,valid,test}.txt.xz, an upper-case sentence a line"
 done
+text_dir=$(realpath "$text_dir")  # the recipe of LibriSpeech gives it so: marks of what is done are the same
 
 speak() {  # speak PART COUNT SEED OPTIONS...
   local part=$1 count=$2 seed=$3 text=$1
