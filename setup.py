@@ -31,7 +31,7 @@ EXTRAS = {
     "plot": ["matplotlib>=3.7"],
     "pandas": ["pandas>=1.5"],  # data frames of results in Python
     "hf": ["transformers>=5"],
-    "gguf": ["transformers>=5", "gguf>=0.17"],  # llama.cpp's files: hf:FILE.gguf
+    "gguf": ["transformers>=5", "gguf>=0.17", "accelerate>=1"],  # llama.cpp's files: hf:FILE.gguf
     "lora": ["transformers>=5", "peft>=0.17"],  # adapters: hf:NAME+ADAPTER
     "quantized": ["transformers>=5", "accelerate>=1", "bitsandbytes>=0.46"],  # hf:NAME?bits=4, ?device_map=auto
     "text": ["num2words>=0.5.13", "whisper-normalizer>=0.1.12"],

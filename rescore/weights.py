@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Collection, Iterable, Mapping
 from numbers import Real
 from pathlib import Path
@@ -93,11 +92,19 @@ def checked_scales(scales: Any, where: str) -> dict[str, float]:
         if not isinstance(name, str):
             raise WeightsError(f"{where}: a scale is called {short(name)}, expected the name of a score, such as 'am'")
         number = isinstance(value, Real) and not isinstance(value, bool)  # those of numpy, too
-        if not number or not abs(value) <= sys.float_info.max:
+        if not number or not _is_finite(value):
             raise WeightsError(
                 f"{where}: the scale of '{name}' is {short(value)}, expected a finite number; tune again"
             )
     return {name: float(value) for name, value in scales.items()}
+
+
+def _is_finite(number: Any) -> bool:
+    """Whether it is as a float; numpy 2 compares its numbers in their own precision, which may have no larger ones."""
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # of a whole number
+        return False
 
 
 def save_weights(path: str | Path, weights: Weights) -> None:
@@ -130,7 +137,7 @@ def decision_of(weights: Weights, where: object = "weights") -> tuple[str, float
     if decision not in DECISIONS:
         raise WeightsError(f"{where}: the decision is {short(decision)}; expected one of {', '.join(DECISIONS)}")
     number = isinstance(inverse, (int, float)) and not isinstance(inverse, bool)
-    if not number or not 0.0 < inverse <= sys.float_info.max:
+    if not number or not (inverse > 0.0 and _is_finite(inverse)):
         raise WeightsError(f"{where}: inverse_temperature is {short(inverse)}, expected a number above 0; tune again")
     return str(decision), float(inverse)
 
@@ -144,7 +151,7 @@ def for_mbr(weights: Weights, inverse: float | None, where: object = "weights") 
     tuned = decision_of(weights, where)
     if inverse is None:
         return weights
-    if not 0.0 < inverse <= sys.float_info.max:
+    if not (inverse > 0.0 and _is_finite(inverse)):
         raise UsageError(f"minimum Bayes risk at {inverse} times the totals; expected a finite number above 0")
     if "decision" in weights.info and tuned != (MBR, inverse):
         decision = f"{MBR} at {tuned[1]:g}" if tuned[0] == MBR else tuned[0]

@@ -18,6 +18,7 @@ on half a window of tokens at least, and on the begin of sentence in the first w
 from __future__ import annotations
 
 import copy
+import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,6 +62,7 @@ class HFCausalLM(HFModel):
         self.in_windows = bool(long)
         self._output: SoftmaxLayer | None = None
         self._takes_trees: bool | None = None
+        self._cache_name = _cache_name(self.model)
         self._check_causal()
         eos = self.tokenizer.eos_token_id
         if eos is None:
@@ -76,13 +78,13 @@ class HFCausalLM(HFModel):
         kind = self.model.config.model_type
         try:
             with self.evaluated() as model:
-                output = model(input_ids=inputs, past_key_values=_cache(()), use_cache=True)
+                output = model(input_ids=inputs, use_cache=True, **{self._cache_name: _cache(())})
         except Exception as error:  # a model's code may refuse such a cache in any way
             raise ModelError(f"{self.folder}: a {kind} with a cache of keys and values fails ({error})") from error
         if not torch.allclose(output.logits[0, :2], output.logits[1, :2], rtol=tolerance, atol=tolerance):
             raise ModelError(f"{self.folder}: not a causal LM, it looks ahead; score N-best lists with hf-mlm:PATH")
         try:
-            _keys_and_values(output.past_key_values)
+            _keys_and_values(getattr(output, self._cache_name))
         except (AttributeError, TypeError):
             raise ModelError(f"{self.folder}: a {kind} has states other than keys and values, not supported") from None
 
@@ -134,10 +136,10 @@ class HFCausalLM(HFModel):
     def step(self, state: State, parents: Tensor, tokens: Tensor) -> tuple[State, Tensor]:
         """See `LanguageModel.step`."""
         self.check_length(state.time + 1)
-        cache = _cache(state.select(parents.to(self.device)).memory)
+        cache = {self._cache_name: _cache(state.select(parents.to(self.device)).memory)}
         with self.evaluated() as model:
-            output = model(input_ids=tokens.to(self.device).unsqueeze(1), past_key_values=cache, use_cache=True)
-        memory = _keys_and_values(output.past_key_values)
+            output = model(input_ids=tokens.to(self.device).unsqueeze(1), use_cache=True, **cache)
+        memory = _keys_and_values(getattr(output, self._cache_name))
         return State(state.time + 1, memory), output.logits[:, -1].float().log_softmax(dim=-1)
 
     def score_words(
@@ -290,6 +292,15 @@ class HFCausalLM(HFModel):
         made = copy.copy(self)
         made.model, made._output, made._takes_trees = copy.deepcopy(self.model).bfloat16(), None, None
         return made
+
+
+def _cache_name(model: Any) -> str:
+    """What a model calls a cache, as argument and in its output: `cache`, before transformers 5.24 another name."""
+    from transformers.modeling_outputs import CausalLMOutputWithPast
+
+    takes, fields = inspect.signature(model.forward).parameters, CausalLMOutputWithPast.__dataclass_fields__
+    names = ("past_key_values", "cache")  # models of one's own may have the former still
+    return next((name for name in names if name in takes), names["cache" in fields])  # an adapter passes on what comes
 
 
 def _cache(memory: tuple[Tensor, ...]) -> Any:

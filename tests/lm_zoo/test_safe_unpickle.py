@@ -65,7 +65,7 @@ def test_what_torch_saves_is_read(tmp_path: Path) -> None:
         if isinstance(value, Tensor):
             assert torch.equal(found[name], value) and found[name].dtype == value.dtype, name
     assert torch.equal(found["state"]["weight"], contents["state"]["weight"]) and found["plain"] == contents["plain"]
-    with pytest.raises(ModelError, match=r"pathlib.PurePosixPath in the file, expected tensors"):
+    with pytest.raises(ModelError, match=r"pathlib.*PurePosixPath in the file, expected tensors"):
         read_torch_file(tmp_path / "x.pt", strict=True)
 
 

@@ -52,6 +52,14 @@ def test_numbers_of_numpy_are_scales() -> None:
         assert rs.tune(several(), fix={"am": three}, folds=np.int64(0)).scales["am"] == 3.0  # type: ignore[dict-item, arg-type]
 
 
+@pytest.mark.parametrize("value", [np.float32("inf"), np.float16("nan"), np.float64("-inf"), 10**400])
+def test_numbers_that_are_not_finite_are_no_scales(value: Any) -> None:
+    with pytest.raises(rs.RescoreError, match=r"the scale of 'am' is .*, expected a finite number"):
+        rs.combine(several(), {"am": value})
+    with pytest.raises(rs.RescoreError, match=r"expected a number from 0|expected a finite number above 0"):
+        rs.combine(several(), {"am": 1.0}, mbr=value)
+
+
 def test_numbers_of_numpy_are_written(tmp_path: Path) -> None:
     """As in loops over `np.arange`."""
     counts: dict[str, Any] = {"seed": np.int64(1), "restarts": np.int32(2), "folds": np.int64(2)}

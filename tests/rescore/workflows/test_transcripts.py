@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,10 @@ def test_messages(tmp_path: Path) -> None:
         list(read_transcripts("chat", tmp_path / "swb"))
     with pytest.raises(FormatError, match=r"fe_03_00002.txt:1: found 'no transcript', expected 'BEGIN END A: TEXT'"):
         list(read_transcripts("fisher", tmp_path / "fsh", "fe_03_*.txt"))
-    for pattern, found in (("/data/*.stm", "Non-relative"), ("***", "Invalid pattern")):
+    patterns = [("/data/*.stm", "Non-relative")]
+    if sys.version_info < (3, 13):  # to which it is a pattern
+        patterns.append(("***", "Invalid pattern"))
+    for pattern, found in patterns:
         with pytest.raises(UsageError, match=rf"--files '.*': {found}.*; expected a pattern of names"):
             list(read_transcripts("stm", tmp_path, pattern))
     (tmp_path / "eval/a.stm").mkdir()
