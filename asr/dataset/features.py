@@ -53,7 +53,14 @@ class OnlineFbank:
 
 
 def fbank(samples: np.ndarray) -> np.ndarray:
-    """Filterbank (T, 80) float32 of samples (N,); T = (N + 80) // 160, none for less than half a shift."""
+    """Filterbank (T, 80) float32 of samples (N,); T = (N + 80) // 160, none for less than half a shift.
+
+    Raises:
+      DataError: a sample is NaN or infinite (which kaldi-native-fbank has an error of its own for, or none).
+    """
+    wrong = int((~np.isfinite(samples)).sum())
+    if wrong:
+        raise DataError(f"{wrong} of {len(samples)} samples are NaN or infinite; look at its audio")
     if len(samples) < SHIFT // 2:
         return np.zeros((0, BINS), dtype=np.float32)
     online = OnlineFbank()

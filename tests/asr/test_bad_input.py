@@ -175,7 +175,7 @@ def test_bad_cuts_do_not_end_a_decoding(here: Path, tmp_path: Path) -> None:
         "cut short left out: cannot be loaded (",
         "short.wav: damaged, truncated, or not the audio that its manifest tells of)",
         "gone.wav: no such file)",
-        " of 50 frames hold NaN or infinite values",
+        "samples are NaN or infinite; look at its audio)",
         "cut none left out: cannot be loaded (no frame of features: it is empty)",
         "cut hour left out: too long (3600.0 s, expected 120.0 s or less)",
         "some: 5 of 9 utterances were not recognised; they count as without a word",
@@ -298,7 +298,7 @@ def test_prepare_leaves_bad_audio_out(here: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "short.wav: damaged, truncated, or not the audio that its manifest tells of\n" in done.stderr
     assert "audio cannot be loaded (short, gone" in done.stderr
-    assert "frames hold NaN or infinite values; look at its audio or features (nan)" in done.stderr
+    assert "samples are NaN or infinite; look at its audio (nan)" in done.stderr
     assert "no frame of features: it is empty (none)" in done.stderr
     assert "no utterance is left whose features could be computed" in problem(
         f"prepare {tmp_path / 'b'} --cuts bad.jsonl --fbank"
