@@ -6,7 +6,6 @@ import copy
 import json
 import shutil
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from click.testing import CliRunner
 
 from lm_zoo.errors import LMError, ModelError, VocabError
 from lm_zoo.inference.precision import ready
-from lm_zoo.models import hf_causal
 from lm_zoo.models.hf_causal import HFCausalLM
 from lm_zoo.registry import find, load, load_ngram
 from lm_zoo.testing.test_lm import padded, random_sequences, step_scores
@@ -54,29 +52,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pytest.importorskip("transformers", reason="Hugging Face models need transformers")
     base = tmp_path_factory.mktemp("hf")
     return {kind: getattr(hugging_face, kind)(base / kind) for kind in ("gpt2", "llama", "bert")}
-
-
-class _WithCache:
-    def forward(self, cache: Any) -> None: ...
-
-
-class _WithKeysAndValues:
-    def forward(self, past_key_values: Any, cache: Any = None) -> None: ...
-
-
-class _Adapter:
-    def forward(self, **arguments: Any) -> None: ...
-
-
-def test_a_cache_goes_by_the_name_that_the_model_has_for_it(folders: dict[str, Path]) -> None:
-    from transformers.modeling_outputs import CausalLMOutputWithPast
-
-    names = [hf_causal._cache_name(model()) for model in (_WithCache, _WithKeysAndValues, _Adapter)]
-    assert names[:2] == ["cache", "past_key_values"] and names[2] in CausalLMOutputWithPast.__dataclass_fields__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", FutureWarning)  # transformers' own, of the former name
-        lm = load(f"hf:{folders['gpt2']}")
-        step_scores(lm, [1, 2])
 
 
 @pytest.mark.parametrize("word", ["<unk>", "<UNK>", "[unk]", "[UNK]", "\u2047"])
