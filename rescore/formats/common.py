@@ -384,23 +384,27 @@ class KeyedFile:
             raise FormatError(self.path, f"key '{key}' is not in {other}, or occurs a second time", line=number)
 
 
-def numbered_folders(path: Path, prefix: str) -> list[Path]:
-    """The folders `PREFIX1`, `PREFIX2`, ... of `path`, one of each job, in the order of their numbers.
+def of_jobs(path: Path, name: str, pattern: str, jobs: int = 0) -> list[Path]:
+    """The files or folders of `path`, one of each job, in the order of their numbers; none where there is none.
 
+    Args:
+      name: of a job's, its number as `{}`, for messages.
+      pattern: regular expression of the names; its first group is the number, from 1.
+      jobs: how many there should be at least, if it is known.
     Raises:
-      FormatError: one of a job before the last is missing, or there are two of one job.
+      FormatError: one of a job is missing, or there are two of one job.
     """
-    pattern = re.compile(re.escape(prefix) + r"(\d+)")
     found: dict[int, Path] = {}
     for child in sorted(path.iterdir()):
-        if match := pattern.fullmatch(child.name):
+        if match := re.fullmatch(pattern, child.name):
             other = found.setdefault(int(match[1]), child)
             if other != child:
-                raise FormatError(path, f"two folders of one job: {other.name} and {child.name}")
-    missing = next((job for job in range(1, max(found, default=0)) if job not in found), None)
+                raise FormatError(path, f"two of one job: {other.name} and {child.name}; move one of them away")
+    last = max([jobs, *found]) if found else 0
+    missing = next((job for job in range(1, last + 1) if job not in found), None)
     if missing is not None:
-        expected = f"{prefix}1 to {prefix}{max(found)}, of all jobs"
-        raise FormatError(path, f"{prefix}{missing} is missing, expected {expected}")
+        expected = f"{name.format(1)} to {name.format(last)}, of all jobs"
+        raise FormatError(path, f"{name.format(missing)} is missing, expected {expected}")
     return [found[job] for job in sorted(found)]
 
 

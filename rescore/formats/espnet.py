@@ -33,7 +33,7 @@ from rescore.formats.common import (
     UniqueIds,
     join_words,
     make_list,
-    numbered_folders,
+    of_jobs,
     plain_or_packed,
     single_score,
     split_line,
@@ -67,7 +67,7 @@ def _folders(path: Path) -> list[Path]:
     if (path / "1best_recog").is_dir():
         return [path]
     for parent in (path, path / "logdir"):
-        folders = numbered_folders(parent, "output.") if parent.is_dir() else []
+        folders = of_jobs(parent, "output.{}", r"output\.(\d+)") if parent.is_dir() else []
         if folders:
             return folders
     problem = "neither 1best_recog nor output.JOB in this folder"

@@ -19,7 +19,7 @@ from lm_zoo.reading import key_and_rest, packed_as
 from rescore.errors import FormatError, UsageError
 from rescore.file_names import by_numbers
 from rescore.files import atomic_binary, atomic_folder, open_binary, read_lines
-from rescore.formats.common import TOO_LARGE, Piece, Place, UniqueIds, encoded, formed, put, utterance_id
+from rescore.formats.common import TOO_LARGE, Piece, Place, UniqueIds, encoded, formed, of_jobs, put, utterance_id
 from rescore.formats.kaldi_fst import (
     FIRST_BYTES,
     RawLattice,
@@ -61,22 +61,12 @@ def archive_files(path: str | Path) -> list[Path]:
         return files
     if not path.is_dir():
         return [path]
-    found: dict[int, Path] = {}
-    for file in sorted(path.iterdir()):
-        if match := re.fullmatch(r"lat\.(\d+)(\.gz)?", file.name):
-            other = found.setdefault(int(match[1]), file)
-            if other != file:
-                raise FormatError(path, f"two archives of one job: {other.name} and {file.name} (name 'lat.*.gz')")
+    stated = path / "num_jobs"
+    jobs = stated.read_text(encoding="utf-8", errors="replace").strip() if stated.is_file() else ""
+    found = of_jobs(path, "lat.{}.gz", r"lat\.(\d+)(\.gz)?", int(jobs) if is_id(jobs) else 0)
     if not found:
         raise FormatError(path, "no lattices in this folder, expected lat.1.gz, lat.2.gz, ...")
-    jobs = max(found)
-    if (path / "num_jobs").is_file():
-        stated = (path / "num_jobs").read_text(encoding="utf-8", errors="replace").strip()
-        jobs = max(jobs, int(stated) if is_id(stated) else 0)
-    missing = next((job for job in range(1, jobs + 1) if job not in found), None)
-    if missing is not None:
-        raise FormatError(path, f"lat.{missing}.gz is missing, expected lat.1.gz to lat.{jobs}.gz")
-    return [found[job] for job in sorted(found)]
+    return found
 
 
 class _CutOff(RecordError):

@@ -25,7 +25,7 @@ from rescore.formats.common import (
     UniqueIds,
     join_words,
     make_list,
-    numbered_folders,
+    of_jobs,
     plain_or_packed,
     read_groups,
     text_score,
@@ -53,7 +53,7 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
         is_archive = path.name.startswith("lat.") or path.suffix in (".ark", ".scp")
         hint = _lattices_hint(path, path.name) if is_archive else ""
         raise FormatError(path, f"no such folder, expected one with archives.JOB or with words_text{hint}")
-    folders = [path] if plain_or_packed(path / "words_text") else numbered_folders(path, "archives.")
+    folders = [path] if plain_or_packed(path / "words_text") else of_jobs(path, "archives.{}", r"archives\.(\d+)")
     if not folders:
         raise FormatError(path, f"no archives.JOB and no words_text in this folder{_lattices_hint(path, 'lat.*')}")
     unique = UniqueIds()

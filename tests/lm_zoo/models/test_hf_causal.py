@@ -213,7 +213,6 @@ def test_sentences_beyond_a_window(folders: dict[str, Path], tmp_path: Path) -> 
 
 
 def test_recurrent_models_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
-    # From transformers 5.24 on its own states go by the name that caches have.
     refused = "a mamba (has states other than keys and values, not supported|with a cache of keys and values fails)"
     with pytest.raises(ModelError, match=refused):
         load(f"hf:{hugging_face.words(tmp_path / 'mamba', hugging_face.mamba_model)}")

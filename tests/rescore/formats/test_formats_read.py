@@ -311,7 +311,7 @@ def test_a_missing_job(tmp_path: Path, prefix: str, inner: str) -> None:
     with pytest.raises(FormatError, match=rf"{prefix}2 is missing, expected {prefix}1 to {prefix}4, of all jobs"):
         read(write_tree(tmp_path, files))
     write_tree(tmp_path, {f"{prefix}02/{inner}x": "", f"{prefix}2/{inner}x": ""})
-    with pytest.raises(FormatError, match=rf"two folders of one job: {prefix}02 and {prefix}2"):
+    with pytest.raises(FormatError, match=rf"two of one job: {prefix}02 and {prefix}2"):
         read(tmp_path)
 
 
