@@ -38,22 +38,6 @@ parse_options() {
   done
 }
 
-check_value() {  # check_value OPTION VALUE DEFAULT
-  local number='^[0-9]+([.][0-9]+)?$' whole='^-?[0-9]+$' expected=
-  if [[ $1 == --seeds ]]; then
-    [[ $2 =~ ^[0-9]+(\ [0-9]+)*$ ]] || expected="whole numbers, such as '1 2 3'"
-  elif [[ $1 == --sizes ]]; then
-    [[ $2 =~ ^([0-9]+|all)(\ ([0-9]+|all))*$ ]] || expected="numbers of words, or all, such as '10000 all'"
-  elif [[ $3 == true || $3 == false ]]; then
-    [[ $2 == true || $2 == false ]] || expected="true or false"
-  elif [[ $1 == --stage || $1 == --stop-stage ]]; then
-    [[ $2 =~ $whole ]] || expected="a whole number"
-  elif [[ $3 =~ $whole ]]; then
-    [[ $2 =~ $number ]] || expected="a number"
-  fi
-  [ -z "$expected" ] || fail "$1: found '$2', expected $expected"
-}
-
 print_help() {  # print_help SCRIPT SOURCED...: the head of SCRIPT; the variables that it and what it sources set before they source another
   local file line name seen=" "
   sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$1"

@@ -213,6 +213,51 @@ def test_what_is_wrong_is_said(recipes: Recipes, work: Path) -> None:
     assert "lat.1.gz to exist" in recipes.run(script, *given, code=1)
 
 
+WRONG = [
+    (("--skip-scoring", "yes"), "--skip-scoring: found 'yes', expected true or false"),
+    (("--use-phi", "True"), "--use-phi: found 'True', expected true or false"),
+    (("--weight", "x"), "--weight: found 'x', expected a number"),
+    (("--stage", "x"), "--stage: found 'x', expected a whole number"),
+    (("--cmd", "quue.pl --mem 4G"), "no command 'quue.pl' is on the PATH"),
+    (("--config", "none.conf"), "--config: none.conf is not there"),
+]
+
+
+def test_values_of_options_are_looked_at_before_anything_is_written(recipes: Recipes, work: Path) -> None:
+    given = arguments(work, "exp/nn/decode_test")
+    for options, said in WRONG:
+        assert said in recipes.run("kaldi/steps/lmrescore_nbest_zoo.sh", *options, *given, code=1)
+    given[1] = work / "lms/none"
+    assert "lms/none to exist: a model folder" in recipes.run("kaldi/steps/lmrescore_lattice_zoo.sh", *given, code=1)
+    assert not (work / "exp/nn").exists()
+
+
+def test_options_of_a_file_come_before_those_of_the_command_line(recipes: Recipes, work: Path) -> None:
+    conf, given = work / "nbest.conf", arguments(work, "exp/nn/decode_test")
+    conf.write_text("N=2  # of 4\nweight=0.25\nskip_scoring=true\n")
+    recipes.run("kaldi/steps/lmrescore_nbest_zoo.sh", "--weight", "0.5", "--config", conf, *given)
+    archive = work / "exp/nn/decode_test/archives.1"
+    assert len((archive / "words").read_text().splitlines()) == 2 * 2 and (archive / "lmwt.interp.0.5").exists()
+
+
+def test_scoring_that_fails_leaves_no_file(recipes: Recipes, work: Path) -> None:
+    folders = (work / "data", work / "data/lang", work / "exp/tri1/decode_test")
+    assert "data/text: no such file" in recipes.run("kaldi/steps/score_zoo.sh", *folders, code=2)
+    assert "--min-lmwt 9 is more than --max-lmwt 8" in recipes.run(
+        "kaldi/steps/score_zoo.sh", "--max-lmwt", 8, *folders, code=1
+    )
+    assert not list(folders[2].glob("wer_*"))
+
+
+def test_filters_that_are_not_used_are_named(recipes: Recipes, work: Path) -> None:
+    (recipes.folder / "kaldi/steps/local").mkdir()
+    (recipes.folder / "kaldi/steps/local/wer_output_filter").write_text(SCORE)
+    (recipes.folder / "kaldi/steps/local/wer_output_filter").chmod(0o755)
+    options = ("--max-lmwt", 9, "--word-ins-penalty", "0.0")
+    given = (work / "data/test", work / "data/lang", work / "exp/tri1/decode_test")
+    assert "local/wer_output_filter is not used" in recipes.run("kaldi/steps/score_zoo.sh", *options, *given)
+
+
 def test_run(recipes: Recipes, work: Path) -> None:
     folders = [(f"--{name}", work / f"exp/tri1/decode_{name}", f"--{name}-data", work / f"data/{name}")
                for name in ("dev", "test")]  # fmt: skip

@@ -1,8 +1,10 @@
 # What the drop-ins share: their six arguments, jobs as run.pl runs them, decoding folders, scoring; sourced after the options.
 # Sets lang, lm, data, indir, dir, old_lm and nj.
 . "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/zoo.sh"
-[ ${#positional[@]} = 6 ] || die "expected 6 arguments, found ${#positional[@]}; see --help"
+[ ${#positional[@]} = 6 ] || fail "expected 6 arguments, found ${#positional[@]}; see --help"
 lang=${positional[0]} lm=${positional[1]} data=${positional[3]} indir=${positional[4]} dir=${positional[5]}
+[[ $lm != */* || $lm == *:* || -e $lm ]] || fail "expected the LM $lm to exist: a model folder or file, or a name such as transfornn"
+[[ $cmd == run.pl* ]] || command -v "${cmd%% *}" > /dev/null || fail "--cmd: no command '${cmd%% *}' is on the PATH"
 
 for_shell() {  # for_shell ARGUMENT: as run.pl and queue.pl need it, which give a shell <unk>, without a blank, as it is
   if [[ $1 =~ [[:space:]] ]]; then
@@ -22,21 +24,21 @@ jobs() {  # jobs LOG COMMAND...: for each of the $nj jobs, JOB being its number,
   fi
   mkdir -p "$(dirname "$log")"
   for job in $(seq "$nj"); do
-    "${@//JOB/$job}" > "${log//JOB/$job}" 2>&1 || { cat "${log//JOB/$job}" >&2; die "job $job failed"; }
+    "${@//JOB/$job}" > "${log//JOB/$job}" 2>&1 || { cat "${log//JOB/$job}" >&2; fail "job $job failed"; }
   done
 }
 
 find_old_lm() {  # sets old_lm where it is not given: that of the lang folder $1
   if [ -z "$old_lm" ] && [ -f "$1/G.carpa" ]; then
-    die "$1/G.carpa is not read: give the ARPA file that it was made of by --old-lm FILE"
+    fail "$1/G.carpa is not read: give the ARPA file that it was made of by --old-lm FILE"
   fi
   old_lm=${old_lm:-$1/G.fst}
-  [ -f "$old_lm" ] || die "expecting $old_lm to exist, or an ARPA file by --old-lm FILE"
+  [ -f "$old_lm" ] || fail "expecting $old_lm to exist, or an ARPA file by --old-lm FILE"
 }
 
 start_decode_dir() {  # start_decode_dir INDIR DIR: num_jobs, and beside the folder what scoring looks for there; sets nj
   local name
-  for name in lat.1.gz num_jobs; do [ -f "$1/$name" ] || die "expected file $1/$name to exist"; done
+  for name in lat.1.gz num_jobs; do [ -f "$1/$name" ] || fail "expected file $1/$name to exist"; done
   nj=$(cat "$1/num_jobs")
   mkdir -p "$2/log"
   cp "$1/num_jobs" "$2/num_jobs"
@@ -59,7 +61,7 @@ score() {  # score DATA LANG DIR, by the recipe's own script if there is one
   if "$skip_scoring"; then
     say "not scoring because --skip-scoring was given"
   elif [ -x local/score.sh ]; then
-    local/score.sh --cmd "$cmd" "$1" "$2" "$3" || die "scoring failed (ignore by --skip-scoring true)"
+    local/score.sh --cmd "$cmd" "$1" "$2" "$3" || fail "scoring failed (ignore by --skip-scoring true)"
   else
     "$here"/score_zoo.sh "$1" "$2" "$3"
   fi

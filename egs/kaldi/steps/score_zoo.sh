@@ -11,14 +11,20 @@ max_lmwt=20
 word_ins_penalty=0.0,0.5,1.0
 cmd=run.pl
 . "$(dirname "$(readlink -f "$0")")/zoo.sh"
-[ ${#positional[@]} = 3 ] || die "expected 3 arguments, found ${#positional[@]}; see --help"
+[ ${#positional[@]} = 3 ] || fail "expected 3 arguments, found ${#positional[@]}; see --help"
 data=${positional[0]} lang=${positional[1]} dir=${positional[2]}
 
+for name in ref hyp output; do
+  if [ -x "local/wer_${name}_filter" ]; then say "local/wer_${name}_filter is not used: words are counted as they are"; fi
+done
 files=()  # of these weights; those of an earlier scoring may lie beside them
-for lmwt in $(seq "$min_lmwt" "$max_lmwt"); do
+lmwts=$(seq "$min_lmwt" "$max_lmwt")
+[ -n "$lmwts" ] || fail "--min-lmwt $min_lmwt is more than --max-lmwt $max_lmwt"
+for lmwt in $lmwts; do
   for wip in ${word_ins_penalty//,/ }; do
-    rescore --quiet lattice best-path "kaldi:$dir" --words "$lang/words.txt" --lmwt "$lmwt" --wip "$wip" \
-      --ref "$data/text" > "$dir/wer_${lmwt}_$wip"
+    rates=$(rescore --quiet lattice best-path "kaldi:$dir" --words "$lang/words.txt" --lmwt "$lmwt" --wip "$wip" \
+      --ref "$data/text")
+    echo "$rates" > "$dir/wer_${lmwt}_$wip"
     files+=("$dir/wer_${lmwt}_$wip")
   done
 done
