@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lm_zoo.errors import VocabError
+from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.state import State
 from lm_zoo.models.lstm import LSTM
@@ -71,7 +71,10 @@ class ZooLM(nn.Module):
         if bpe_model is None:
             logging.warning("'%s': no bpe_model is given, so nothing says that its pieces are the recogniser's", name)
         elif Path(bpe_model).read_bytes() != vocab.model:
-            raise VocabError(f"'{name}': its pieces are not those of {bpe_model}")
+            raise VocabError(
+                f"'{name}': its pieces are not those of {bpe_model}; train an LM over them (rescore train-lm --vocab "
+                f"{bpe_model}), or rescore the recogniser's lists instead"
+            )
         self.unk = vocab.unk
         self.coverage = Coverage(self.lm, f"'{name}', tokens for words", max_unknown)
 
@@ -163,6 +166,8 @@ class LmScorer(nn.Module):
           params: icefall's options; `lm_exp_dir` and, if it is there, `bpe_model` are read.
         """
         super().__init__()
+        if params.lm_exp_dir is None:
+            raise ModelError("--lm-exp-dir is missing: expected a model folder, or a name of the zoo")
         self.lm = ZooLM(str(params.lm_exp_dir), getattr(params, "bpe_model", None)).to(device)
         self.lm_type, self.lm_scale, self.params, self.sos_id = self.lm.lm_type, lm_scale, params, SOS
 

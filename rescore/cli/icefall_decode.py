@@ -25,7 +25,8 @@ def command(zoo_lm: bool, lattices: Path | None, script: Path, arguments: tuple[
     Example: rescore icefall-decode --lattices exp/lattices zipformer/decode.py --epoch 30 --avg 15 \\
                --exp-dir zipformer/exp --decoding-method fast_beam_search
     Example: rescore icefall-decode --zoo-lm zipformer/decode.py --epoch 30 --avg 15 --exp-dir zipformer/exp \\
-               --decoding-method modified_beam_search_lm_shallow_fusion --lm-exp-dir exp/transfornn --lm-scale 0.3
+               --decoding-method modified_beam_search_lm_shallow_fusion --use-shallow-fusion 1 \\
+               --lm-exp-dir exp/transfornn --lm-scale 0.3
     """
     from rescore.workflows.icefall_decode import run_script
 

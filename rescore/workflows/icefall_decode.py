@@ -35,7 +35,8 @@ def run_script(script: Path, arguments: list[str], scorer: type | None = None, l
       scorer: stands in for `icefall.LmScorer`.
       lattices: folder for `SET/FIRST_ID.pt`, a file a batch.
     Raises:
-      UsageError: no such script, or one without `main`; no package icefall, or another that the script imports.
+      UsageError: no such script, or one without `main`; no package icefall, or another that the script imports; a
+        decoding method that asks for no scorer where one is given.
       RescoreError: the folder for lattices is in use, the script has no place to take them from, or its decoding method
         makes none.
     """
@@ -44,9 +45,10 @@ def run_script(script: Path, arguments: list[str], scorer: type | None = None, l
         raise UsageError(f"{script}: {found}, expected the decode.py of an icefall recipe")
     sys.path.insert(0, str(script.resolve().parent))
     sys.argv = [str(script), *arguments]
+    made: list[Any] = []
     if scorer is not None:
         for name in ("icefall", "icefall.lm_wrapper"):
-            _icefall(name).LmScorer = scorer  # type: ignore[attr-defined]
+            _icefall(name).LmScorer = _noting(scorer, made)  # type: ignore[attr-defined]
     spec = importlib.util.spec_from_file_location("icefall_recipe_decode", script)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -59,7 +61,34 @@ def run_script(script: Path, arguments: list[str], scorer: type | None = None, l
         raise UsageError(f"{script}: has no main(), expected the decode.py of an icefall recipe")
     if lattices is not None:
         _Keeper(lattices).watch(module, script)
+    if scorer is not None and hasattr(module, "decode_one_batch"):
+        module.decode_one_batch = _expecting(made, module.decode_one_batch)  # type: ignore[attr-defined]
     module.main()
+
+
+def _noting(scorer: type, made: list[Any]) -> type:
+    """The class; those of it that are made go into `made`."""
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        scorer.__init__(self, *args, **kwargs)  # type: ignore[misc]
+        made.append(self)
+
+    return type(scorer.__name__, (scorer,), {"__init__": init})
+
+
+def _expecting(made: list[Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which is refused where nothing is in `made` by then."""
+
+    @functools.wraps(function)
+    def decode_one_batch(*args: Any, **kwargs: Any) -> Any:
+        if not made:
+            raise UsageError(
+                "--zoo-lm: the script has made no LmScorer, so no LM of the zoo would take part; take a decoding "
+                "method that asks for one, such as modified_beam_search_lm_shallow_fusion, or leave --zoo-lm out"
+            )
+        return function(*args, **kwargs)
+
+    return decode_one_batch
 
 
 def _icefall(name: str) -> ModuleType:

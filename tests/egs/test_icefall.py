@@ -28,7 +28,11 @@ PIECES = [
     "CK",
     "\u2581B",
 ]
-ICEFALL = "class LmScorer:\n    pass\n"
+ICEFALL = """
+class LmScorer:
+    @classmethod
+    def add_arguments(cls, parser): parser.add_argument("--lm-exp-dir")
+"""
 BEAM_SEARCH = """
 import torch
 class Fsa:
@@ -171,7 +175,7 @@ def decode(recipe: Path, *arguments: object, code: int = 0) -> str:
 @pytest.mark.parametrize("recipe", SAVE, indirect=True)
 def test_lattices_are_kept_and_rescored(recipe: Path, recipes: Recipes, tmp_path: Path) -> None:
     method = ("--exp-dir", recipe, "--decoding-method", "fast_beam_search", "--beam", 20)
-    said = decode(recipe, "--zoo-lm", "--lattices", tmp_path / "lat", "zipformer/decode.py", *method)
+    said = decode(recipe, "--lattices", tmp_path / "lat", "zipformer/decode.py", *method)
     assert "4 lattices kept in" in said
     assert sorted(file.name for file in (tmp_path / "lat/dev").iterdir()) == ["dev-0-0.pt", "dev-1-0.pt"]
     write_lms(tmp_path, ["A", "CAT", "DOG", "THE"])
@@ -198,9 +202,11 @@ def test_fusion_with_an_lm_of_the_zoo(recipe: Path, tmp_path: Path) -> None:
 
 def test_what_is_wrong_is_said(recipe: Path, tmp_path: Path) -> None:
     given = ("zipformer/decode.py", "--exp-dir", recipe, "--decoding-method", "greedy_search")
-    said = decode(recipe, "--zoo-lm", "--lattices", tmp_path / "lat", *given, code=2)
+    said = decode(recipe, "--lattices", tmp_path / "lat", *given, code=2)
     assert "this decoding method makes no lattice" in said
     assert "decoding dev0" in said and "decoding dev1" not in said  # nobody waits for the whole set
+    said = decode(recipe, "--zoo-lm", *given, code=2)
+    assert "the script has made no LmScorer" in said and "decoding dev0" not in said
     (recipe / "lost.py").write_text("import icefall.no_such_part\n")
     said = decode(recipe, "--lattices", tmp_path / "lat", "zipformer/lost.py", code=2)
     assert "Traceback" not in said and "No module named 'icefall.no_such_part'; run this where icefall runs" in said

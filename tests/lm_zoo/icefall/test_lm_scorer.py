@@ -176,10 +176,12 @@ def test_lms_that_icefall_cannot_ask(vocab: PieceVocabulary, tmp_path: Path) -> 
     LM = scorer("lstm", vocab, tmp_path)
     other = tmp_path / "other.model"
     other.write_bytes(build_pieces({"HELLO": 5, "WORLD": 3, "WORD": 9}, 15, "bpe").model)
-    with pytest.raises(VocabError, match=r"its pieces are not those of .*other.model"):
+    with pytest.raises(VocabError, match=r"its pieces are not those of .*other.model; train an LM over them"):
         ZooLM(LM.params.lm_exp_dir, other)
     with pytest.raises(ModelError, match="no LM is called"):
         ZooLM("none")
+    with pytest.raises(ModelError, match="--lm-exp-dir is missing: expected a model folder"):
+        LmScorer("rnn", SimpleNamespace(lm_exp_dir=None), "cpu")
 
 
 @pytest.mark.parametrize("size", ["--vocab-size", "--lm-vocab-size"])  # before April 2023, and since
