@@ -232,6 +232,20 @@ def test_values_of_options_are_looked_at_before_anything_is_written(recipes: Rec
     assert not (work / "exp/nn").exists()
 
 
+def test_decoding_folders_are_looked_at_before_anything_is_written(recipes: Recipes, work: Path) -> None:
+    script, given = "kaldi/steps/lmrescore_nbest_zoo.sh", arguments(work, "exp/nn/decode_test")
+    jobs = work / "exp/tri1/decode_test/num_jobs"
+    assert "name another for the output" in recipes.run(script, *given[:5], given[4], code=1)
+    for number in ("", "x", "0"):
+        jobs.write_text(f"{number}\n")
+        assert f"num_jobs: found '{number}', expected the number" in recipes.run(script, *given, code=1)
+    jobs.write_text("1\n")
+    assert "lat.2.gz is left out" in recipes.run(script, "--test", "true", *given)
+    (work / "data/lang/words.txt").unlink()
+    assert "data/lang/words.txt to exist" in recipes.run(script, *given[:5], work / "exp/other/decode_test", code=1)
+    assert not (work / "exp/other").exists() and not (jobs.parent / "log").exists()
+
+
 def test_options_of_a_file_come_before_those_of_the_command_line(recipes: Recipes, work: Path) -> None:
     conf, given = work / "nbest.conf", arguments(work, "exp/nn/decode_test")
     conf.write_text("N=2  # of 4\nweight=0.25\nskip_scoring=true\n")

@@ -37,9 +37,16 @@ find_old_lm() {  # sets old_lm where it is not given: that of the lang folder $1
 }
 
 start_decode_dir() {  # start_decode_dir INDIR DIR: num_jobs, and beside the folder what scoring looks for there; sets nj
-  local name
-  for name in lat.1.gz num_jobs; do [ -f "$1/$name" ] || fail "expected file $1/$name to exist"; done
+  local name job
+  for name in "$1/lat.1.gz" "$1/num_jobs" "$lang/words.txt"; do [ -f "$name" ] || fail "expected file $name to exist"; done
+  [ ! "$1" -ef "$2" ] || fail "$1 is the folder of the input: name another for the output"
   nj=$(cat "$1/num_jobs")
+  [[ $nj =~ ^[1-9][0-9]*$ ]] || fail "$1/num_jobs: found '$nj', expected the number of jobs"
+  for name in "$1"/lat.*.gz; do
+    job=${name##*/lat.}
+    job=${job%.gz}
+    if [[ $job =~ ^[0-9]+$ ]] && [ "$job" -gt "$nj" ]; then say "$name is left out: $1/num_jobs says $nj"; fi
+  done
   mkdir -p "$2/log"
   cp "$1/num_jobs" "$2/num_jobs"
   for name in final.mdl frame_shift frame_subsampling_factor; do
