@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import sys
+import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -127,6 +129,14 @@ class RayWorkers:
             lived, message = ray.get(ended[0])
         except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError):
             return split, False
+        except ray.exceptions.RayTaskError:  # of the work, and no error of the user
+            raise
+        except ray.exceptions.RayError as error:
+            why = str(error).partition("\n")[0][:300]
+            raise RescoreError(
+                f"the Ray cluster has ended, or cannot go on ({why}); what is done is kept: see ray status, and run "
+                "the same command again"
+            ) from None
         if message is not None:
             raise RescoreError(message)
         return split, lived
@@ -143,6 +153,8 @@ def _join_ray(address: str | None) -> None:
     """Joins the cluster at `address` or, as in a job of Ray's, at RAY_ADDRESS; else starts one of its own.
 
     Ray by itself would join one that another process has started on this machine, and that ends with that process.
+    SIGTERM, which Ray takes for a crash (a trace, exit status 134), ends the work as Ctrl-C does, or as the caller has
+    it.
 
     Raises:
       RescoreError: a cluster can be neither started nor reached.
@@ -151,12 +163,15 @@ def _join_ray(address: str | None) -> None:
 
     address = address or os.environ.get("RAY_ADDRESS")
     here = {"address": "local", "include_dashboard": False, "_node_ip_address": "127.0.0.1"}  # no other machine's
+    before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(log_to_driver=False, **({"address": address} if address else here))
     except Exception as error:  # Ray raises many, some of them no more than an Exception
         what = f"--ray-address {address}: the cluster cannot be reached" if address else "Ray cannot be started here"
         why = " ".join(str(error).split())[:300]
         raise RescoreError(f"{what} ({why}); see ray status, or take --executor local") from None
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler if before in (signal.SIG_DFL, None) else before)
 
 
 def _in_ray(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from lm_zoo.files import locked
 from lm_zoo.registry import save_folder
 from rescore.errors import FormatError, RescoreError, UsageError
 from rescore.formats import write_nbest
-from rescore.sharing.executors import LocalWorkers, RayWorkers, _do, _in_ray, take_threads
+from rescore.sharing.executors import LocalWorkers, RayWorkers, _do, _in_ray, _join_ray, take_threads
 from rescore.sharing.parts import FOLDER, Parts, Split, finished_splits, parse_split
 from rescore.sharing.shares import MOST_DEATHS, Sharing, share_out
 from rescore.types import Hypothesis, NbestList
@@ -291,6 +292,40 @@ def test_another_process_s_cluster_of_ray_is_not_joined(monkeypatch: pytest.Monk
         with pytest.raises(RescoreError):
             share_out(fail_at_three, Sharing("ray", shards=4, address=given))
     assert found == ["local", "head:6379", "auto"]
+
+
+def test_sigterm_under_ray_ends_the_work_as_ctrl_c_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray's own handler, which it sets as it begins, aborts with a trace; that of the caller stays."""
+    ray = pytest.importorskip("ray")
+    monkeypatch.setattr(ray, "init", lambda **_: signal.signal(signal.SIGTERM, lambda *_: os.abort()))
+
+    def of_the_caller(*_: object) -> None:
+        pass
+
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        for handler, expected in ((signal.SIG_DFL, signal.default_int_handler), (of_the_caller, of_the_caller)):
+            signal.signal(signal.SIGTERM, handler)
+            _join_ray(None)
+            assert signal.getsignal(signal.SIGTERM) is expected
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_cluster_of_ray_that_ends_while_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ray stop`, or its node's daemon killed; an error of the work that is a bug keeps its traceback."""
+    ray = pytest.importorskip("ray")
+    workers = RayWorkers.__new__(RayWorkers)
+    monkeypatch.setattr(ray, "wait", lambda tasks: (tasks, []))
+    errors = {
+        ray.exceptions.LocalRayletDiedError(): (RescoreError, "the Ray cluster has ended.* run the same command again"),
+        ray.exceptions.RayTaskError("work", "traceback", ValueError()): (ray.exceptions.RayTaskError, "traceback"),
+    }
+    for error, (kind, message) in errors.items():
+        workers._running = {"task": Split()}
+        monkeypatch.setattr(ray, "get", lambda _, error=error: (_ for _ in ()).throw(error))
+        with pytest.raises(kind, match=message):
+            workers.next()
 
 
 def test_work_that_was_divided_again_is_merged(source: Path, tmp_path: Path) -> None:
