@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -259,7 +260,8 @@ def lattices_to_nbest(
             yield nbest
         doer.check()
 
-    written = write_nbest(request.target, converted(), on_error)
+    with closing(found):  # ends its processes at once, also where the target cannot be written
+        written = write_nbest(request.target, converted(), on_error)
     unsaid = {name: count for name, count in doer.counted().items() if name != USELESS and not name.startswith(IDLE)}
     say_converted(Counter(unsaid), written, request.target, doer.work.n)
 

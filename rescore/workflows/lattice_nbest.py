@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -77,7 +77,7 @@ class LatticeToNbest:
 
 def nbest_of_lattices(
     source: str | Sequence[Lattice], work: LatticeToNbest, jobs: int = 1, on_error: OnError = fail
-) -> Iterator[Found]:
+) -> Generator[Found, None, None]:
     """N-best list and counts of every lattice, in order; a few lattices in memory at a time.
 
     Args:
@@ -100,7 +100,7 @@ def lattice_sources(spec: str, on_error: OnError = fail) -> tuple[Iterable[Path 
     return read_lattices(spec, on_error), None
 
 
-def _serial(sources: Iterable[Path | Lattice], work: LatticeToNbest, on_error: OnError) -> Iterator[Found]:
+def _serial(sources: Iterable[Path | Lattice], work: LatticeToNbest, on_error: OnError) -> Generator[Found, None, None]:
     for source in sources:
         found = _tried(work, source)
         if isinstance(found, RescoreError):
@@ -132,7 +132,9 @@ def _run(source: Path | Lattice) -> Found | RescoreError:
     return RescoreError(str(found)) if isinstance(found, RescoreError) else found  # not all subclasses can be pickled
 
 
-def _parallel(sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int, on_error: OnError) -> Iterator[Found]:
+def _parallel(
+    sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int, on_error: OnError
+) -> Generator[Found, None, None]:
     global _work
     _work = work
     # Not multiprocessing.Pool.imap: it reads all sources ahead, waits for ever for a worker that was killed, and its
@@ -145,7 +147,7 @@ def _parallel(sources: Iterable[Path | Lattice], work: LatticeToNbest, jobs: int
         )
         workers = stack.pop_all()
 
-    def results() -> Iterator[Found]:
+    def results() -> Generator[Found, None, None]:
         with workers:
             while running:
                 found = running.popleft().result()

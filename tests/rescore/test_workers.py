@@ -13,10 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from lm_zoo.errors import WriteError
 from rescore.errors import FormatError, RescoreError
 from rescore.formats import read_lattices
-from rescore.types import Lattice
+from rescore.sharing.shares import Sharing
+from rescore.skipping import OnError, fail
+from rescore.text import TextNormalizer
+from rescore.types import Lattice, NbestList
 from rescore.workers import WorkerDied, worker_pool
+from rescore.workflows.convert import ConvertRequest, lattices_to_nbest
 from rescore.workflows.lattice_nbest import LatticeToNbest, nbest_of_lattices
 from tests.rescore.formats.test_slf import HTK_NODES
 
@@ -54,6 +59,23 @@ def test_workers_end_with_their_parent(tmp_path: Path, code: str, number: signal
     parent.send_signal(number)
     parent.communicate(timeout=60)  # until all that hold its standard output have ended
     assert parent.returncode == -number
+
+
+def test_workers_have_ended_when_an_error_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the interpreter's end, with what the error held, they raised in their turn."""
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.slf").write_text(HTK_NODES)
+
+    def write(target: str, lists: Iterator[NbestList], on_error: OnError) -> int:
+        next(lists)
+        raise WriteError(f"{target}: cannot be written")
+
+    monkeypatch.setattr("rescore.workflows.convert.write_nbest", write)
+    request = ConvertRequest(f"slf:{tmp_path}", "lists.jsonl", TextNormalizer())
+    with pytest.raises(WriteError) as told:
+        lattices_to_nbest("convert", request, 2, fail, Sharing())
+    assert not multiprocessing.active_children()
+    assert told.value.__traceback__ is not None  # which holds what was at work
 
 
 def test_a_worker_that_dies_is_told() -> None:
