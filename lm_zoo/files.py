@@ -165,7 +165,7 @@ def append_line(path: str | Path, line: str) -> None:
 
 
 def explain(error: OSError) -> str:
-    """The line to show for an error of the system: the file, what is wrong with it, what to do on a full disk."""
+    """The line to show for an error of the system: the file, what is wrong with it, what to do."""
     if error.errno is None and str(error).endswith(" written"):  # numpy: "4000 requested and 43 written"
         return f"a file cannot be written ({error}); make room on the disk and run the command again"
     where = f"{_shown(error.filename)}: " if error.filename else ""
@@ -397,4 +397,6 @@ def _shown(path: object) -> str:
 
 
 def _advice(error: OSError) -> str:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "; let a process have more open (ulimit -n 1024)"
     return "; make room on the disk and run the command again" if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""

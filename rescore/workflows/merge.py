@@ -77,9 +77,12 @@ def check_not_merged(out: Path) -> None:
     """For an output without shares in it or beside it.
 
     Raises:
-      UsageError: it is there, whole.
+      UsageError: it is there, whole; or there is nothing to be merged.
     """
     scores = out / SCORES_FILE
-    if not parts_inside(out).is_dir() and (out.is_file() or scores.is_file()):
+    if parts_inside(out).is_dir():
+        return
+    if out.is_file() or scores.is_file():
         advice = f"; for other scales: rescore combine --scores {out}" if scores.is_file() else ""
         raise UsageError(f"{out}: no shares to be merged; it is there already, merged or made by one process{advice}")
+    raise UsageError(f"{out}: no shares to be merged; run the command with --split K/N and this output first")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -204,6 +205,8 @@ def test_an_error_of_the_system_is_told_in_a_line(tmp_path: Path) -> None:
     assert explain(raised.value) == f"{tmp_path}/a/b: No such file or directory"
     short = explain(OSError("24 requested and 0 written"))  # by numpy
     assert short.startswith("a file cannot be written (24 requested and 0 written); make room on the disk")
+    many = explain(OSError(errno.EMFILE, "Too many open files"))
+    assert many == "Too many open files; let a process have more open (ulimit -n 1024)"
 
 
 def test_a_line_is_appended_whole_or_not_at_all(tmp_path: Path) -> None:

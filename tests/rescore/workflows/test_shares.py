@@ -341,3 +341,7 @@ def test_work_that_was_divided_again_is_merged(source: Path, tmp_path: Path) -> 
 def test_nothing_to_merge(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="no finished share"):
         finished_splits(tmp_path / FOLDER)
+    for name in ("", "lists.jsonl.gz"):  # an empty folder, and a file that is not there
+        nothing = run("merge", tmp_path / name)
+        expected = f"{tmp_path / name}: no shares to be merged; run the command with --split"
+        assert nothing.exit_code and str(nothing.exception).startswith(expected)
