@@ -132,11 +132,15 @@ def start(
         except (torch.multiprocessing.ProcessExitedException, torch.multiprocessing.ProcessRaisedException) as error:
             if stopping.asked:
                 raise KeyboardInterrupt from None
-            told = [number for number, process in enumerate(context.processes) if process.exitcode == TOLD]
-            if not told and isinstance(error, torch.multiprocessing.ProcessRaisedException):
+            codes = [process.exitcode for process in context.processes]
+            first = [code for code in (TOLD, -signal.SIGKILL) if code in codes]  # others may have failed for want of it
+            if not first and isinstance(error, torch.multiprocessing.ProcessRaisedException):
                 raise
-            number = told[0] if told else error.error_index  # others may have failed for want of that one
-            raise LMError(f"the run has ended: process {number} of {size} failed, see above") from None
+            number = codes.index(first[0]) if first else error.error_index
+            how = "failed, see above"
+            if codes[number] == -signal.SIGKILL:
+                how = "was killed, perhaps for want of memory; the same command goes on from what is saved"
+            raise LMError(f"the run has ended: process {number} of {size} {how}") from None
 
 
 def _ask_to_stop(processes: list[Any]) -> None:

@@ -7,9 +7,11 @@ import multiprocessing.connection
 import os
 import random
 import re
+import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,6 +103,20 @@ def test_an_error_of_the_user_is_told_though_another_process_has_ended_too(
         patch.setattr(multiprocessing.connection, "wait", late)
         start(fail_together, (), 2, free_port(), (Killed,))
     assert "process 1: the disk is full" in capfd.readouterr().err
+
+
+def kill_the_second() -> None:
+    if os.environ["RANK"] == "1":
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_has_said_nothing() -> None:
+    with pytest.raises(
+        LMError, match="process 1 of 2 was killed, perhaps for want of memory; the same command goes on"
+    ):
+        start(kill_the_second, (), 2, free_port())
 
 
 def test_a_run_holds_its_port_from_its_begin(monkeypatch: pytest.MonkeyPatch) -> None:
