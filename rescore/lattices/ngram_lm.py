@@ -214,7 +214,7 @@ class _Expansion:
         """State and history of each pair of a block, `(pairs,)`; tells what waits the numbers of the pairs."""
         arrivals, self.waiting[number] = self.waiting[number], []
         width = len(self.histories.states)
-        keys = [(arrival.state - low) * width + arrival.history for arrival in arrivals]
+        keys = [(arrival.state.astype(np.int64) - low) * width + arrival.history for arrival in arrivals]
         present, place = _distinct(np.concatenate(keys), (high - low) * width)
         begin = self.first_pair[low]
         self.first_pair[low : high + 1] = begin + np.searchsorted(present, width * np.arange(high - low + 1))
@@ -285,7 +285,14 @@ def _distinct(keys: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Arrivals(NamedTuple):
-    """Arcs into a block: state and history that they lead to, and where the number of the pair is to be written."""
+    """Arcs into a block: state and history that they lead to, and where the number of the pair is to be written.
+
+    Attributes:
+      state: int32 `(arcs,)`, of the lattice.
+      history: int64 `(arcs,)`.
+      target: int32, numbers of pairs, those of `rows` are written.
+      rows: int64 `(arcs,)`.
+    """
 
     state: np.ndarray
     history: np.ndarray

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lm_zoo.base import WordLM
 from lm_zoo.text.vocabulary import Vocabulary
 from rescore.errors import ScoreError
-from rescore.lattices.build import EPSILON
+from rescore.lattices.build import EPSILON, build_lattice
 from rescore.lattices.nbest import exact_nbest
 from rescore.lattices.ngram_lm import SPARSE, _distinct, expand_ngram, ngram_nbest
 from rescore.lattices.paths import total_scores
@@ -244,6 +244,33 @@ def test_keys_are_told_apart_by_a_table_or_by_sorting(size: int) -> None:
     present, place = _distinct(keys, size)
     assert present.tolist() == sorted(set(keys.tolist())) and (present[place] == keys).all()
     assert (size > SPARSE * len(keys)) == (size == 10**5)
+
+
+class LastWord(WordLM):
+    """A word's first letter is its kind; `b5` after `a5` costs 1, after any other word 2."""
+
+    def start(self) -> str:
+        return ""
+
+    def extend(self, state: str, word: str) -> tuple[float, str, bool]:
+        return (-1.0 if word[1:] == state[1:] else -2.0), word, True
+
+    def end(self, state: str) -> float:
+        return 0.0
+
+
+def test_pairs_beyond_int32() -> None:
+    """As many states side by side as histories lead to them: the numbers of all pairs are beyond 2 ** 31."""
+    many = 47_000
+    assert many * many > 1 << 31
+    middle, ends = np.arange(1, many + 1), np.zeros(many, dtype=np.int64)
+    words = ["", *(f"{kind}{number}" for kind in "ab" for number in range(many))]
+    src, dst = np.append(ends, middle), np.append(middle, ends + many + 1)
+    labels, scores = np.arange(1, 2 * many + 1), {"am": np.zeros(2 * many)}
+    lattice = build_lattice("u", many + 2, src, dst, labels, scores, words, 0, many + 1)
+    expanded = expand_ngram(lattice, LastWord(), "ngram", {"am": 1.0, "ngram": 1.0})
+    assert (expanded.src == src).all() and (expanded.dst == dst).all()
+    assert expanded.scores["ngram"].tolist() == [-2.0] * many + [-1.0] * many
 
 
 def test_the_beam_of_the_ngram_pass_widens_for_lists() -> None:
