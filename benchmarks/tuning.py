@@ -12,7 +12,7 @@ import numpy as np
 from measure import heading, measured, row
 
 from rescore.tuning.score_table import ScoreTable
-from rescore.tuning.tune import make_problem, percent, tune_table
+from rescore.tuning.tune import make_problem, percent, tune_errors
 
 LMS = ("transfornn", "transformer", "bayesian", "lookup", "lstm")
 REACH = 2.0  # largest scale of the grid, in the search's own unit: as much spread as `am` has
@@ -110,7 +110,7 @@ class Grid:
 
 
 def tuned(table: ScoreTable, fixed: dict[str, float], folds: int, seed: int) -> np.ndarray:
-    weights = tune_table(table, {"am": 1.0, **fixed}, seed=seed, folds=folds)
+    weights, _ = tune_errors(table, {"am": 1.0, **fixed}, seed=seed, folds=folds)
     return np.array([weights.scales[name] for name in table.names])
 
 

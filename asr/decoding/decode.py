@@ -168,7 +168,7 @@ def _k2_is_there(model: Transducer, graph: object) -> bool:
     return True
 
 
-def nbest_list(utt_id: str, hyps: Sequence[SearchHypothesis], pieces: Pieces, ref: Words | None = None) -> NbestList:
+def nbest_list(utt_id: str, hyps: Sequence[SearchHypothesis], pieces: Pieces) -> NbestList:
     """Hypotheses of a search as words, best first; of those that spell the same words the first stays.
 
     Every score keeps its name; `words` is the number of words.
@@ -177,4 +177,4 @@ def nbest_list(utt_id: str, hyps: Sequence[SearchHypothesis], pieces: Pieces, re
     for hyp in hyps:
         words = pieces.words(hyp.tokens)
         found.setdefault(words, Hypothesis(words, {**hyp.scores, "words": float(len(words))}))
-    return NbestList(utt_id, list(found.values()), ref)
+    return NbestList(utt_id, list(found.values()))

@@ -79,9 +79,9 @@ def write_icefall(
     return counts
 
 
-def empty_nbest(utt_id: str, names: Iterable[str], ref: Words | None = None) -> NbestList:
+def empty_nbest(utt_id: str, names: Iterable[str]) -> NbestList:
     """Stands for an utterance that could not be decoded: no words, all scores 0."""
-    return NbestList(utt_id, [Hypothesis((), dict.fromkeys(names, 0.0))], ref)
+    return NbestList(utt_id, [Hypothesis((), dict.fromkeys(names, 0.0))])
 
 
 def empty_lattice(utt_id: str, names: Iterable[str]) -> Lattice:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # the interpolation of n-grams is not to load torch
     from torch import Tensor
 
 Sentences = Sequence[Sequence[str]]
+TOLERANCE = 1e-10  # natural logs a word; EM ends where an iteration gains less
 
 
 def interpolate(log_probs: np.ndarray, weights: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -48,12 +49,11 @@ def interpolate(log_probs: np.ndarray, weights: Sequence[float] | np.ndarray) ->
     return np.logaddexp.reduce(log_probs[used] + np.log(weights[used])[:, None], axis=0)
 
 
-def em_weights(log_probs: np.ndarray, tolerance: float = 1e-10, max_iterations: int = 10_000) -> np.ndarray:
+def em_weights(log_probs: np.ndarray, max_iterations: int = 10_000) -> np.ndarray:
     """The weights that maximise the likelihood of a text, by EM from equal weights; the likelihood never falls.
 
     Args:
       log_probs: float `(lms, words)`, natural logs; words impossible for all LMs say nothing and are left out.
-      tolerance: stop when an iteration gains less than this, natural logs a word.
     Returns:
       float64 `(lms,)`, sum 1.
     Raises:
@@ -72,7 +72,7 @@ def em_weights(log_probs: np.ndarray, tolerance: float = 1e-10, max_iterations: 
         joint = weights[:, None] * probs
         mixed = joint.sum(axis=0)
         gain, likelihood = offset + np.log(mixed).mean() - likelihood, offset + np.log(mixed).mean()
-        if gain < tolerance:
+        if gain < TOLERANCE:
             break
         weights = (joint / mixed).mean(axis=1)
     return weights / weights.sum()

@@ -21,6 +21,8 @@ from lm_zoo.text.batches import Batch, TokenText
 from lm_zoo.text.coverage import MOST_UNKNOWN, check_text
 from lm_zoo.text.vocabulary import Vocabulary
 
+ROWS = 2048  # of a (rows, vocab) matrix at a time
+
 
 class NeuralLM(nn.Module, LanguageModel):
     """Base of the neural LMs.
@@ -203,10 +205,10 @@ def rnn_after(rnn: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tu
     return x, (h.transpose(0, 1), c.transpose(0, 1))
 
 
-def _target_scores(output: SoftmaxLayer, hidden: Tensor, targets: Tensor, chunk: int = 2048) -> Tensor:
+def _target_scores(output: SoftmaxLayer, hidden: Tensor, targets: Tensor) -> Tensor:
     """Log-probabilities of the targets `(rows,)` without keeping a (rows, vocab) matrix."""
     parts = [
-        output(hidden[start : start + chunk]).gather(1, targets[start : start + chunk].unsqueeze(1)).squeeze(1)
-        for start in range(0, len(hidden), chunk)
+        output(hidden[start : start + ROWS]).gather(1, targets[start : start + ROWS].unsqueeze(1)).squeeze(1)
+        for start in range(0, len(hidden), ROWS)
     ]
     return torch.cat(parts)

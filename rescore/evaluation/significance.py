@@ -20,6 +20,7 @@ from rescore.types import Words
 MIN_CORRECT = 2  # correct words of both systems that end a segment, as in sc_stats
 CHUNK = 1 << 22  # resampled counts held at a time
 MANY = 1_000  # utterances of a large set
+ENDS = 2.5, 97.5  # percent, of a 95 % interval
 
 
 @dataclass(frozen=True)
@@ -111,25 +112,21 @@ def _matched_pairs(differences: np.ndarray) -> Mapsswe:
     return Mapsswe(segments=count, mean=mean, std=std, z=z, p_value=math.erfc(abs(z) / math.sqrt(2.0)))
 
 
-def bootstrap_wer(
-    errors: np.ndarray, ref_words: np.ndarray, seed: int = 0, samples: int = 10_000, level: float = 0.95
-) -> np.ndarray:
-    """Percentile bootstrap interval of the WER, resampling utterances.
+def bootstrap_wer(errors: np.ndarray, ref_words: np.ndarray, seed: int = 0, samples: int = 10_000) -> np.ndarray:
+    """95 % percentile bootstrap interval of the WER, resampling utterances.
 
     Args:
       errors: int `(utterances,)`, or `(systems, utterances)` to resample several systems alike.
       ref_words: int `(utterances,)`.
       seed: of the resampling; the same seed gives the same interval.
       samples: number of resampled corpora.
-      level: coverage, 0.95 for the 95 % interval.
 
     Returns:
       float64 `(2,)` or `(systems, 2)`: lower and upper end in percent.
     """
     errors = np.asarray(errors, dtype=np.float64)
     rates = resampled_wer(np.atleast_2d(errors), np.asarray(ref_words, dtype=np.float64), seed, samples)
-    tail = 50.0 * (1.0 - level)
-    ends = np.percentile(rates, [tail, 100.0 - tail], axis=1).T
+    ends = np.percentile(rates, ENDS, axis=1).T
     return ends if errors.ndim == 2 else ends[0]
 
 

@@ -22,6 +22,8 @@ GRID_LEVELS = (0.0, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0)  # starting points of LM 
 GRID_SIGNED = (-1.0, -0.4, -0.1, 0.0, 0.1, 0.4, 1.0)  # of the word reward
 SAMPLE = 200_000  # hypotheses that a first search of a large set looks at
 FINALISTS = 2
+ROUNDS = 20  # of line searches from a starting point, at most
+CENTRING = 5  # of those that move a result to the middle of its flat region
 MORE = 30  # restarts at most, beyond those asked for
 MORE_WORK = 300_000  # such restarts times hypotheses
 INSIDE = 0.01  # units that the smallest scales of a stretch without end are away from its edge, at least
@@ -212,10 +214,10 @@ def move(problem: Problem, point: Point, along: np.ndarray, slope: Any, step: fl
     return Point(np.where(along != 0, scales, point.scales), totals, errors) if errors <= point.errors else point
 
 
-def descend(problem: Problem, start: np.ndarray, rng: np.random.Generator, most_rounds: int = 20) -> Point:
+def descend(problem: Problem, start: np.ndarray, rng: np.random.Generator) -> Point:
     """Line searches along all directions until two rounds bring nothing; moves to the middle of equal regions too."""
     point, idle = point_at(problem, start), 0
-    for _ in range(most_rounds):
+    for _ in range(ROUNDS):
         before = point.errors
         for along in directions(problem, point.scales, rng):
             slope: Any = problem.lists.totals(along)
@@ -228,9 +230,9 @@ def descend(problem: Problem, start: np.ndarray, rng: np.random.Generator, most_
     return point_at(problem, point.scales)  # without the rounding of many steps
 
 
-def centre(problem: Problem, point: Point, rng: np.random.Generator, rounds: int = 5) -> Point:
+def centre(problem: Problem, point: Point, rng: np.random.Generator) -> Point:
     """Moves to the middle of the flat region around a result, along one direction after another."""
-    for _ in range(rounds):
+    for _ in range(CENTRING):
         for along in directions(problem, point.scales, rng):
             slope: Any = problem.lists.totals(along)
             begin, end = steps_along(problem, point, along, slope).region(0.0, point.errors)

@@ -17,11 +17,12 @@ Function = Callable[[np.ndarray], tuple[float, np.ndarray]]
 _DECREASE = 1e-4  # of the decrease that the slope promises
 _SHORTEST = 1e-10  # relative step
 _SHORTER = 0.1, 0.5  # times the step before
+_MOST_STEPS = 200
 _FLAT = 1e-300  # curvature along a step whose inverse is beyond float64
 
 
 def minimise(
-    function: Function, start: np.ndarray, low: np.ndarray, tolerance: float = 1e-8, most: int = 200
+    function: Function, start: np.ndarray, low: np.ndarray, tolerance: float = 1e-8
 ) -> tuple[np.ndarray, float]:
     """A local minimum that descends from `start`, and the value there.
 
@@ -29,12 +30,11 @@ def minimise(
       function: the value and the gradient `(n,)` at a point `(n,)`.
       start, low: `(n,)`; bounds may be -inf.
       tolerance: it ends where a step brings less than this, relative to the value.
-      most: steps.
     """
     point = np.maximum(start, low)
     value, slope = function(point)
     inverse: np.ndarray | None = None  # of the Hessian
-    for _ in range(most):
+    for _ in range(_MOST_STEPS):
         free = (point > low) | (slope < 0)
         step = _direction(slope, free, inverse)
         if inverse is not None and not slope @ step < 0:

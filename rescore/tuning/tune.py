@@ -30,13 +30,6 @@ SLACK = 0.001  # of the reference words: the wider flat region that is reported
 FOLD_RESTARTS = 3
 
 
-def tune_table(
-    table: Table, fixed: Mapping[str, float] | None = None, seed: int = 0, restarts: int = 10, folds: int = 5
-) -> Weights:
-    """As `tune_errors`, without the scales of the folds."""
-    return tune_errors(table, fixed, seed, restarts, folds)[0]
-
-
 def tune_errors(
     table: Table,
     fixed: Mapping[str, float] | None = None,

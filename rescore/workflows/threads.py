@@ -63,9 +63,9 @@ class Behind(Generic[T, R]):
 
     result: R
 
-    def __init__(self, consume: Callable[[Iterator[T]], R], most: int = MOST) -> None:
+    def __init__(self, consume: Callable[[Iterator[T]], R]) -> None:
         self._consume = consume
-        self._queue: Queue[tuple[T, bool]] = Queue(most)
+        self._queue: Queue[tuple[T, bool]] = Queue(MOST)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="writing behind")
         self._done: Future[R]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 WIDTH, HEIGHT = 460, 260
+MOST_TICKS = 6  # steps between them
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 44
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 
@@ -66,11 +67,11 @@ def bar_chart(groups: Sequence[tuple[str, Sequence[float]]], names: Sequence[str
     return _svg(parts, x_name, y_name, [(name, s) for s, name in enumerate(names)], _SWATCH)
 
 
-def ticks(low: float, high: float, most: int = 6) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     """Round numbers from `low` or below to `high` or above."""
     span = (high - low) or max(abs(high), 1.0)
-    step = 10 ** math.floor(math.log10(span / most))
-    step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= most)
+    step = 10 ** math.floor(math.log10(span / MOST_TICKS))
+    step *= next(factor for factor in (1, 2, 5, 10) if span / (step * factor) <= MOST_TICKS)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(k * step, 10) for k in range(first, max(last, first + 1) + 1)]
 

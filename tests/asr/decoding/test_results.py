@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_nbest_keeps_every_score_and_one_of_like_words(tmp_path: Path) -> None:
         SearchHypothesis(again[:1], (3,), {"am": -3.0, "lm": -4.0}),
         SearchHypothesis((), (), {"am": -5.0, "lm": -0.5}),
     ]
-    nbest = nbest_list("a", hyps, pieces(), ("CAT",))
+    nbest = replace(nbest_list("a", hyps, pieces()), ref=("CAT",))
     assert nbest.hyps[0].words == ("CAT",)
     assert nbest.hyps[0].scores == {"am": -1.0, "lm": -2.0, "words": 1.0}
     assert nbest.hyps[-1].words == () and nbest.hyps[-1].scores["words"] == 0.0

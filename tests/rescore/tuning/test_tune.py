@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,8 +17,8 @@ from rescore.tuning.descent import point_at, rounded, search
 from rescore.tuning.line_search import PaddedLists
 from rescore.tuning.score_table import ScoreTable, build_table
 from rescore.tuning.settings import Settings, tune
-from rescore.tuning.tune import choose_fixed, cross_fit, make_problem, percent, tune_table
-from rescore.types import Hypothesis, NbestList, Words
+from rescore.tuning.tune import choose_fixed, cross_fit, make_problem, percent, tune_errors
+from rescore.types import Hypothesis, NbestList, Weights, Words
 from rescore.weights import load_weights, save_weights
 from rescore.workflows.combine import combine_list
 from rescore.workflows.tune import summary, tune_folder
@@ -51,6 +51,11 @@ def make_set(utterances: int, seed: int, noise: float = 3.0) -> tuple[list[Nbest
 
 def make_table(utterances: int = 40, seed: int = 0, noise: float = 3.0) -> ScoreTable:
     return build_table(*make_set(utterances, seed, noise))
+
+
+def tuned(*arguments: Any, **settings: Any) -> Weights:
+    """The scales alone."""
+    return tune_errors(*arguments, **settings)[0]
 
 
 def slow_errors(table: ScoreTable, scales: np.ndarray) -> int:
@@ -145,7 +150,7 @@ def test_the_largest_scores_and_fixed_scales(objective: str) -> None:
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_a_coarse_grid_never_beats_tuning(seed: int) -> None:
     table = make_table(30, seed, noise=1.0 + seed)
-    weights = tune_table(table, seed=seed, restarts=6, folds=0)
+    weights = tuned(table, seed=seed, restarts=6, folds=0)
     lists = PaddedLists.from_table(table)
     grid = itertools.product((1.0,), (0, 2, 5, 10, 20), (0, 1, 2, 4, 8), (0, 5, 20), (-20, -5, 0, 5, 20))
     assert weights.info["errors"] <= min(lists.count(np.array(point, dtype=float)) for point in grid)
@@ -159,7 +164,7 @@ def test_two_scales_reach_the_best_of_a_fine_grid() -> None:
         for hyp in nbest.hyps:
             hyp.scores = {"am": hyp.scores["am"], "lm": hyp.scores["lm1"], "words": 0.0}
     table = build_table(lists, refs)
-    found = tune_table(table, folds=0)
+    found = tuned(table, folds=0)
     padded = PaddedLists.from_table(table)
     fine = min(padded.count(np.array([1.0, lm, 0.0])) for lm in np.arange(0, 500, 0.02))
     assert found.info["errors"] == fine
@@ -169,9 +174,9 @@ def test_two_scales_reach_the_best_of_a_fine_grid() -> None:
 @pytest.mark.slow
 def test_large_sets_are_searched_on_a_sample_first_and_then_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table(40, 9)
-    whole = tune_table(table, restarts=3, folds=0)
+    whole = tuned(table, restarts=3, folds=0)
     monkeypatch.setattr("rescore.tuning.descent.SAMPLE", 120)
-    sampled = tune_table(table, restarts=3, folds=0)
+    sampled = tuned(table, restarts=3, folds=0)
     assert sampled.info["errors"] == slow_errors(table, np.array([sampled.scales[name] for name in table.names]))
     assert sampled.info["errors"] <= 1.1 * whole.info["errors"]
 
@@ -187,7 +192,7 @@ def test_planted_scales_are_found() -> None:
     offsets = np.arange(0, utterances * hyps + 1, hyps)
     ids = [f"u{i}" for i in range(utterances)]
     table = ScoreTable(["am", "lm", "words"], ids, offsets, matrix, errors.ravel(), np.full(utterances, 10))
-    weights = tune_table(table, restarts=2, folds=2)
+    weights = tuned(table, restarts=2, folds=2)
     assert weights.info["errors"] == 0
     assert (weights.scales["am"], weights.scales["lm"], weights.scales["words"]) == (
         1.0,
@@ -202,13 +207,13 @@ def test_planted_scales_are_found() -> None:
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_scales() -> None:
     table = make_table(20)
-    first, second = (tune_table(table, seed=5, restarts=2, folds=2) for _ in range(2))
+    first, second = (tuned(table, seed=5, restarts=2, folds=2) for _ in range(2))
     assert first == second
 
 
 def test_reported_errors_are_those_of_combination(tmp_path: Path) -> None:
     lists, refs = make_set(40, 2)
-    weights = tune_table(build_table(lists, refs), restarts=3, folds=0)
+    weights = tuned(build_table(lists, refs), restarts=3, folds=0)
     save_weights(tmp_path / "w.json", weights)
     read = load_weights(tmp_path / "w.json")
     assert read == weights
@@ -225,7 +230,7 @@ def test_lm_scales_are_not_negative_but_the_word_reward_may_be() -> None:
             hyp.scores["bad"] = -hyp.scores["lm1"]  # only a negative scale could make use of it
             del hyp.scores["lm1"]
             hyp.words = hyp.words + ("X",) * count_errors(refs[nbest.utt_id], hyp.words).errors
-    weights = tune_table(build_table(lists, refs), restarts=3, folds=0)
+    weights = tuned(build_table(lists, refs), restarts=3, folds=0)
     assert all(scale >= 0 for name, scale in weights.scales.items() if name != "words")
     assert weights.scales["words"] < 0
 
@@ -244,21 +249,21 @@ def test_fixed_scales() -> None:
     with pytest.raises(UsageError, match="fixed at 0"):
         choose_fixed(of("am"), {"am": 0.0, "words": 0.0})
     table = make_table()
-    weights = tune_table(table, {"lm1": 0.0, "am": 0.5}, restarts=2, folds=0)
+    weights = tuned(table, {"lm1": 0.0, "am": 0.5}, restarts=2, folds=0)
     assert weights.scales["lm1"] == 0.0 and weights.scales["am"] == 0.5
-    assert tune_table(table, {"am": 0.123456}, restarts=2, folds=0).scales["am"] == 0.123456
+    assert tuned(table, {"am": 0.123456}, restarts=2, folds=0).scales["am"] == 0.123456
     everything = dict.fromkeys(table.names, 1.0)
-    assert tune_table(table, everything, folds=2).scales == everything
+    assert tuned(table, everything, folds=2).scales == everything
     with pytest.raises(UsageError, match="restarts must be at least 1"):
-        tune_table(table, restarts=0)
+        tuned(table, restarts=0)
 
 
 @pytest.mark.slow
 def test_multiplying_a_column_divides_its_scale() -> None:
     table = make_table(30, 7)
-    weights = tune_table(table, restarts=3, folds=0)
+    weights = tuned(table, restarts=3, folds=0)
     table.matrix = table.matrix * np.array([1.0, 8.0, 0.25, 1.0, 1.0])  # powers of 2: exact
-    other = tune_table(table, restarts=3, folds=0)
+    other = tuned(table, restarts=3, folds=0)
     assert other.info["errors"] == weights.info["errors"]
     assert other.scales["lm1"] == pytest.approx(weights.scales["lm1"] / 8, rel=0.01)
     assert other.scales["lm2"] == pytest.approx(weights.scales["lm2"] * 4, rel=0.01)
@@ -266,7 +271,7 @@ def test_multiplying_a_column_divides_its_scale() -> None:
 
 def test_flat_regions_are_flat() -> None:
     table = make_table(40, 1)
-    weights = tune_table(table, restarts=3, folds=0)
+    weights = tuned(table, restarts=3, folds=0)
     scales = np.array([weights.scales[name] for name in table.names])
     for name, intervals in weights.info["flat_region"].items():
         for title, slack in (("same", 0.0), ("within_0.1", 0.001 * table.total_words)):
@@ -297,18 +302,16 @@ def test_cross_validation_uses_each_utterance_once_and_never_its_own_scales() ->
         errors += slow_errors(table.select(part), found.scales)
     assert result.errors(table) == errors
     assert "2 folds" in result.how and "seed 3" in result.how
-    assert tune_table(table, {"am": 1.0}, seed=3, restarts=1, folds=2).info["cv_wer"] == percent(
-        errors, table.total_words
-    )
-    assert tune_table(table, {"am": 1.0}, restarts=2, folds=1).info["cv_wer"] is None
-    assert percent(errors, table.total_words) >= tune_table(table, restarts=3, folds=0).info["wer"]
+    assert tuned(table, {"am": 1.0}, seed=3, restarts=1, folds=2).info["cv_wer"] == percent(errors, table.total_words)
+    assert tuned(table, {"am": 1.0}, restarts=2, folds=1).info["cv_wer"] is None
+    assert percent(errors, table.total_words) >= tuned(table, restarts=3, folds=0).info["wer"]
 
 
 def test_one_hypothesis_each_leaves_nothing_to_tune() -> None:
     lists, refs = make_set(5, 0)
     for nbest in lists:
         nbest.hyps = nbest.hyps[:1]
-    weights = tune_table(build_table(lists, refs))
+    weights = tuned(build_table(lists, refs))
     assert weights.scales == {"am": 1.0, "lm1": 0.0, "lm2": 0.0, "noise": 0.0, "words": 0.0}
     assert weights.info["flat_region"] == {}
 
@@ -338,7 +341,7 @@ def test_on_a_flat_optimum_the_scales_are_small(seed: int, fixed: dict[str, floa
         wrong = {"am": -1.0 - rng.random(), "lm": -5.0, "words": 0.0}
         lists.append(NbestList(f"u{u}", [Hypothesis(("A", "B"), right), Hypothesis(("A",), wrong)]))
         refs[f"u{u}"] = ("A", "B")
-    weights = tune_table(build_table(lists, refs), fixed, restarts=3, folds=0, seed=seed)
+    weights = tuned(build_table(lists, refs), fixed, restarts=3, folds=0, seed=seed)
     assert weights.info["errors"] == 0
     assert abs(weights.scales["words"]) < 1.0 and weights.scales["lm"] < 1.0, weights.scales
 
@@ -351,7 +354,7 @@ def test_a_scale_that_must_be_large_is_no_larger_than_that(seed: int) -> None:
         right = {"am": -2.0 - rng.random(), "lm": -1.0}
         wrong = {"am": 0.0, "lm": -2.0}
         lists.append(NbestList(f"u{u}", [Hypothesis(("B",), wrong), Hypothesis(("A",), right)]))
-    weights = tune_table(build_table(lists, {f"u{u}": ("A",) for u in range(8)}), restarts=3, folds=0, seed=seed)
+    weights = tuned(build_table(lists, {f"u{u}": ("A",) for u in range(8)}), restarts=3, folds=0, seed=seed)
     assert weights.info["errors"] == 0 and 2.0 < weights.scales["lm"] < 6.0
 
 
@@ -365,10 +368,10 @@ def test_no_grid_of_two_scales_beats_tuning(seed: int) -> None:
     table = ScoreTable(["am", "lm", "words"], ids, offsets, matrix, errors, np.full(utterances, 10))
     axis = np.geomspace(0.01, 20, 60)
     grid = np.array([(1.0, lm, words) for lm in [0, *axis] for words in [*-axis, 0, *axis]])
-    assert tune_table(table, folds=0).info["errors"] <= PaddedLists.from_table(table).count_all(grid).min()
+    assert tuned(table, folds=0).info["errors"] <= PaddedLists.from_table(table).count_all(grid).min()
 
 
 def test_references_without_a_word() -> None:
     lists, refs = make_set(3, 0)
     with pytest.raises(ReferencesError, match="all references are empty: there is no word to count errors by"):
-        tune_table(build_table(lists, dict.fromkeys(refs, ())))
+        tuned(build_table(lists, dict.fromkeys(refs, ())))
