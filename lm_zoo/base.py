@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # n-grams, and whoever asks LMs word by word, are not to load
     from torch import Tensor
 
 DTYPES = ("float32", "bfloat16", "int8")  # of an LM's products
+LONGEST = 1 << 15  # tokens of a sentence: with 512 dimensions 2.5 GB, and an hour on a core
 Context = tuple[tuple[str, ...], ...]  # the sentences before one, oldest first, as words
 
 
@@ -34,6 +35,7 @@ class LanguageModel:
       with_uncertainty: whether rescoring writes the column of `score_with_uncertainty` too.
       name: what its scores are called; "" if nobody has named it.
       positions: tokens that a sentence may have at most, the special ones included; None: no limit.
+      most_tokens: of a sentence with the text before it, of which what is older is not read.
       products: the dtype of its products, if it is a copy that `cast` has made.
     """
 
@@ -42,6 +44,7 @@ class LanguageModel:
     pseudo_likelihood: bool = False
     with_uncertainty: bool = False
     positions: int | None = None
+    most_tokens: int = LONGEST
     products: str = "float32"
 
     # -- scores ------------------------------------------------------------------------------------------------

@@ -110,6 +110,7 @@ class InterpolatedLM(LanguageModel):
         self.lms = [lm for lm, share in zip(lms, shares.tolist(), strict=True) if share > 0]
         self.weights = shares[shares > 0]
         self.pseudo_likelihood = any(lm.pseudo_likelihood for lm in self.lms)
+        self.most_tokens = min(lm.most_tokens for lm in self.lms)
         self.positions = min((lm.positions for lm in self.lms if lm.positions is not None), default=None)
 
     def score_words(self, sentences: Sentences, max_unknown: float | None = MOST_UNKNOWN) -> list[list[float]]:

@@ -9,12 +9,12 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from lm_zoo.base import Context
+from lm_zoo.base import LONGEST, Context
 from lm_zoo.deadline import check_time
 from lm_zoo.errors import LMError
 from lm_zoo.inference.limits import FITS, is_want_of_memory, left_of_limit, sharers
 from lm_zoo.inference.tree import TreeLM
-from lm_zoo.inference.trie import LONGEST, Encoded, Trie, encode_words, sum_to_words
+from lm_zoo.inference.trie import Encoded, Trie, encode_words, sum_to_words
 
 VECTORS = 32  # of the output layer's input size, in float32, that a prefix takes at the peak, about
 SHARE = 0.5  # of the free memory that is used

@@ -14,7 +14,6 @@ from lm_zoo.inference import scoring
 from lm_zoo.inference.precision import prepared
 from lm_zoo.inference.state import State
 from lm_zoo.inference.tree import Tree
-from lm_zoo.inference.trie import LONGEST
 from lm_zoo.layers.linear import autocast_on
 from lm_zoo.layers.output import FusedCrossEntropy, SoftmaxLayer, TargetScores
 from lm_zoo.text.batches import Batch, TokenText
@@ -42,7 +41,6 @@ class NeuralLM(nn.Module, LanguageModel):
         super().__init__()
         self.vocab = vocab
         self.config = config
-        self.most_tokens = LONGEST  # of a sentence with what stands before it
         self._uncast: tuple[NeuralLM, ...] = ()  # what this one is a copy of; no module of it
         self._cast_on: torch.device | None = None  # where the copy's products were made
 

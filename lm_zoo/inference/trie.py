@@ -14,12 +14,11 @@ from itertools import chain, pairwise
 import numpy as np
 import torch
 
-from lm_zoo.base import Context, LanguageModel
+from lm_zoo.base import LONGEST, Context, LanguageModel
 from lm_zoo.deadline import check_time
 from lm_zoo.errors import VocabError
 from lm_zoo.text.vocabulary import Vocabulary
 
-LONGEST = 1 << 15  # tokens of a sentence: with 512 dimensions 2.5 GB, and an hour on a core
 CUTS = 16  # lengths that a context is cut to, about: sentences of like lengths share one
 AHEAD = 8  # tokens looked at for each prefix that may be evaluated at once
 

@@ -33,7 +33,7 @@ from lm_zoo.deadline import OutOfTime, check_time
 from lm_zoo.errors import ModelError, VocabError
 from lm_zoo.inference import scoring, tree, trie
 from lm_zoo.inference.state import State
-from lm_zoo.inference.trie import LONGEST, build_trie, sequence_scores
+from lm_zoo.inference.trie import build_trie, sequence_scores
 from lm_zoo.layers.output import SoftmaxLayer
 from lm_zoo.models.hf_load import Loading
 from lm_zoo.models.hf_model import HFModel
@@ -160,8 +160,8 @@ class HFCausalLM(HFModel):
     boundary = ()  # between two sentences
 
     @property
-    def most_tokens(self) -> int:
-        return LONGEST if self.positions is None else self.positions - self.special
+    def most_tokens(self) -> int:  # type: ignore[override]
+        return base.LONGEST if self.positions is None else self.positions - self.special
 
     def score_hypotheses(
         self,

@@ -20,10 +20,10 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from lm_zoo.base import Context
+from lm_zoo.base import LONGEST, Context
 from lm_zoo.deadline import in_time
 from lm_zoo.errors import LMError, VocabError
-from lm_zoo.inference.trie import LONGEST, context_tokens
+from lm_zoo.inference.trie import context_tokens
 from lm_zoo.models.hf_causal import BATCH_TOKENS
 from lm_zoo.models.hf_load import Loading
 from lm_zoo.models.hf_model import ANCHOR, HFModel

@@ -10,6 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lm_zoo.base import LONGEST
 from lm_zoo.deadline import time_limit
 from lm_zoo.errors import LMError
 from lm_zoo.text.coverage import MOST_UNKNOWN
@@ -244,10 +245,8 @@ def _what_they_are(scorers: list[LMColumn], of_sentences: list[str] | None) -> I
 
 
 def _what_they_read(scorers: list[LMColumn], of_sentences: list[str]) -> Iterator[str]:
-    from lm_zoo.inference.trie import LONGEST
-
     for scorer in scorers:
-        most = getattr(scorer.lm, "most_tokens", LONGEST)
+        most = scorer.lm.most_tokens
         if most < LONGEST:
             yield f"{scorer.column}: reads {most} tokens at most, with the text before; its oldest words are left out"
     for column in of_sentences:

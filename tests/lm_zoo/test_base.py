@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_no_lm_is_asked_what_it_has() -> None:
-    asks = re.compile(r"\b(hasattr|getattr)\((self\.)?lm, \"\w+\"")
+    asks = re.compile(r"\b(hasattr|getattr)\(([\w.]+\.)?lm, \"\w+\"")
     files = [file for package in ("lm_zoo", "rescore", "asr") for file in (ROOT / package).rglob("*.py")]
     found = {
         f"{file.relative_to(ROOT)}:{number}: {line.strip()}"

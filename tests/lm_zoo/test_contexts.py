@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from lm_zoo.base import Context, LanguageModel
+from lm_zoo.base import LONGEST, Context, LanguageModel
 from lm_zoo.errors import LMError
 from lm_zoo.inference import scoring
 from lm_zoo.inference import trie as tries
@@ -176,10 +176,10 @@ def test_no_more_is_read_than_in_training(kind: str, tmp_path: Path) -> None:
         ("transformer", {"text": "windows", "window": 6, "join": 0, "carry": False}, 5),  # behind the begin of sentence
         ("transformer", {"text": "windows", "window": 6}, 5),
         ("transformer", {"text": "windows", "window": 1}, 1),
-        ("transformer", {"text": "windows", "window": 6, "carry": True}, tries.LONGEST),
-        ("transformer", {"text": "windows", "window": "six"}, tries.LONGEST),
-        ("transformer-gelu-no-positions", {"text": "windows", "window": 6}, tries.LONGEST),
-        ("lstm", {"text": "windows", "window": 6}, tries.LONGEST),
+        ("transformer", {"text": "windows", "window": 6, "carry": True}, LONGEST),
+        ("transformer", {"text": "windows", "window": "six"}, LONGEST),
+        ("transformer-gelu-no-positions", {"text": "windows", "window": 6}, LONGEST),
+        ("lstm", {"text": "windows", "window": 6}, LONGEST),
     ],
 )
 def test_no_more_is_read_than_a_window_of_training(
