@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from asr.decoding.greedy_search import ALIGNMENTS
-from asr.decoding.prefixes import BLANK, Predictor, Prefixes, SearchHypothesis, check_encoded
+from asr.decoding.prefixes import ALIGNMENTS, BLANK, Predictor, Prefixes, SearchHypothesis, check_encoded
 from asr.decoding.shallow_fusion import Fusion
 
 if TYPE_CHECKING:

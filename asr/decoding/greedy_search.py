@@ -1,11 +1,4 @@
-"""Greedy search, and what all searches of the transducer share: prefixes, states of the decoder, words of pieces.
-
-A search takes a model (its `decoder` and `joiner`), `encoded` float `(batch, frames, dim)` and `lengths` int64
-`(batch,)`.  Each frame gives one symbol at most, as in icefall's `greedy_search_batch` and `modified_beam_search`.
-Scores are natural logs.  In lists and in lattices `am` is the log-probability that the transducer gives to one
-alignment, the best that the search saw.  Searches that sum over alignments have what all others add as `alignments`, so
-that the sum is `am + alignments`.
-"""
+"""Greedy search: the best symbol of each frame, one at most, as in icefall's `greedy_search_batch`."""
 
 from __future__ import annotations
 
@@ -19,12 +12,16 @@ from asr.decoding.prefixes import BLANK, Predictor, SearchHypothesis, check_enco
 if TYPE_CHECKING:
     from asr.model.transducer import Transducer
 
-ALIGNMENTS = "alignments"
-
 
 @torch.no_grad()
 def greedy(model: Transducer, encoded: Tensor, lengths: Tensor) -> list[list[SearchHypothesis]]:
-    """The best symbol of each frame, one after the other; a list of one hypothesis for each utterance."""
+    """A list of one hypothesis for each utterance.
+
+    Args:
+      encoded: float `(batch, frames, dim)`; lengths: int64 `(batch,)`.
+    Raises:
+      DataError: as `check_encoded`.
+    """
     limits = check_encoded(encoded, lengths)
     run = GreedySearch(model, len(limits), encoded.device)
     run.advance(encoded, lengths)

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from asr.decoding.greedy_search import ALIGNMENTS
 from asr.decoding.lattice_search import AM, word_lattice
-from asr.decoding.prefixes import BLANK, FRAME_SECONDS, Pieces, Predictor, check_encoded
+from asr.decoding.prefixes import ALIGNMENTS, BLANK, FRAME_SECONDS, Pieces, Predictor, check_encoded
 from asr.decoding.word_graph import FINAL, WordGraph, import_k2
 from asr.errors import ConfigError, DataError
 from rescore.formats.k2 import to_lattices

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from asr.decoding.beam_search import KEEP_EVERY
-from asr.decoding.greedy_search import ALIGNMENTS
-from asr.decoding.prefixes import BLANK, Predicted, Predictor, Prefixes, SearchHypothesis, check_encoded
+from asr.decoding.prefixes import ALIGNMENTS, BLANK, Predicted, Predictor, Prefixes, SearchHypothesis, check_encoded
 from asr.decoding.shallow_fusion import Fusion
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ class DecodeOptions:
       nbest_scale: see `k2_beam_search.nbest_of_lattice`.
       ngram_lm_scale: of a graph's scores in the search, which lists and lattices have as `lm`, at scale 1.
       lattices:   whether lattices are made; the 1-best is always in them.  `am` of lists and lattices is that of the
-        best alignment; `alignments` of lists is what a search that sums adds (see `asr.decoding.greedy_search`).
+        best alignment; `alignments` of lists is what a search that sums adds (see `asr.decoding.prefixes`).
       lattice_beam: arcs on no path at most so much below the best are left out of lattices.
     """
 

@@ -1,4 +1,9 @@
-"""What all searches of the transducer share: prefixes, states of the decoder, words of pieces."""
+"""What all searches of the transducer share: prefixes, states of the decoder, words of pieces.
+
+Scores are natural logs.  In lists and in lattices `am` is the log-probability that the transducer gives to one
+alignment, the best that the search saw.  Searches that sum over alignments have what all others add as `alignments`, so
+that the sum is `am + alignments`.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +24,7 @@ if TYPE_CHECKING:
     from asr.model.transducer import Transducer
 
 BLANK = 0
-
-
+ALIGNMENTS = "alignments"
 FRAME_SECONDS = 0.04  # of an encoded frame: four of 10 ms
 
 

@@ -20,8 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from asr.decoding.greedy_search import ALIGNMENTS
-from asr.decoding.prefixes import BLANK, Pieces, Prefixes
+from asr.decoding.prefixes import ALIGNMENTS, BLANK, Pieces, Prefixes
 from asr.errors import ConfigError
 from lm_zoo import base
 from lm_zoo.base import LanguageModel

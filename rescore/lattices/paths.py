@@ -1,4 +1,4 @@
-"""Operations on word lattices (`rescore.types.Lattice`), vectorised over the arcs of a state."""
+"""Best paths and scores of word lattices (`rescore.types.Lattice`), computed over blocks of states at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Posteriors of the arcs of a lattice, and pruning."""
+"""Posteriors of the arcs of a lattice, and the best paths through them."""
 
 from __future__ import annotations
 
