@@ -7,11 +7,10 @@ that level after level can be worked off at once in all lattices, from the ends 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import numpy as np
 
-from rescore.lattices.paths import arc_ranges, independent_blocks
+from rescore.lattices.paths import blocks_from_end
 from rescore.types import Lattice
 
 BATCH = 1 << 21  # arcs times places that are searched at a time
@@ -140,9 +139,6 @@ class Forest:
 def _levels_to_end(lattice: Lattice) -> np.ndarray:
     """Arcs on the longest way from each state to the end, int64 `(states,)`."""
     level = np.zeros(lattice.num_states, dtype=np.int64)
-    ranges = arc_ranges(lattice)
-    bounds = independent_blocks(lattice, ranges)
-    for low, high in reversed(list(pairwise(bounds))):
-        begin, end = ranges[low], ranges[high]
-        level[low:high] = 1 + np.maximum.reduceat(level[lattice.dst[begin:end]], ranges[low:high] - begin)
+    for states, arcs, first in blocks_from_end(lattice):
+        level[states] = 1 + np.maximum.reduceat(level[lattice.dst[arcs]], first)
     return level

@@ -11,11 +11,10 @@ N-best lists: exact, over the hypotheses of the list.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +23,7 @@ from lm_zoo.deadline import in_time
 from rescore.errors import ScoreError
 from rescore.files import atomic_text
 from rescore.lattices.build import EPSILON
-from rescore.lattices.paths import arc_ranges, best_arcs, forward_scores, independent_blocks
+from rescore.lattices.paths import best_arcs, blocks_from_start, forward_scores
 from rescore.lattices.posteriors import checked_totals
 from rescore.shown import Shown, Table
 from rescore.types import Lattice, Words
@@ -190,15 +189,8 @@ class _Recursion:
         self.share[possible] = np.exp(came)
         times = lattice.times if lattice.times is not None else np.zeros(lattice.num_states)
         self.times, self.src, self.dst = times, lattice.src, lattice.dst
-        self.blocks = list(self._make_blocks(lattice, np.searchsorted(self.labels, lattice.labels)))
-
-    def _make_blocks(self, lattice: Lattice, word: np.ndarray) -> Iterator[_Block]:
-        order = np.argsort(lattice.dst, kind="stable")
-        ranges = np.searchsorted(lattice.dst[order], np.arange(lattice.num_states + 1))
-        bounds = [*independent_blocks(lattice, arc_ranges(lattice)), lattice.num_states]
-        for low, high in pairwise([1, *(bound for bound in bounds if bound > 1)]):
-            arcs = order[ranges[low] : ranges[high]]
-            yield _Block(slice(low, high), arcs, ranges[low:high] - ranges[low], lattice.src, word)
+        word = np.searchsorted(self.labels, lattice.labels)
+        self.blocks = [_Block(*block, lattice.src, word) for block in blocks_from_start(lattice)]
 
     def distances(self, hyp: np.ndarray) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
         """Expected errors of the paths into each state against each beginning of `hyp`, `(states, places + 1)`.

@@ -8,7 +8,7 @@ import numpy as np
 
 from rescore.evaluation.wer import ErrorCounts, count_errors, split_characters
 from rescore.lattices.build import EPSILON, normalize_words
-from rescore.lattices.paths import arc_ranges, independent_blocks, path_hypothesis
+from rescore.lattices.paths import arc_ranges, blocks_from_end, path_hypothesis
 from rescore.shown import Shown, Table
 from rescore.types import Hypothesis, Lattice, Words
 
@@ -71,16 +71,13 @@ def _distances(lattice: Lattice, words: np.ndarray, ref: np.ndarray) -> np.ndarr
     position = np.arange(len(ref), dtype=np.int32)
     errors = np.empty((lattice.num_states, len(ref)), dtype=np.int32)
     errors[-1] = position[::-1]
-    ranges = arc_ranges(lattice)
-    bounds = independent_blocks(lattice, ranges)
-    for low, high in zip(reversed(bounds[:-1]), reversed(bounds[1:]), strict=True):
-        arcs = slice(ranges[low], ranges[high])
+    for states, arcs, first in blocks_from_end(lattice):
         behind, word = errors[lattice.dst[arcs]], words[arcs, None]
         through = behind + (word != _NO_WORD)  # the arc's word is an insertion
         np.minimum(through[:, :-1], behind[:, 1:] + (word != ref[:-1]), out=through[:, :-1])  # it stands for ref's
-        best = np.minimum.reduceat(through, ranges[low:high] - ranges[low])
+        best = np.minimum.reduceat(through, first)
         # Deletions: the least of errors[k] + (k - position) over k >= position.
-        errors[low:high] = np.minimum.accumulate((best + position)[:, ::-1], axis=1)[:, ::-1] - position
+        errors[states] = np.minimum.accumulate((best + position)[:, ::-1], axis=1)[:, ::-1] - position
     return errors
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -44,20 +44,14 @@ def arc_ranges(lattice: Lattice) -> np.ndarray:
 def backward_scores(lattice: Lattice, totals: np.ndarray, combine: np.ufunc = np.maximum) -> np.ndarray:
     """Best score from each state to the final state, float64 `(states,)`, where `totals` are the arcs' scores.
 
-    Runs over blocks of neighbouring states without arcs among them, each in one step.
-
     Args:
       totals: float64 `(arcs,)`, or `(arcs, points)` for a result `(states, points)`.
       combine: `np.logaddexp` for the log of the summed probability of all ways instead of the best one.
     """
     best = np.full((lattice.num_states, *totals.shape[1:]), -np.inf)
     best[-1] = 0.0
-    ranges = arc_ranges(lattice)
-    bounds = independent_blocks(lattice, ranges)
-    for low, high in zip(reversed(bounds[:-1]), reversed(bounds[1:]), strict=True):
-        arcs = slice(ranges[low], ranges[high])
-        through = totals[arcs] + best[lattice.dst[arcs]]
-        best[low:high] = combine.reduceat(through, ranges[low:high] - ranges[low])
+    for states, arcs, first in blocks_from_end(lattice):
+        best[states] = combine.reduceat(totals[arcs] + best[lattice.dst[arcs]], first)
     return best
 
 
@@ -65,14 +59,33 @@ def forward_scores(lattice: Lattice, totals: np.ndarray, combine: np.ufunc = np.
     """Best score from the start to each state; arguments and result as those of `backward_scores`."""
     best = np.full((lattice.num_states, *totals.shape[1:]), -np.inf)
     best[0] = 0.0
+    for states, arcs, first in blocks_from_start(lattice):
+        best[states] = combine.reduceat(totals[arcs] + best[lattice.src[arcs]], first)
+    return best
+
+
+def blocks_from_end(lattice: Lattice) -> Iterator[tuple[slice, slice, np.ndarray]]:
+    """The states before the final one in runs of neighbours without arcs among them, the last run first.
+
+    Yields:
+      the states; the arcs out of them; `(states,)`, where those of each state begin among these.
+    """
+    ranges = arc_ranges(lattice)
+    for low, high in reversed(list(pairwise(independent_blocks(lattice, ranges)))):
+        yield slice(low, high), slice(ranges[low], ranges[high]), ranges[low:high] - ranges[low]
+
+
+def blocks_from_start(lattice: Lattice) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """The states behind the start in runs of neighbours without arcs among them, the first run first.
+
+    Yields:
+      the states; int64 `(arcs,)`, the arcs into them; `(states,)`, where those of each state begin among these.
+    """
     order = np.argsort(lattice.dst, kind="stable")
     ranges = np.searchsorted(lattice.dst[order], np.arange(lattice.num_states + 1))
     bounds = [*independent_blocks(lattice, arc_ranges(lattice)), lattice.num_states]
     for low, high in pairwise([1, *(bound for bound in bounds if bound > 1)]):
-        arcs = order[ranges[low] : ranges[high]]
-        through = totals[arcs] + best[lattice.src[arcs]]
-        best[low:high] = combine.reduceat(through, ranges[low:high] - ranges[low])
-    return best
+        yield slice(low, high), order[ranges[low] : ranges[high]], ranges[low:high] - ranges[low]
 
 
 def independent_blocks(lattice: Lattice, ranges: np.ndarray) -> list[int]:
