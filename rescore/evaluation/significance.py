@@ -156,6 +156,6 @@ def _resampled(errors: np.ndarray, words: np.ndarray, sizes: np.ndarray, seed: i
     for begin in range(0, samples, step):
         end = min(begin + step, samples)
         counts = rng.multinomial(utterances, sizes / utterances, size=end - begin).astype(np.float64)
-        drawn = np.maximum(counts @ words, 1.0)  # a sample of empty references only has rate 0
+        drawn = np.maximum(counts @ words, 1.0)  # empty references alone count as one word
         rates[:, begin:end] = 100.0 * (errors @ counts.T) / drawn
     return rates

@@ -160,6 +160,8 @@ def test_bootstrap_by_hand() -> None:
     # One utterance can be drawn in one way only; two with 0 and 1 errors of 10 words give 0, 5 or 10 %.
     assert bootstrap_wer(np.array([3]), np.array([12])).tolist() == [25.0, 25.0]
     assert bootstrap_wer(np.array([0, 2]), np.array([10, 10])).tolist() == [0.0, 20.0]
+    # Of an empty reference and another one, a quarter of all draws has no word.
+    assert bootstrap_wer(np.array([0, 2]), np.array([0, 10])).tolist() == [0.0, 20.0]
     with pytest.raises(ReferencesError, match="no word"):
         bootstrap_wer(np.array([0]), np.array([0]))
 

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from rescore.errors import RescoreError, ScoreError
 from rescore.lattices.build import EPSILON, build_lattice, normalize_words
 from rescore.lattices.epsilons import remove_epsilons
-from rescore.lattices.paths import arc_ranges, backward_scores, best_path, independent_blocks, total_scores
+from rescore.lattices.paths import (
+    arc_ranges,
+    backward_scores,
+    best_path,
+    best_path_words,
+    independent_blocks,
+    total_scores,
+)
 from rescore.text import TextNormalizer
 from rescore.types import Lattice, Words
 from tests.counting import count_paths
@@ -155,6 +162,25 @@ def test_states_off_every_path_are_removed_and_counted() -> None:
     assert lattice.counts == {"removed_states": 2, "removed_arcs": 3}
     assert best_path(lattice, {"am": 1.0}).words == ("a",)
     assert lattice.times is not None and lattice.times.tolist() == [0.0, 3.0]
+
+
+def test_states_with_large_numbers_keep_their_times() -> None:
+    lattice = make([(0, 70, "a", 1, 0), (70, 99, "b", 2, 0), (70, 98, "c", 3, 0)], 100)
+    assert lattice.times is not None and lattice.times.tolist() == [0.0, 70.0, 99.0]
+
+
+def test_impossible_arcs_are_counted_where_they_are_removed() -> None:
+    src, labels = np.array([0, 0, 1, 1]), np.array([1, 2, 1, 2])
+    scores = {"am": np.array([-1.0, -np.inf, -2.0, -np.inf])}
+    words = ["", "a", "b"]
+    lattice = build_lattice("utt", 3, src, src + 1, labels, scores, words, 0, 2, possible=True)
+    assert lattice.num_arcs == 2 and lattice.counts == {"removed_states": 0, "removed_arcs": 2}
+
+
+def test_words_of_the_best_path() -> None:
+    lattice = make([(0, 1, "a", -1, -9), (0, 1, "b", -3, 0), (1, 2, "b", 0, 0)], 3)
+    assert best_path_words(lattice, {"am": 1.0, "other": 5.0}) == {"a": 1, "b": 1}
+    assert best_path_words(lattice, {"other": 5.0}) == {"b": 2}  # all scores by 1
 
 
 def test_cycles_are_refused() -> None:

@@ -157,6 +157,8 @@ def test_impossible_arcs() -> None:
     assert arc_posteriors(lattice, {"am": 1.0}).tolist() == [0.0, 1.0, 1.0]
     assert prune_beam(lattice, {"am": 1.0}, 100.0).num_arcs == 2
     assert prune_density(lattice, {"am": 1.0}, 2.5, "second").num_arcs == 2 + 1  # nothing to leave out
+    more = make([(0, 1, "a", -math.inf, 0), (0, 1, "b", -1, 0), (0, 1, "d", -2, 0), (1, 2, "c", 0, 0)], 3)
+    assert prune_density(more, {"am": 1.0}, 1.5, "second").num_arcs == 3  # the fourth is impossible
     assert arc_posteriors(lattice, {"am": 0.0}).tolist() == [0.5, 0.5, 1.0]
     lattice.scores["am"][1] = -math.inf
     with pytest.raises(ScoreError, match="lattice 'utt': every path has an arc with a score of -inf"):
