@@ -28,7 +28,7 @@ from rescore import __version__
 from rescore.evaluation.wer import ErrorCounts
 from rescore.file_names import split_name
 from rescore.files import atomic_text, read_lines
-from rescore.formats.part_files import lattice_from_json, lattice_to_json
+from rescore.formats.part_files import damage_told, lattice_from_json, lattice_to_json
 from rescore.sharing.parts import (
     Note,
     Parts,
@@ -179,11 +179,13 @@ def _write(path: Path, utterances: Iterable[Found]) -> None:
 
 
 def _read(path: Path) -> Iterator[Found]:
-    for _, line in read_lines(path):
-        entry = parse_json(line)
-        decoded = None
-        if "hyps" in entry:
-            hyps = [Hypothesis(tuple(words), scores) for words, scores in entry["hyps"]]
-            lattice = entry["lattice"] and lattice_from_json(entry["lattice"])
-            decoded = Decoded(NbestList(entry["utt_id"], hyps), lattice)
-        yield entry["utt_id"], entry["text"], decoded
+    """The utterances of a part; raises a FormatError if it is damaged."""
+    for number, line in read_lines(path):
+        with damage_told(path, number):
+            entry = parse_json(line)
+            utt_id, text, decoded = entry["utt_id"], entry["text"], None
+            if "hyps" in entry:
+                hyps = [Hypothesis(tuple(words), scores) for words, scores in entry["hyps"]]
+                lattice = entry["lattice"] and lattice_from_json(entry["lattice"])
+                decoded = Decoded(NbestList(utt_id, hyps), lattice)
+        yield utt_id, text, decoded

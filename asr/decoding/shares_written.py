@@ -16,8 +16,8 @@ from asr.decoding.written import WrittenDecoder
 from lm_zoo.files import locked
 from lm_zoo.identity import content
 from lm_zoo.reading import parse_json
-from rescore.errors import FormatError
 from rescore.files import atomic_text, read_lines
+from rescore.formats.part_files import damage_told
 from rescore.sharing.parts import Parts, Split, bites, parts_beside
 from rescore.workers import kept
 
@@ -64,10 +64,8 @@ def read_written(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
       FormatError: the part is damaged.
     """
     for number, line in read_lines(path):
-        try:
+        with damage_told(path, number):
             text, entry = parse_json(line)
             if not isinstance(text, str) or not isinstance(entry["id"], str):
                 raise ValueError("no utterance")
-        except (ValueError, TypeError, KeyError) as error:
-            raise FormatError(path, f"damaged ({error}); remove it and run its share again", number) from None
         yield text, entry

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,15 @@ class PartFile:
     read: Callable[..., Iterator[Any]]
 
 
+@contextmanager
+def damage_told(path: Path, number: int) -> Iterator[None]:
+    """Raises a FormatError if line `number` of a part is not what was written there."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise FormatError(path, f"damaged ({error!r}); remove it and run its share again", number) from None
+
+
 def utt_id_of(item: NbestList | Lattice) -> str:
     return item.utt_id
 
@@ -61,7 +71,7 @@ def _lattice_line(lattice: Lattice) -> bytes:
 def _read_lattices(path: Path, on_error: OnError = fail) -> Iterator[Lattice]:
     for number, line in read_lines(path, ended=True, on_error=on_error):
         try:
-            with named_if_too_large(Place(path, number)):
+            with named_if_too_large(Place(path, number)), damage_told(path, number):
                 lattice = lattice_from_json(parse_json(line))
         except FormatError as error:
             on_error(error)
@@ -122,11 +132,12 @@ def _write_texts(path: Path, texts: Iterable[ScoredText], on_error: OnError = fa
 def _read_texts(path: Path, on_error: OnError = fail) -> Iterator[ScoredText]:
     from lm_zoo.inference.perplexity import WordScores
 
-    for _, line in read_lines(path, ended=True):
-        found = parse_json(line)
-        log_probs, known, tokens = (_unpacked(found[name]) for name in ("log_probs", "known", "tokens"))
-        shape = len(tokens), -1
-        scores = WordScores(log_probs.reshape(shape), known.reshape(shape), tokens, len(found["sentences"]))
+    for number, line in read_lines(path, ended=True):
+        with damage_told(path, number):
+            found = parse_json(line)
+            log_probs, known, tokens = (_unpacked(found[name]) for name in ("log_probs", "known", "tokens"))
+            shape = len(tokens), -1
+            scores = WordScores(log_probs.reshape(shape), known.reshape(shape), tokens, len(found["sentences"]))
         yield ScoredText(found["sentences"], scores)
 
 
