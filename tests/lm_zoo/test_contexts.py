@@ -246,6 +246,25 @@ def test_an_ngram_lm_across_sentences(tmp_path: Path) -> None:
     assert lm.score_sentences(sentences, 1.0, contexts) == pytest.approx([sum(row) for row in found], abs=1e-4)
 
 
+def test_an_ngram_lm_across_sentences_sees_more_than_the_last_word(tmp_path: Path) -> None:
+    pytest.importorskip("kenlm", reason="n-gram LMs need kenlm")
+    from lm_zoo.ngram.kenlm_lm import LN10, NgramLM
+
+    longest = ("A", "B", "</s>", "<s>", "C")
+    grams = [[("<unk>",), ("<s>",), ("</s>",), ("A",), ("B",), ("C",)]]
+    grams += [[longest[at : at + n] for at in range(6 - n)] for n in (2, 3, 4, 5)]
+    path = tmp_path / "across.arpa"
+    with path.open("w") as stream:
+        print("\\data\\", *(f"ngram {n}={len(each)}" for n, each in enumerate(grams, 1)), sep="\n", file=stream)
+        for n, each in enumerate(grams, 1):
+            print(f"\n\\{n}-grams:", *(f"-{0.1 * n:.1f}\t{' '.join(words)}" for words in each), sep="\n", file=stream)
+        print("\n\\end\\", file=stream)
+    (of_two,), (of_one,) = (
+        [row[0]] for row in NgramLM(path).score_hypotheses([("C",)] * 2, 1.0, [(("A", "B"),), (("B",),)])
+    )
+    assert (of_two, of_one) == pytest.approx((-0.5 * LN10, -0.4 * LN10))
+
+
 def test_an_ngram_lm_of_sentences_has_no_memory_of_others(tmp_path: Path) -> None:
     pytest.importorskip("kenlm", reason="n-gram LMs need kenlm")
     lm = zoo.make("ngram", tmp_path)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from lm_zoo.errors import LMError, TextError
 from lm_zoo.ngram.arpa import read_vocabulary, write_arpa
+from lm_zoo.ngram.counts import _parts
 from lm_zoo.ngram.kneser_ney import FALLBACK_DISCOUNTS, KneserNeyModel, estimate
 from tests.lm_zoo.golden.recreate import GOLDEN, VOCAB, read_arpa
 from tests.lm_zoo.pseudo import pseudo_text
@@ -112,6 +113,11 @@ def test_equals_the_reference(sentences: list[list[str]], order: int, prune: lis
             assert 10**log_prob == pytest.approx(reference.prob(ngram), rel=1e-5), ngram
         if backoff:
             assert 10 ** backoff[0] == pytest.approx(reference.backoff(ngram), rel=1e-5), ngram
+
+
+def test_parts_have_few_ngrams_and_occurrences() -> None:
+    """So that keys have room for both: n-grams at sentence ends, of which nothing follows, may be very many."""
+    assert list(_parts(np.array([0, 0, 0, 0, 0, 0, 1, 2, 9, 9, 10]), 3)) == [(3, 6), (6, 7), (7, 8), (8, 10)]
 
 
 @pytest.mark.parametrize("bits", [0, 1, 5])

@@ -188,7 +188,28 @@ def test_deleted_words_are_passed_on_as_one_by_one(arcs: int, places: int, seed:
 
 def test_overlaps_meet_in_the_middle() -> None:
     assert _without_overlaps([0.0, 1.0, 1.2], [1.5, 2.0, 1.3]) == [(0.0, 1.25), (1.25, 1.6), (1.6, 1.6)]
-    assert _without_overlaps([1.0, 0.0], [2.0, 0.5]) == [(1.0, 1.0), (1.0, 1.0)]
+    assert _without_overlaps([1.0, 0.0], [1.2, 0.5]) == [(1.0, 1.0), (1.0, 1.0)]
+
+
+def test_of_alignments_of_equal_cost_the_one_with_words_in_places_wins() -> None:
+    half = mbr_decode(make([(0, 2, "", -3, 0), (0, 1, "b", -1, 0), (1, 2, "", -2, 0)], 3), AM)
+    assert [slot.words for slot in half.network] == [[("", 0.5), ("b", 0.5)]]
+    twice = make([(0, 2, "", 0, 0), (1, 2, "", -1, 0), (0, 1, "b", 0, 0), (1, 2, "b", 0, 0)], 3)
+    assert mbr_decode(twice, AM).words == ("b",)
+
+
+def test_words_that_are_as_probable_up_to_rounding_stay() -> None:
+    lattice = make([(0, 1, "w", math.log(8), 0), (0, 1, "b", math.log(2), 0), (0, 1, "b", math.log(6), 0)], 2)
+    found = mbr_decode(lattice, AM)
+    assert found.words == best_path(lattice, AM).words == ("w",)
+    assert found.network[0].words[0] == ("b", pytest.approx(0.5)) and found.network[0].words[0][1] > 0.5
+
+
+def test_a_place_that_may_be_empty_begins_and_ends_at_the_mean() -> None:
+    """Half of the paths go on from `x` to `b` at once, at 1 s."""
+    lattice = make([(0, 1, "x", 0, 0), (1, 2, "a", 0, 0), (2, 3, "b", 0, 0), (1, 3, "b", 0, 0)], 4)
+    slot = next(slot for slot in mbr_decode(lattice, AM).network if ("a", 0.5) in slot.words)
+    assert (slot.begin, slot.end) == pytest.approx((1.0, 1.5))
 
 
 @settings(max_examples=30, deadline=None)

@@ -279,6 +279,17 @@ def test_the_beam_of_the_ngram_pass_widens_for_lists() -> None:
     assert len(nbest.hyps) == 3 and counts["widened"] == 3  # 0, 1, to `b` at 48, 97
 
 
+def test_the_beam_keeps_what_rounding_puts_outside() -> None:
+    lattice = make([(0, 2, "a", 0, 0), (0, 1, "b", -0.1, 0), (1, 2, "c", -0.2, 0)], 3)
+    assert expand_ngram(lattice, LastWord(), "ngram", {"am": 1.0, "ngram": 0.0}, beam=0.3).num_arcs == 3
+
+
+def test_a_beam_of_0_widens_at_once() -> None:
+    lattice = make([(0, 1, "a", 0, 0), (0, 1, "b", -0.5, 0)], 2)
+    nbest, counts = ngram_nbest(lattice, LastWord(), "ngram", {"am": 1.0, "ngram": 1.0}, 2, beam=0.0)
+    assert len(nbest.hyps) == 2 and counts["widened"] == 1
+
+
 @pytest.mark.parametrize("far", [1e30, 6e99])
 def test_the_beam_reaches_scores_that_are_far_away(far: float) -> None:
     """It was doubled a thousand times, and the lattice searched at each."""

@@ -152,6 +152,17 @@ def test_density_counts_words_and_seconds() -> None:
         prune_density(lattice, scales, 1.5, "second")
 
 
+def test_density_of_a_best_path_without_a_word_is_that_of_one() -> None:
+    lattice = make([(0, 1, "", 0, 0), (0, 1, "a", -1, 0), (0, 1, "b", -2, 0)], 2)
+    assert prune_density(lattice, {"am": 1.0}, 2.0, "word").num_arcs == 2
+
+
+def test_a_beam_keeps_what_rounding_puts_outside() -> None:
+    lattice = make([(0, 2, "a", 0, 0), (0, 1, "b", -0.1, 0), (1, 2, "c", -0.2, 0)], 3)
+    assert -0.1 - 0.2 < -0.3
+    assert prune_beam(lattice, {"am": 1.0}, 0.3) is lattice
+
+
 def test_impossible_arcs() -> None:
     lattice = make([(0, 1, "a", -math.inf, 0), (0, 1, "b", -1, 0), (1, 2, "c", 0, 0)], 3)
     assert arc_posteriors(lattice, {"am": 1.0}).tolist() == [0.0, 1.0, 1.0]
@@ -159,6 +170,7 @@ def test_impossible_arcs() -> None:
     assert prune_density(lattice, {"am": 1.0}, 2.5, "second").num_arcs == 2 + 1  # nothing to leave out
     more = make([(0, 1, "a", -math.inf, 0), (0, 1, "b", -1, 0), (0, 1, "d", -2, 0), (1, 2, "c", 0, 0)], 3)
     assert prune_density(more, {"am": 1.0}, 1.5, "second").num_arcs == 3  # the fourth is impossible
+    assert prune_posterior(lattice, {"am": 1.0}, 0.0).num_arcs == 2
     assert arc_posteriors(lattice, {"am": 0.0}).tolist() == [0.5, 0.5, 1.0]
     lattice.scores["am"][1] = -math.inf
     with pytest.raises(ScoreError, match="lattice 'utt': every path has an arc with a score of -inf"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rescore.errors import FormatError, RescoreError, ScoreError, UsageError, WeightsError
+from rescore.evaluation.distances import nbest_expected_errors
 from rescore.files import read_kaldi_text
 from rescore.formats import read_nbest, write_nbest
 from rescore.types import Hypothesis, NbestList, Weights
@@ -174,6 +176,15 @@ def test_scores_folder(tmp_path: Path) -> None:
         read_scores(tmp_path)
     write_nbest(f"jsonl:{tmp_path / 'scores.jsonl.gz'}", [make_list("a", am=[-1.0])])
     assert [nbest.utt_id for nbest in read_scores(tmp_path)] == ["a"]
+
+
+def test_expected_errors_that_differ_by_rounding_are_equal() -> None:
+    probabilities = {("c",): 4, ("a", "c"): 5, ("c", "a"): 1}  # of ten; 0.6 errors are expected of the first two
+    nbest = NbestList("a", [Hypothesis(words, {"am": math.log(p)}) for words, p in probabilities.items()])
+    risks = nbest_expected_errors([*probabilities], [hyp.scores["am"] for hyp in nbest.hyps], 1.0)
+    assert risks[0] < risks[1] == pytest.approx(risks[0])
+    ranked = combine_list(nbest, Weights({"am": 1.0}, {"decision": "mbr", "inverse_temperature": 1.0}))
+    assert [hyp.words for hyp in ranked.hyps] == [("a", "c"), ("c",), ("c", "a")]
 
 
 def test_totals_are_finite() -> None:
