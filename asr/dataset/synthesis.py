@@ -175,7 +175,7 @@ class Speakers:
 class Espeak:
     """eSpeak NG's library through ctypes; names after its speak_lib.h."""
 
-    SYNCHRONOUS, PHONEMES_OFF, UTF8 = 2, 0, 1
+    SYNCHRONOUS, UTF8 = 2, 1
     RATE, PITCH = 1, 3
 
     def __init__(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lm_zoo.base import WordLM
 from rescore.lattices.build import EPSILON
 from rescore.lattices.neural_lm import LatticeLM
 from rescore.lattices.ngram_lm import expand_ngram
@@ -23,6 +24,19 @@ from tests.rescore.lattices.test_ngram_lm import ALL_SCALES, ToyTrigram
 from tests.rescore.lattices.test_paths import SCALES, all_paths, best_by_words, make, path_words
 
 LM = zoo.neural("transfornn")
+
+
+class Unigram(WordLM):
+    """All words are as probable, and no history is another one."""
+
+    def start(self) -> str:
+        return ""
+
+    def extend(self, state: str, word: str) -> tuple[float, str, bool]:
+        return -1.0, state, True
+
+    def end(self, state: str) -> float:
+        return -1.0
 
 
 def timed_paths(lattice: Lattice) -> set[tuple[object, ...]]:
@@ -62,6 +76,9 @@ def test_words_that_end_together_share_their_silence() -> None:
     found = with_silences(expand_ngram(lattice, ToyTrigram(), "ngram", ALL_SCALES, beam=None))
     assert (found.labels == EPSILON).sum() == 2  # behind each history
     assert timed_paths(found) == timed_paths(lattice)
+    forgetful = with_silences(expand_ngram(lattice, Unigram(), "ngram", ALL_SCALES, beam=None))
+    assert (forgetful.labels == EPSILON).sum() == 1
+    assert timed_paths(forgetful) == timed_paths(lattice)
 
 
 def test_rescoring_gives_silences_back() -> None:
