@@ -36,10 +36,9 @@ class _UtteranceLattice:
     """The search of one utterance.
 
     Attributes:
-      states: number of lattice states so far.
-      frames: frame of each state.
-      arcs:   (source, destination, token, am) of each arc.
       active: last tokens -> (state, best score from the start, row of the decoder's output).
+      frames: frame of each lattice state so far.
+      arcs:   (source, destination, token, am) of each arc.
     """
 
     active: dict[tuple[int, ...], tuple[int, float, int]]

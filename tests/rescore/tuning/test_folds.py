@@ -43,6 +43,11 @@ def test_each_utterance_is_in_one_fold_with_its_speaker() -> None:
     assert [part.tolist() for part in again.parts] == [part.tolist() for part in folds.parts]
 
 
+def test_utterances_without_a_word_are_spread_too() -> None:
+    folds = make_folds(["a", "b", "c", "d", "e"], np.zeros(5, dtype=np.int64), 5, seed=0)
+    assert [len(part) for part in folds.parts] == [1] * 5
+
+
 def test_folds_have_about_as_many_words() -> None:
     words = np.random.default_rng(0).integers(0, 40, 100)
     folds = make_folds([f"u{i}" for i in range(100)], words, 5, seed=0)

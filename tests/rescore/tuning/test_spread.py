@@ -54,6 +54,13 @@ def test_a_value_far_out_leaves_the_scales_as_they_are(
     assert said.count("lm: 1 of 400 values are so far out") == 1 and f"(utterance u7 has lm = {lowest:g})" in said
 
 
+def test_a_list_of_which_all_values_are_far_out_does_not_count() -> None:
+    usual = np.random.default_rng(0).standard_normal((30, 1))
+    values, offsets = np.append(usual, [[-1e10], [1e10]], axis=0), offsets_of([10, 20, 2])
+    assert far_out(values[:, 0], offsets).nonzero()[0].tolist() == [30, 31]
+    assert spread(values, offsets) == pytest.approx(deviation(usual, offsets_of([10, 20])))
+
+
 def test_the_spread_of_ordinary_values_is_their_deviation() -> None:
     rng = np.random.default_rng(0)
     offsets = offsets_of([1, 2, 30, 7, 2])
