@@ -180,3 +180,8 @@ def test_beside_probabilities_of_words_an_lm_comes_with_a_word_reward() -> None:
 def test_beside_other_scores_it_does_not(shift: float) -> None:
     """Likelihoods of the sound are far below any probability of words, or above."""
     assert not RiskProblem.of(with_probabilities(make_table(40, 6), shift), {"am": 1.0}).rewards.any()
+
+
+def test_of_equal_totals_the_first_is_chosen() -> None:
+    lists = SoftLists(np.zeros((5, 1)), np.arange(5), np.array([0, 2, 5]))
+    assert lists.chosen(np.array([1.0, 1.0, 0.0, 3.0, 3.0])).tolist() == [0, 3]
