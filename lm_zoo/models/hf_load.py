@@ -168,7 +168,26 @@ def with_adapter(model: Any, folder: Path, how: Loading) -> Any:
         raise ModelError(f"{adapter}: peft cannot put it into {folder} ({first_line(error)})") from None
     if lacking := wanted - stored:
         raise ModelError(f"{adapter}: lacks '{min(lacking)}', which the adapter of {folder} needs")
-    return made.base_model.model if how.bits else made.merge_and_unload()
+    if how.bits:
+        return made.base_model.model
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the layers share no weights any more: so it is meant
+        _untie(made, peft)
+        return made.merge_and_unload()
+
+
+def _untie(adapted: Any, peft: Any) -> None:
+    """Gives the output layer weights of its own if it shares the embeddings' and an adapter of either changes them.
+
+    An adapter is of one layer: merged into shared weights it would change both.
+    """
+    first, last = adapted.get_input_embeddings(), adapted.get_output_embeddings()
+    if last is None or first.weight is not last.weight:
+        return
+    changed = [isinstance(layer, peft.tuners.lora.LoraLayer) for layer in (first, last)]
+    if any(changed):
+        head = last.get_base_layer() if changed[1] else last
+        head.weight = torch.nn.Parameter(head.weight.detach().clone(), requires_grad=False)
 
 
 def package(name: str, what: str) -> Any:

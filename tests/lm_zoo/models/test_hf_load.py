@@ -169,16 +169,17 @@ def test_packages_that_are_missing(
 
 @pytest.fixture(scope="module")
 def adapter(gpt2: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
+    return make_adapter(gpt2, tmp_path_factory.mktemp("hf") / "mine", ["c_attn"])
+
+
+def make_adapter(gpt2: Path, folder: Path, targets: list[str]) -> tuple[Path, list[float]]:
     """A LoRA adapter with random weights, and what the model scores with it before it is merged."""
     peft = pytest.importorskip("peft", reason="adapters need peft")
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.manual_seed(7)
-    config = peft.LoraConfig(
-        task_type="CAUSAL_LM", r=2, lora_alpha=4, target_modules=["c_attn"], init_lora_weights=False
-    )
+    config = peft.LoraConfig(task_type="CAUSAL_LM", r=2, lora_alpha=4, target_modules=targets, init_lora_weights=False)
     made = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(gpt2), config)
-    folder = tmp_path_factory.mktemp("hf") / "mine"
     made.save_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(gpt2)
     scores = []
@@ -197,6 +198,18 @@ def test_an_adapter_counts(gpt2: Path, adapter: tuple[Path, list[float]]) -> Non
     assert scorer.lm.score_sentences(SENTENCES) == pytest.approx(expected, abs=1e-3)
     assert load(f"hf:{gpt2}").score_sentences(SENTENCES) != pytest.approx(expected, abs=0.1)
     assert lm_identity(f"hf:{gpt2}+{folder}") != lm_identity(f"hf:{gpt2}")
+
+
+@pytest.mark.filterwarnings("ignore:Model with `tie_word_embeddings")
+@pytest.mark.parametrize("targets", [["lm_head"], ["wte"], ["wte", "lm_head"]])
+def test_an_adapter_of_one_of_two_layers_that_share_their_weights(
+    gpt2: Path, tmp_path: Path, targets: list[str]
+) -> None:
+    folder, expected = make_adapter(gpt2, tmp_path / "mine", targets)
+    lm = load(f"hf:{gpt2}+{folder}")
+    assert lm.score_sentences(SENTENCES) == pytest.approx(expected, abs=1e-3)
+    found = [sum(scores) for scores in lm.score_hypotheses(SENTENCES)]
+    assert found == pytest.approx(expected, abs=1e-3) and lm.takes_trees()  # type: ignore[attr-defined]
 
 
 def copied(folder: Path, target: Path, **config: Any) -> Path:
