@@ -253,8 +253,8 @@ class HFCausalLM(HFModel):
         """
         if self._output is None:
             head: Any = self.model.get_output_embeddings()
-            if (kind := type(head).__name__) != "Linear":
-                raise ModelError(f"{self.folder}: its output layer is a {kind}")
+            if (kind := type(head)) is not torch.nn.Linear:  # an adapter's has that name, too
+                raise ModelError(f"{self.folder}: its output layer is a {kind.__module__}.{kind.__name__}")
             self._output = SoftmaxLayer(len(head.weight), head.weight.shape[1], head)
             self._output.to(head.weight.device, self.dtype)
             if getattr(head, "bias", None) is not None:

@@ -95,11 +95,30 @@ def _of_hugging_face(model: Any, tokenizer: Any, case: str) -> LanguageModel:
             f"a {type(model).__name__} is no LM; expected a name, a folder, a LanguageModel of lm_zoo, or a causal or "
             "masked LM of Hugging Face"
         )
+    model = _adapted(model)
     tokenizer = _tokenizer_of(model) if tokenizer is None else tokenizer
     cls = HFMaskedLM if type(model).__name__.endswith("ForMaskedLM") else HFCausalLM
     place = Path(str(getattr(model, "name_or_path", "")) or type(model).__name__)
     made: LanguageModel = cls(place, case, parts=(tokenizer, model))
     return made
+
+
+def _adapted(model: Any) -> Any:
+    """The model in a `PeftModel`, whose layers have the adapter in them; others as they are.
+
+    Raises:
+      ModelError: an adapter that is not in the layers.
+    """
+    peft = sys.modules.get("peft")  # who has such a model has imported it
+    if peft is None or not isinstance(model, peft.PeftModel):
+        return model
+    config = model.active_peft_config
+    if config.is_prompt_learning:
+        kind = config.peft_type.value
+        raise ModelError(
+            f"an adapter of the type {kind}, which puts a prompt before the text; expected LoRA or the like"
+        )
+    return model.get_base_model()
 
 
 def _tokenizer_of(model: Any) -> Any:

@@ -212,6 +212,40 @@ def test_an_adapter_of_one_of_two_layers_that_share_their_weights(
     assert found == pytest.approx(expected, abs=1e-3) and lm.takes_trees()  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("targets, trees", [(["c_attn"], True), (["lm_head"], False)])
+@pytest.mark.filterwarnings("ignore:Model with `tie_word_embeddings")
+def test_an_adapter_in_memory(gpt2: Path, tmp_path: Path, targets: list[str], trees: bool) -> None:
+    from transformers import AutoModelForCausalLM
+
+    folder, expected = make_adapter(gpt2, tmp_path / "mine", targets)
+    peft = pytest.importorskip("peft", reason="adapters need peft")
+    lm = rs.load_lm(peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(gpt2), folder))
+    assert [sum(scores) for scores in lm.score_hypotheses(SENTENCES)] == pytest.approx(expected, abs=1e-3)
+    assert lm.takes_trees() == trees  # type: ignore[attr-defined]
+
+
+def test_a_masked_lm_with_an_adapter_in_memory(tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft", reason="adapters need peft")
+    from transformers import AutoModelForMaskedLM
+
+    plain = AutoModelForMaskedLM.from_pretrained(hugging_face.bert(tmp_path / "bert"))
+    expected = rs.load_lm(plain).score_hypotheses(SENTENCES)
+    config = peft.LoraConfig(target_modules=["query"])  # changes nothing before it is trained
+    assert rs.load_lm(peft.get_peft_model(plain, config)).score_hypotheses(SENTENCES) == expected
+
+
+@pytest.mark.parametrize(
+    "kind, named", [("PromptTuningConfig", "PROMPT_TUNING"), ("PrefixTuningConfig", "PREFIX_TUNING")]
+)
+def test_a_prompt_that_was_learned_is_refused(gpt2: Path, kind: str, named: str) -> None:
+    peft = pytest.importorskip("peft", reason="adapters need peft")
+    from transformers import AutoModelForCausalLM
+
+    config = getattr(peft, kind)(num_virtual_tokens=3, task_type="CAUSAL_LM")
+    with pytest.raises(ModelError, match=f"an adapter of the type {named}, .* expected LoRA"):
+        rs.load_lm(peft.get_peft_model(AutoModelForCausalLM.from_pretrained(gpt2), config))
+
+
 def copied(folder: Path, target: Path, **config: Any) -> Path:
     target.mkdir()
     for file in folder.iterdir():
