@@ -64,6 +64,7 @@ class HFCausalLM(HFModel):
         self._takes_trees: bool | None = None
         self._cache_name = _cache_name(self.model)
         self._check_causal()
+        self._check_steps()
         eos = self.tokenizer.eos_token_id
         if eos is None:
             raise VocabError(f"{folder}: the tokenizer has no end of sentence (eos_token), which has to be scored")
@@ -87,6 +88,21 @@ class HFCausalLM(HFModel):
             _keys_and_values(getattr(output, self._cache_name))
         except (AttributeError, TypeError):
             raise ModelError(f"{self.folder}: a {kind} has states other than keys and values, not supported") from None
+
+    @torch.no_grad()
+    def _check_steps(self) -> None:
+        """Step by step there must come what the whole gives; in bfloat16 sums differ too much to tell."""
+        if self.dtype != torch.float32:
+            return
+        state, inputs = self.initial_state(), torch.tensor([[0, 1, 0]])
+        for token in inputs[0]:
+            state, found = self.step(state, torch.tensor([0]), token[None])
+        with self.evaluated() as model:
+            whole = model(input_ids=inputs.to(self.device), use_cache=False).logits[:, -1].float().log_softmax(dim=-1)
+        if not torch.allclose(found, whole, rtol=1e-3, atol=1e-3):
+            kind = self.model.config.model_type
+            what = f"a {kind} predicts other words with a cache of keys and values than without"
+            raise ModelError(f"{self.folder}: {what}, not supported")
 
     @torch.no_grad()
     def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
