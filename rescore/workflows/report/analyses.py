@@ -126,7 +126,7 @@ def cautions(table: Mapping[str, Any], baseline: str, weights: Mapping[str, Mapp
 
 def label(low: int, high: int | None) -> str:
     if high is None:
-        return f"{low} or more"
+        return f"over {low - 1}"
     return str(low) if low == high else f"{low} to {high}"
 
 

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const PAGE = 50, CHUNK = data.chunk, NONE = "\u2013";
+  const PAGE = 50, PAPER = 660, CHUNK = data.chunk, NONE = "\u2013";
   const by = (id) => document.getElementById(id);
   const chunks = new Map();
   let rows = [], page = 0;
@@ -39,9 +39,12 @@
     broken: (utt) => change(utt) > 0,
   };
 
+  // Of characters, which stand apart here, texts are searched without blanks.
+  const searched = (text) => (data.unit === "character" ? text.replaceAll(" ", "") : text).toLowerCase();
+
   function select() {
-    const wanted = by("search").value.trim().toLowerCase(), kind = kinds[by("kind").value];
-    const texts = (utt) => [utt[0], utt[1], utt[2][utt[3][before()]][0], utt[2][utt[3][after()]][0]].join("\n").toLowerCase();
+    const wanted = searched(by("search").value.trim()), kind = kinds[by("kind").value];
+    const texts = (utt) => searched([utt[0], utt[1], utt[2][utt[3][before()]][0], utt[2][utt[3][after()]][0]].join("\n"));
     rows = data.utts.map((_, place) => place).filter((place) => {
       const utt = data.utts[place];
       return kind(utt) && (wanted === "" || texts(utt).includes(wanted));
@@ -73,6 +76,7 @@
     const more = element("div");
     open.addEventListener("click", () => toggle(open, more, place));
     const scroll = element("div", null, "scroll");
+    scroll.dir = direction(utt);
     scroll.append(...aligned(utt));
     made.append(open, scroll, more);
     return made;
@@ -107,7 +111,6 @@
     const names = ["reference", ...systems.map((system) => data.systems[system])];
     return breaks(lines, lineWidth(names)).map(([begin, end]) => {
       const table = element("table", null, "align");
-      table.dir = direction(utt);
       names.forEach((name, row) => {
         const line = element("tr"), head = element("th", name);
         head.scope = "row";
@@ -119,7 +122,14 @@
   }
 
   // Characters that a line has room for beside these names: about 11 pixels each, those of names 8.
-  const lineWidth = (names) => Math.min(88, (by("list").clientWidth - 8 * Math.max(...names.map((name) => name.length))) / 11);
+  let broad = by("list").clientWidth;
+  const lineWidth = (names) => Math.min(88, (broad - 8 * Math.max(...names.map((name) => name.length))) / 11);
+
+  function layOut(width) {
+    if (width === broad) return;  // a phone's bars come and go
+    broad = width;
+    [...by("list").children].forEach((made, row) => made.children[1].replaceChildren(...aligned(data.utts[rows[page * PAGE + row]])));
+  }
 
   function breaks(lines, most) {
     // Where long utterances go on in another table, so that they need not be scrolled.
@@ -136,7 +146,7 @@
   function network(found, utt) {
     if (!found.c) return [];
     const scroll = element("div", null, "scroll"), table = element("table", null, "hyps network");
-    table.dir = direction(utt);
+    scroll.dir = direction(utt);
     table.append(element("caption", "confusion network: what may stand at each place, with its posterior"));
     for (let rank = 0; rank < Math.max(...found.c.map((place) => place.length)); rank++) {
       const line = element("tr");
@@ -203,7 +213,7 @@
   function wordScores(found, utt) {
     return Object.entries(found.p || {}).map(([lm, texts]) => {
       const scroll = element("div", null, "scroll"), table = element("table", null, "hyps");
-      table.dir = direction(utt);
+      scroll.dir = direction(utt);
       table.append(element("caption", `natural log-probability of each word, as ${lm} sees it`));
       for (const system of [before(), after()]) {
         const text = utt[3][system], tokens = element("tr"), values = element("tr");
@@ -236,12 +246,9 @@
     else if (event.key === "n" && !by("next").disabled) turn(1);
     else if (event.key === "p" && !by("previous").disabled) turn(-1);
   });
-  let broad = by("list").clientWidth;
-  window.addEventListener("resize", () => {
-    if (by("list").clientWidth === broad) return;  // a phone's bars come and go
-    broad = by("list").clientWidth;
-    show();
-  });
+  window.addEventListener("resize", () => layOut(by("list").clientWidth));
+  window.addEventListener("beforeprint", () => layOut(Math.min(broad, PAPER)));
+  window.addEventListener("afterprint", () => layOut(by("list").clientWidth));
   select();
   document.documentElement.dataset.ready = "yes";
 })();

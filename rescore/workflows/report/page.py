@@ -273,7 +273,7 @@ def _data(run: Gathered, audio: Mapping[str, str]) -> dict[str, Any]:
     ]
     columns = run.test_table.names
     order = DECIDED[decision_of(run.weights[run.chosen])[0]]
-    about = {"systems": run.systems, "chosen": run.chosen, "order": order, "columns": columns}
+    about = {"systems": run.systems, "chosen": run.chosen, "order": order, "columns": columns, "unit": run.unit}
     return {**about, "chunk": CHUNK, "utts": utts}
 
 

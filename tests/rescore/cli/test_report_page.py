@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -12,6 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from rescore.cli.main import cli
+from rescore.workflows.report.analyses import FREQUENCIES, label
+from rescore.workflows.report.charts import bar_chart
 from tests.browser import Page, find_browser
 from tests.rescore.runs import LM, write_inputs
 
@@ -150,6 +153,85 @@ def test_text_from_right_to_left(page: Page) -> None:
         places = "[...document.querySelector('.align tr').querySelectorAll('td')].map(each => each.offsetLeft)"
         found = page.ask(places)
         assert len(found) > 2 and found == sorted(found, reverse=direction == "rtl")
+        sides = "(it => [it.getBoundingClientRect().right, it.parentNode.getBoundingClientRect().right])"
+        line, room = page.ask(f"{sides}(document.querySelector('.align'))")
+        assert (line == pytest.approx(room, abs=1)) == (direction == "rtl")
+        page.ask("document.querySelector('.open').click()")
+        page.until("document.querySelector('.hyps')")
+        minus, digit = page.ask(
+            "[0, 1].map(at => { const it = document.createRange(), text = "
+            "document.querySelector('.hyps caption ~ tr td.n').firstChild; "
+            "it.setStart(text, at); it.setEnd(text, at + 1); "
+            "return [it.toString(), it.getBoundingClientRect().left]; })"
+        )
+        assert minus[0] == "-" and digit[0].isdigit() and minus[1] < digit[1]
+    page.open(address)
+
+
+def test_characters_are_found_without_the_blanks_between_them(page: Page) -> None:
+    address = page.ask("location.href")
+    file = Path(unquote(address.removeprefix("file://")))
+    chinese = file.with_name("chinese.html")
+    text = file.read_text().replace("THEY WENT HOME", "今 天 气").replace('"unit":"word"', '"unit":"character"')
+    chinese.write_text(text)
+    page.open(chinese.as_uri())
+    choose(page, "kind", "all")
+    for wanted in ("天气", "天 气", "今天气"):
+        choose(page, "search", wanted)
+        assert count(page) == "20 of 120 utterances"
+    page.open(address)
+
+
+def test_on_paper(page: Page) -> None:
+    """White, whatever the screen shows, and no line longer than the paper is broad."""
+    address = page.ask("location.href")
+    file = Path(unquote(address.removeprefix("file://")))
+    long = file.with_name("paper.html")
+    long.write_text(file.read_text().replace("THEY WENT HOME", " ".join(3 * ["COMPLICATED" * 3])))
+    widest = "Math.max(...[...document.querySelectorAll('.align')].map(each => each.offsetWidth))"
+    page.open(address)
+    page.ask("document.documentElement.dataset.theme = 'dark'")
+    page.call("Emulation.setEmulatedMedia", media="print")
+    assert page.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.call("Emulation.setEmulatedMedia", media="")
+    page.open(long.as_uri())
+    choose(page, "kind", "all")
+    choose(page, "search", "COMPLICATED")
+    page.ask("document.querySelector('.open').click()")
+    page.until("document.querySelector('.hyps')")
+    assert page.ask(widest) > 660
+    page.ask("dispatchEvent(new Event('beforeprint'))")
+    assert page.ask(widest) <= 660
+    page.ask("dispatchEvent(new Event('afterprint'))")
+    assert page.ask(widest) > 660
+    assert page.ask("document.querySelectorAll('.hyps').length") > 0  # what was open stays so
+    page.open(address)
+
+
+def test_a_line_in_focus_is_not_behind_the_controls(page: Page) -> None:
+    choose(page, "kind", "all")
+    choose(page, "search", "")
+    for key in 20 * "j" + 12 * "k":
+        page.ask(f"document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))")
+        page.ask("new Promise(done => requestAnimationFrame(done))")
+    controls = page.ask("document.querySelector('.controls').getBoundingClientRect().bottom")
+    assert page.ask("document.activeElement.getBoundingClientRect().top") >= controls > 0
+    page.ask("document.activeElement.blur(); scrollTo(0, 0)")
+
+
+def test_labels_of_bars_stand_apart_on_a_phone(page: Page) -> None:
+    address = page.ask("location.href")
+    chart = bar_chart([(label(*limits), [1.0]) for limits in FREQUENCIES], ["one"], "x", "y")
+    try:
+        page.call("Emulation.setDeviceMetricsOverride", width=320, height=700, deviceScaleFactor=1, mobile=True)
+        page.ask(f"document.querySelector('figure').innerHTML = {json.dumps(chart)}")
+        boxes = page.ask(
+            "[...document.querySelector('figure').querySelectorAll('text')].slice(-7, -2)"
+            ".map(each => each.getBoundingClientRect()).map(each => [each.left, each.right])"
+        )
+        assert len(boxes) == 5 and all(one[1] < other[0] for one, other in pairwise(boxes))
+    finally:
+        page.call("Emulation.clearDeviceMetricsOverride")
     page.open(address)
 
 
