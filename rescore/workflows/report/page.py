@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -11,8 +13,12 @@ from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from rescore import __version__
+from rescore.console import remark
+from rescore.errors import FormatError
+from rescore.files import read_kaldi_text
 from rescore.weights import FIRST, MAP, MBR, decision_of
 from rescore.workflows.compare import p_text
 from rescore.workflows.report.analyses import (
@@ -36,6 +42,8 @@ DECIDED = {
     MBR: "fewest expected errors first (minimum Bayes risk)",
     FIRST: "as they came, which is what the weights keep,",
 }
+# Of `--audio`, what a page cannot play.
+NOT_PLAYED = {r"\|$": "a pipe", r":\d+(\[.*\])?$": "a place in an archive", r"^\w+://": "an address"}
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; media-src 'self' file: data:"
 
 
@@ -300,15 +308,14 @@ def audio_links(path: Path, page_folder: Path) -> dict[str, str]:
     """Utterance id -> link from the page's folder, of a file of lines `utt-id FILE`.
 
     Raises:
-      FormatError: a pipe, as in Kaldi's wav.scp, which a page cannot play; else as `read_kaldi_text`.
+      FormatError: a pipe or a place in an archive, as in Kaldi's wav.scp, or an address, none of which the page plays;
+        else as `read_kaldi_text`.
     """
-    import os
-    from urllib.parse import quote
-
-    from rescore.errors import FormatError
-    from rescore.files import read_kaldi_text
-
     links = {utt_id: " ".join(words) for utt_id, words in read_kaldi_text(path).items()}
-    if piped := next((utt_id for utt_id, file in links.items() if file.endswith("|")), None):
-        raise FormatError(path, f"utterance '{piped}' has a pipe, expected a file that a browser can play")
+    for utt_id, file in links.items():
+        if found := next((what for form, what in NOT_PLAYED.items() if re.search(form, file)), None):
+            raise FormatError(path, f"utterance '{utt_id}' has {found}, expected a file that a browser can play")
+    if missing := [file for file in links.values() if not os.path.exists(file)]:
+        what = f"{len(missing)} of {len(links)} files are not there, such as {missing[0]}"
+        remark(f"{path}: {what}; the page plays the others")
     return {utt_id: quote(os.path.relpath(file, page_folder)) for utt_id, file in links.items()}

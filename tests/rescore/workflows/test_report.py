@@ -145,6 +145,13 @@ def test_word_scores_are_of_what_the_lm_sees(folder: Path, tmp_path: Path) -> No
     assert [word for word, _ in rows[0]] == ["he", "five dollars", "", "said", "</s>"] and rows[0][2][1] == 0.0
 
 
+def test_audio_that_is_not_there_is_told(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.wav").write_bytes(b"")
+    (tmp_path / "wav.scp").write_text(f"test-000 {tmp_path}/a.wav\ntest-002 {tmp_path}/b.wav\n")
+    write_report(folder, tmp_path / "page.html", 3, False, tmp_path / "wav.scp")
+    assert f"1 of 2 files are not there, such as {tmp_path}/b.wav; the page plays the others" in capsys.readouterr().err
+
+
 def _with_another_writing(nbest: NbestList) -> NbestList:
     """The list with its first hypothesis in small letters, and less probable, before it."""
     first = nbest.hyps[0]
@@ -254,9 +261,14 @@ def test_wrong_input(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "wav.scp").write_text("someone a.wav\n")
     with pytest.raises(RescoreError, match="no utterance of the test set is in it"):
         report(folder, tmp_path / "wav.scp")
-    (tmp_path / "wav.scp").write_text("test-000 flac -cds a.flac |\n")
-    with pytest.raises(RescoreError, match="utterance 'test-000' has a pipe, expected a file"):
-        report(folder, tmp_path / "wav.scp")
+    for file, what in (
+        ("flac -cds a.flac |", "a pipe"),
+        ("raw_wav.1.ark:1234", "a place in an archive"),
+        ("https://example.org/a.wav", "an address"),
+    ):
+        (tmp_path / "wav.scp").write_text(f"test-000 {file}\n")
+        with pytest.raises(RescoreError, match=f"utterance 'test-000' has {what}, expected a file"):
+            report(folder, tmp_path / "wav.scp")
     (tmp_path / "mbr.jsonl").write_text("[]\n")
     with pytest.raises(RescoreError, match=r"mbr.jsonl:1: expected a line of rescore lattice mbr --network"):
         write_report(folder, tmp_path / "page.html", 3, False, None, tmp_path / "mbr.jsonl")
