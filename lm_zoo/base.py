@@ -205,33 +205,39 @@ def one_a_word(lm: object, sentences: Sequence[Sequence[str]], rows: Any) -> lis
 
 
 def score_in_batches(
-    lm: LanguageModel, sentences: Sequence[Sequence[str]], batch_tokens: int = 8192
+    lm: LanguageModel,
+    sentences: Sequence[Sequence[str]],
+    batch_tokens: int = 8192,
+    before: Sequence[Sequence[int]] | None = None,
 ) -> list[list[float]]:
     """Log-probabilities a word: those of its tokens summed; the last value of each sentence is the sentence end.
 
     Args:
       sentences: words; batched by length so that a padded batch holds about `batch_tokens` tokens.
+      before: tokens that are read before each sentence, and have no score of their own; None: none.
     Returns:
       for each sentence a list of `len(words) + 1` natural logs, in the order given.
     """
     import torch
 
     word_tokens = [[lm.vocab.encode_word(word) for word in words] for words in sentences]
-    sizes = [sum(map(len, tokens)) for tokens in word_tokens]
-    order = sorted(range(len(sentences)), key=sizes.__getitem__)
+    rows = [[token for word in words for token in word] for words in word_tokens]
+    if before is not None:
+        rows = [[*context, *row] for context, row in zip(before, rows, strict=True)]
+    order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     result: list[list[float]] = [[] for _ in sentences]
     while order:
         check_time()
-        width = sizes[order[-1]] + 1
+        width = len(rows[order[-1]]) + 1
         chosen = [order.pop() for _ in range(min(len(order), max(1, batch_tokens // width)))]
         tokens = torch.full((len(chosen), width - 1), lm.vocab.eos, dtype=torch.long)
         for row, index in enumerate(chosen):
-            flat = [token for word in word_tokens[index] for token in word]
-            tokens[row, : len(flat)] = torch.tensor(flat, dtype=torch.long)
+            tokens[row, : len(rows[index])] = torch.tensor(rows[index], dtype=torch.long)
         with torch.no_grad():
-            scores = lm.score(tokens, torch.tensor([sizes[index] for index in chosen])).double().tolist()
+            scores = lm.score(tokens, torch.tensor([len(rows[index]) for index in chosen])).double().tolist()
         for row, index in enumerate(chosen):
-            result[index] = _sum_to_words(scores[row], [len(word) for word in word_tokens[index]])
+            counts = [len(word) for word in word_tokens[index]]
+            result[index] = _sum_to_words(scores[row][len(rows[index]) - sum(counts) :], counts)
     return result
 
 

@@ -75,6 +75,22 @@ def mamba_model(size: int) -> Any:
     return MambaForCausalLM(MambaConfig(vocab_size=size, hidden_size=16, num_hidden_layers=2, state_size=4))
 
 
+def lfm2_model(size: int) -> Any:
+    """A layer of convolutions and one of attention."""
+    from transformers import Lfm2Config, Lfm2ForCausalLM
+
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return Lfm2ForCausalLM(Lfm2Config(vocab_size=size, num_key_value_heads=1, full_attn_idxs=[1], **sizes))
+
+
+def cpmant_model(size: int) -> Any:
+    """What is predicted depends on the length of the sentence."""
+    from transformers import CpmAntConfig, CpmAntForCausalLM
+
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "dim_head": 8, "dim_ff": 24, "num_hidden_layers": 2}
+    return CpmAntForCausalLM(CpmAntConfig(vocab_size=size, **sizes))
+
+
 def llama(folder: Path, split: bool = True) -> Path:
     """Sentencepiece-like unigram pieces with a word mark (across words without `split`), rotary positions."""
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers

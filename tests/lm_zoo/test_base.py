@@ -40,8 +40,6 @@ def test_no_lm_is_asked_what_it_has() -> None:
 
 @pytest.mark.parametrize("name", zoo.ALL)
 def test_every_lm_follows_the_protocol(name: str, tmp_path: Path) -> None:
-    if name == "hf":
-        pytest.importorskip("transformers")
     lm = zoo.make(name, tmp_path)
     assert isinstance(lm, LanguageModel)
     assert list(lm.vocabularies())

@@ -47,12 +47,10 @@ def reference(lm: Any, words: tuple[str, ...], context: Context, boundary: tuple
     return [sum(next(values) for _ in part) for part in [*parts, (lm.vocab.eos,)]]
 
 
-@pytest.mark.parametrize("name", [*zoo.NEURAL, "interpolated", "bayesian-average", "hf"])
+@pytest.mark.parametrize("name", [*zoo.NEURAL, "interpolated", "bayesian-average", "hf", "hf-recurrent"])
 def test_a_sentence_behind_others_has_the_score_that_it_has_in_the_whole_text(name: str, tmp_path: Path) -> None:
-    if name == "hf":
-        pytest.importorskip("transformers", reason="Hugging Face models need transformers")
     lm = zoo.make(name, tmp_path)
-    boundary = () if name == "hf" else (lm.vocab.eos,)
+    boundary = () if name.startswith("hf") else (lm.vocab.eos,)
     sentences, contexts = some_sentences()
     found = lm.score_hypotheses(sentences, contexts=contexts)
     for words, context, got in zip(sentences, contexts, found, strict=True):
@@ -68,8 +66,6 @@ def test_a_sentence_behind_others_has_the_score_that_it_has_in_the_whole_text(na
 @pytest.mark.parametrize("name", ["transformer", "lstm", "hf", "interpolated"])
 @pytest.mark.parametrize("context", ["A B", ("A", "B"), ("A B",)])
 def test_a_context_is_sentences_of_words(name: str, context: Any, tmp_path: Path) -> None:
-    if name == "hf":
-        pytest.importorskip("transformers", reason="Hugging Face models need transformers")
     with pytest.raises(LMError, match=r"text before a sentence is .*A.*, expected \(tuple\("):
         zoo.make(name, tmp_path).score_hypotheses([("A",)], contexts=[context])
 
@@ -126,8 +122,6 @@ def test_a_context_is_cut_to_the_last_words_that_there_is_room_for() -> None:
 @pytest.mark.parametrize("name", ["transformer", "lstm", "hf"])
 def test_a_long_sentence_takes_no_context_from_the_others(name: str, tmp_path: Path) -> None:
     """Every sentence has the score that it has alone."""
-    if name == "hf":
-        pytest.importorskip("transformers", reason="Hugging Face models need transformers")
     lm = zoo.make(name, tmp_path)
     if name != "hf":
         lm.most_tokens = 31  # as the other one has it
@@ -266,7 +260,6 @@ def test_an_ngram_lm_across_sentences_sees_more_than_the_last_word(tmp_path: Pat
 
 
 def test_an_ngram_lm_of_sentences_has_no_memory_of_others(tmp_path: Path) -> None:
-    pytest.importorskip("kenlm", reason="n-gram LMs need kenlm")
     lm = zoo.make("ngram", tmp_path)
     sentences, contexts = some_sentences(3)
     assert lm.score_hypotheses(sentences, 1.0, contexts) == lm.score_hypotheses(sentences, 1.0)

@@ -64,9 +64,6 @@ def test_other_threads_have_their_own_time(looks: list[float]) -> None:
 @pytest.mark.parametrize("name", zoo.ALL)
 def test_every_lm_looks_at_the_time(name: str, looks: list[float], tmp_path: Path) -> None:
     """The more often the more it has to do."""
-    for needed, kind in (("ngram", "kenlm"), ("hf", "transformers")):
-        if name == needed:
-            pytest.importorskip(kind)
     lm = zoo.make(name, tmp_path)
     looked_at(lm.score_hypotheses, looks)
 

@@ -14,10 +14,6 @@ __all__ = ["TestTokens", "TestWords", "tokens_of"]
 
 @pytest.fixture(scope="module", params=zoo.ALL)
 def lm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    if request.param == "ngram":
-        pytest.importorskip("kenlm", reason="n-gram LMs need kenlm")
-    if request.param == "hf":
-        pytest.importorskip("transformers", reason="Hugging Face models need transformers")
     return zoo.make(request.param, tmp_path_factory.mktemp("zoo"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from lm_zoo.inference.interpolation import InterpolatedLM
@@ -39,7 +40,8 @@ NEURAL: dict[str, tuple[str, dict[str, Any]]] = {
     "icefall-transformer": ("icefall-transformer", {**SMALL, "embedding_dim": 16}),
     "icefall-transformer-untied": ("icefall-transformer", {**SMALL, "embedding_dim": 8, "tied": False}),
 }
-ALL = [*NEURAL, "bayesian-average", "ngram", "interpolated", "hf"]
+ALL = [*NEURAL, "bayesian-average", "ngram", "interpolated", "hf", "hf-recurrent"]
+NEEDS = {"ngram": "kenlm", "hf": "transformers", "hf-recurrent": "transformers"}
 
 # A made-up bigram ARPA over a few of the words; log10.
 ARPA = """\\data\\
@@ -77,7 +79,9 @@ def neural(name: str) -> Any:
 
 
 def make(name: str, folder: Path) -> Any:
-    """Any LM of `ALL`."""
+    """Any LM of `ALL`; skips the test where its package is not there."""
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name], reason=f"{name} LMs need {NEEDS[name]}")
     if name == "ngram":
         from lm_zoo.ngram.kenlm_lm import NgramLM
 
@@ -86,6 +90,8 @@ def make(name: str, folder: Path) -> Any:
         return NgramLM(path)
     if name == "hf":
         return load(f"hf:{hugging_face.words(folder / 'words')}")
+    if name == "hf-recurrent":
+        return load(f"hf:{hugging_face.words(folder / 'words', hugging_face.lfm2_model)}")
     if name == "interpolated":
         return InterpolatedLM([neural("lstm"), neural("transfornn")], [0.3, 0.7])
     if name == "bayesian-average":

@@ -40,8 +40,6 @@ def test_gpus_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", zoo.ALL)
 def test_every_lm_is_moved(name: str, tmp_path: Path) -> None:
     """To the device without memory: no weight stays behind."""
-    if name == "hf":
-        pytest.importorskip("transformers")
     lm = zoo.make(name, tmp_path)
     lm.move_to(torch.device("meta"))
     for part in getattr(lm, "lms", [getattr(lm, "model", lm)]):

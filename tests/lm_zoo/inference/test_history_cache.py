@@ -18,9 +18,6 @@ WORDS = ["", "A", "B", "C", "ZZZ"]
 
 @pytest.fixture(scope="module", params=zoo.ALL)
 def lm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    for needed, name in (("ngram", "kenlm"), ("hf", "transformers")):
-        if request.param == needed:
-            pytest.importorskip(name, reason=f"{needed} LMs need {name}")
     return zoo.make(request.param, tmp_path_factory.mktemp("zoo"))
 
 

@@ -212,26 +212,6 @@ def test_sentences_beyond_a_window(folders: dict[str, Path], tmp_path: Path) -> 
             assert sum(got) == pytest.approx(reference(lm, words), abs=1e-4)
 
 
-def test_recurrent_models_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
-    refused = "a mamba (has states other than keys and values, not supported|with a cache of keys and values fails)"
-    with pytest.raises(ModelError, match=refused):
-        load(f"hf:{hugging_face.words(tmp_path / 'mamba', hugging_face.mamba_model)}")
-
-
-def test_models_that_predict_other_words_step_by_step_are_refused(folders: dict[str, Path]) -> None:
-    """As do looped ones whose loops share one cache (Dory); here there is one more bias with a cache."""
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(folders["gpt2"])
-
-    def shift(part: Any, args: Any, output: Any) -> Any:
-        return output + (output.shape[1] == 1) * torch.arange(output.shape[2])
-
-    model.lm_head.register_forward_hook(shift)
-    with pytest.raises(ModelError, match="a gpt2 predicts other words with a cache of keys and values than without"):
-        load_lm(model)
-
-
 def test_words_are_encoded_as_inside_a_sentence(folders: dict[str, Path]) -> None:
     gpt2 = load(f"hf:{folders['gpt2']}").vocab
     assert gpt2.encode_word("cat") == tuple(gpt2.tokenizer.encode(" cat"))

@@ -18,8 +18,6 @@ OTHER = [("ONE", "TWO", "A")]
 
 @pytest.fixture(params=["lstm", "bayesian-average", "interpolated", "ngram"])
 def lm(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    if request.param == "ngram":
-        pytest.importorskip("kenlm", reason="n-gram LMs need kenlm")
     return zoo.make(request.param, tmp_path)
 
 
