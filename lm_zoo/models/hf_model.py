@@ -174,7 +174,7 @@ class HFModel(base.LanguageModel):
 
 def _positions(model: Any, tokenizer: Any) -> int | None:
     """The longest input, special tokens included; None if there is no limit."""
-    limits = [getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length]
+    limits = [getattr(model.config.get_text_config(), "max_position_embeddings", None), tokenizer.model_max_length]
     table = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
     if limits[0] is not None and padding is not None:

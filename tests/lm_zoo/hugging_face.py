@@ -83,6 +83,16 @@ def lfm2_model(size: int) -> Any:
     return Lfm2ForCausalLM(Lfm2Config(vocab_size=size, num_key_value_heads=1, full_attn_idxs=[1], **sizes))
 
 
+def gemma3_model(size: int) -> Any:
+    """A text model of 8 positions beside one of pictures: the sizes of each stand in a config of its own."""
+    from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+
+    sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    text = {**sizes, "num_key_value_heads": 1, "head_dim": 8, "vocab_size": size, "max_position_embeddings": 8}
+    pictures = {**sizes, "image_size": 8, "patch_size": 4}
+    return Gemma3ForConditionalGeneration(Gemma3Config(text_config=text, vision_config=pictures, mm_tokens_per_image=4))
+
+
 def cpmant_model(size: int) -> Any:
     """What is predicted depends on the length of the sentence."""
     from transformers import CpmAntConfig, CpmAntForCausalLM
