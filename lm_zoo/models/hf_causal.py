@@ -101,7 +101,8 @@ class HFCausalLM(HFModel):
 
     def _same(self, found: Tensor, expected: Tensor) -> bool:
         """Whether logits or log-probabilities are the same but for rounding, which depends on how many are computed."""
-        return bool((found - expected).abs().mean() < (1e-3 if self.dtype == torch.float32 else 0.2))
+        share = 1e-3 if self.dtype == torch.float32 else 0.1  # SmolLM2 in bfloat16: 0.02
+        return bool((found - expected).abs().mean() <= share * expected.std())
 
     @torch.no_grad()
     def score(self, tokens: Tensor, lengths: Tensor) -> Tensor:
