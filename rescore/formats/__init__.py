@@ -304,8 +304,7 @@ def _parse(spec: str, kind: str | None = None) -> tuple[Format, Path, dict[str, 
     spec = str(spec)
     found = _OPTIONS.search(spec)
     body = spec[: found.start()] if found else spec
-    pairs = (tuple(pair.split("=", 1)) for pair in found[1].split("&")) if found else ()
-    options: dict[str, str] = dict(pairs)  # type: ignore[arg-type]
+    options = _named_once(spec, found[1]) if found else {}
     name, colon, rest = ("", "", "") if DRIVE.match(body) else body.partition(":")
     if colon and (name in FORMATS or name in all_formats()):
         path = Path(rest)
@@ -328,6 +327,18 @@ def _parse(spec: str, kind: str | None = None) -> tuple[Format, Path, dict[str, 
             known = ", ".join(entry.options) or "none"
             raise UsageError(f"'{spec}': {entry.name} has no option '{option}'; it has: {known}")
     return entry, path, options
+
+
+def _named_once(spec: str, text: str) -> dict[str, str]:
+    """The options `NAME=VALUE&NAME=VALUE`; raises UsageError where one has no value, or is there twice."""
+    options: dict[str, str] = {}
+    for name, _, value in (pair.partition("=") for pair in text.split("&")):
+        if not value:
+            raise UsageError(f"'{spec}': {name}= has no value; give one, or leave it out")
+        if name in options:
+            raise UsageError(f"'{spec}': {name}= is given twice, expected once")
+        options[name] = value
+    return options
 
 
 def _of_kind(entry: Format, path: Path, kind: str | None, options: Iterable[str]) -> Format:

@@ -97,6 +97,8 @@ def test_colon_in_a_path_that_is_there(tmp_path: Path, monkeypatch: pytest.Monke
         ("jsonl:", "no path after 'jsonl:'"),
         ("a.jsonl?n=3", "jsonl has no option 'n'; it has: none"),
         ("a.tsv?m=3", "nemo has no option 'm'; it has: n, manifest, score, characters"),
+        ("a.tsv?n=3&score=a&n=5", "n= is given twice, expected once"),
+        ("a.json?score=", "score= has no value; give one, or leave it out"),
     ],
 )
 def test_specs_that_cannot_be_understood(
