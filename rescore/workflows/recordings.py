@@ -62,7 +62,7 @@ def find_recordings(lists: Iterable[NbestList], regex: str | None = None, file: 
       file: Kaldi's `segments` or `utt2spk`, or a lhotse manifest of supervisions or cuts (`.jsonl`, `.jsonl.gz`).
     Raises:
       UsageError: both are given, an expression that is none, or does not tell the recordings.
-      FormatError: a file that is none of these, or lacks an utterance.
+      FormatError: a file that is none of these, lacks an utterance, or says two things of one.
     """
     if regex is not None and file is not None:
         raise UsageError("give either --recording-of REGEX or --recordings FILE, not both")
@@ -126,7 +126,9 @@ def _from_file(file: Path, ids: Sequence[str]) -> Recordings:
         except (ValueError, LookupError, TypeError, OverflowError):  # OverflowError: a number of hundreds of digits
             wanted = "'UTTERANCE RECORDING', 'UTTERANCE RECORDING START END' or a lhotse supervision or cut"
             raise FormatError(file, f"found '{line[:60]}', expected {wanted}", number) from None
-        names[utt_id], starts[utt_id] = name, start
+        if names.setdefault(utt_id, name) != name or starts.setdefault(utt_id, start) != start:
+            problem = f"utterance '{utt_id}' stands there a second time, with another recording or start"
+            raise FormatError(file, problem, number)
     missing = [utt_id for utt_id in ids if utt_id not in names]
     if missing:
         raise FormatError(file, f"{len(missing)} of {len(ids)} utterances are not there ({some_names(missing)})")

@@ -120,6 +120,17 @@ def test_damaged_files(tmp_path: Path, line: str) -> None:
         find_recordings(named("a"), None, path)
 
 
+@pytest.mark.parametrize("line", ["a s 1 2", "a r 3 4", "a s"])
+def test_a_file_that_says_two_things_of_an_utterance(tmp_path: Path, line: str) -> None:
+    """The last one counted."""
+    path = tmp_path / "segments"
+    path.write_text(f"a r 1 2\nb r 2 3\na r 1 2\n{line}\n")
+    with pytest.raises(FormatError, match=r"segments:4: utterance 'a' stands there a second time, with another"):
+        find_recordings(named("a", "b"), None, path)
+    path.write_text("a r 1 2\nb r 2 3\na r 1 2\n")
+    assert in_order(find_recordings(named("a", "b"), None, path)) == {"r": ["a", "b"]}
+
+
 def test_the_identity_is_of_recordings_and_order(tmp_path: Path) -> None:
     (tmp_path / "segments").write_text("a-1 a 1 2\na-2 a 2 3\n")
     (tmp_path / "turned").write_text("a-1 a 2 3\na-2 a 1 2\n")
