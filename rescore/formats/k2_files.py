@@ -28,7 +28,7 @@ def _parts_of(path: Path) -> list[Path]:
     files = [file for file in path.iterdir() if file.suffix == SUFFIX]
     if not files:
         raise FormatError(path, "no lattices in this folder, expected files *.pt")
-    return sorted(files, key=lambda file: by_numbers(file.name))
+    return sorted(files, key=lambda file: (by_numbers(file.name), file.name))
 
 
 def read_lattices(path: Path, options: Mapping[str, str], on_error: OnError = fail) -> Iterator[Lattice]:

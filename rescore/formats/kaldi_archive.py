@@ -55,7 +55,7 @@ def archive_files(path: str | Path) -> list[Path]:
     """
     path = Path(path)
     if _PATTERN.search(path.name) and not path.exists():
-        files = sorted(path.parent.glob(path.name), key=lambda file: by_numbers(file.name))
+        files = sorted(path.parent.glob(path.name), key=lambda file: (by_numbers(file.name), file.name))
         if not files:
             raise FormatError(path, "no file has a name of this pattern")
         return files

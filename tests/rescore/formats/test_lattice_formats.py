@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from rescore.errors import FormatError, RescoreError, ScoreError
 from rescore.formats import copy_lattices, read_lattices, write_lattices
+from rescore.formats.kaldi_archive import archive_pieces
 from rescore.formats.symbols import SymbolTable
 from rescore.lattices.build import build_lattice
 from rescore.lattices.paths import best_path
@@ -224,6 +225,28 @@ def test_ids_by_number_need_every_k2_file(tmp_path: Path, damaged: int) -> None:
         found += [lattice.utt_id for lattice in read_lattices(f"k2:{tmp_path}?words=ids", Skip())]
     with pytest.raises(FormatError, match="no utterance ids in it, and none can be made" if damaged == 1 else "2.pt"):
         list(read_lattices(f"k2:{tmp_path}?words=ids", Skip()))
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_files_of_one_number_are_in_the_order_of_their_names(
+    tmp_path: Path, backwards: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were in that of the file system, which gave ids by number to other lattices on another machine."""
+    names = ["01.pt", "1.pt", "001.pt", "2.pt", "10.pt"]
+    monkeypatch.setattr(Path, "iterdir", lambda path: (path / name for name in names[:: -1 if backwards else 1]))
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: path.iterdir())
+    expected = ["001.pt", "01.pt", "1.pt", "2.pt", "10.pt"]
+    assert [piece.path.name for piece in archive_pieces(tmp_path / "*.pt")] == expected
+    for number, name in enumerate(names):
+        dump_linear(tmp_path / name, f"utt-{number}")
+    assert [lattice.utt_id for lattice in read_lattices(f"k2:{tmp_path}?words=ids")] == [
+        f"utt-{names.index(name)}" for name in expected
+    ]
+
+
+def dump_linear(path: Path, utt_id: str) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save({"arcs": torch.tensor([[0, 1, -1, 0]], dtype=torch.int32), "utt_ids": [utt_id]}, path)
 
 
 def test_bad_k2_files(tmp_path: Path) -> None:
