@@ -256,7 +256,7 @@ class Checked:
             make_list(nbest.utt_id, nbest.hyps, nbest.ref, place)
             for rank, hyp in enumerate(nbest.hyps, start=1):
                 for name, value in hyp.scores.items():
-                    if not is_finite(value):
+                    if not is_finite(value) or abs(float(value)) > LARGEST:
                         finite_score(value, name, rank, place)
             self.references += nbest.ref is not None
             yield nbest

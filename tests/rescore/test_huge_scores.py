@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rescore.errors import RescoreError
-from rescore.formats import read_lattices, read_nbest, write_lattices
+from rescore.formats import read_lattices, read_nbest, write_lattices, write_nbest
+from rescore.types import Hypothesis, NbestList
 
 SLF = "VERSION=1.0\nUTTERANCE=u\nstart=0 end=2\nN=3 L=2\nI=0\nI=1\nI=2\nJ=0 S=0 E=1 W=A a={0}\nJ=1 S=1 E=2 W=B a={0}\n"
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # numpy's
@@ -34,6 +36,22 @@ def test_a_list_whose_sums_would_be_infinite(tmp_path: Path) -> None:
         list(read_nbest(str(lists)))
     lists.write_text(lists.read_text().replace("1e308", "1e100"))
     assert [nbest.hyps[0].scores for nbest in read_nbest(str(lists))] == [{"am": -1e100}]
+
+
+@pytest.mark.parametrize("score", [1e101, -1e308, np.float64(1e200), 10**101])
+def test_a_list_that_could_not_be_read_again_is_not_written(tmp_path: Path, score: float) -> None:
+    """It was written, and its reader refused it."""
+    lists = [NbestList("u", [Hypothesis(("A",), {"am": -1.0}), Hypothesis(("B",), {"am": score})])]
+    with pytest.raises(RescoreError, match=r"utterance 'u': hypothesis 2 has score 'am' .*, expected a finite number"):
+        write_nbest(f"jsonl:{tmp_path / 'l.jsonl'}", lists)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("score", [1e100, np.float16(-60000), np.float32(3e38)])
+def test_the_largest_scores_are_written(tmp_path: Path, score: float) -> None:
+    lists = [NbestList("u", [Hypothesis(("A",), {"am": score})])]
+    write_nbest(f"jsonl:{tmp_path / 'l.jsonl'}", lists)
+    assert [nbest.hyps[0].scores for nbest in read_nbest(str(tmp_path / "l.jsonl"))] == [{"am": float(score)}]
 
 
 @pytest.mark.parametrize("target", ["k2:{}/l.pt", "kaldi:{}/l.ark"])
