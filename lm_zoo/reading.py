@@ -13,7 +13,8 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
@@ -175,20 +176,31 @@ def read_json(path: str | Path) -> Any:
 
     Raises:
       OSError: it cannot be read.
-      ValueError: not UTF-8, not JSON, or JSON that `parse_json` refuses.
+      ValueError: not UTF-8, not JSON, JSON that `parse_json` refuses, or an object that has a name twice.
     """
-    return parse_json(read_text(path))
+    return parse_json(read_text(path), _named_once)
 
 
-def parse_json(text: str) -> Any:
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; json by itself takes the last of several values of one name."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        again = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"'{again}' is given more than once")
+    return made
+
+
+def parse_json(text: str, made: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
     """The value of a JSON text.
 
+    Args:
+      made: makes objects of their names and values; None: dicts.
     Raises:
       ValueError: not JSON, nested too deeply, an integer of thousands of digits, or half of a surrogate pair, which
         is no character and cannot be written.
     """
     try:
-        return check_characters(json.loads(text), text)
+        return check_characters(json.loads(text, object_pairs_hook=made), text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 

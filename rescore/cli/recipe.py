@@ -12,6 +12,7 @@ A whole `train.py` of a recipe is
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,10 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
-    """The values of one YAML file; aliases are refused, as a few of them make a mapping of any size."""
+    """The values of one YAML file; aliases are refused, as a few of them make a mapping of any size.
+
+    So is a name that a mapping has twice, of which PyYAML takes the last.
+    """
     import yaml
 
     try:
@@ -105,6 +109,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
                 raise ValueError("an alias (*NAME), which is not read; write the value out")
             if depth > DEEPEST:
                 raise ValueError("nested too deeply")
+        _check_named_once(yaml.compose(text, yaml.SafeLoader))
         values = yaml.safe_load(text) or {}
         repr(values)  # a ValueError where a number has thousands of digits
     except (OSError, ValueError, OverflowError, *DAMAGED, yaml.YAMLError) as error:
@@ -112,6 +117,17 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UsageError(f"{path}: found a {type(values).__name__}, expected lines such as 'max-duration: 200'")
     return values
+
+
+def _check_named_once(node: Any) -> None:
+    """Raises ValueError where a node of YAML (None: an empty file) is or has a mapping with a name twice."""
+    if node is None or node.id == "scalar":
+        return
+    names = [str(name.value) for name, _ in node.value] if node.id == "mapping" else []
+    if len(set(names)) < len(names):
+        raise ValueError(f"'{Counter(names).most_common(1)[0][0]}' is given more than once")
+    for item in node.value:
+        _check_named_once(item[1] if names else item)
 
 
 def _text(value: Any) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rescore.errors import ScoreError, UsageError, WeightsError
+from rescore.errors import FormatError, ScoreError, UsageError, WeightsError
 from rescore.types import Weights
 from rescore.weights import (
     LM_WEIGHT,
@@ -15,6 +16,7 @@ from rescore.weights import (
     default_scales,
     equal_weights,
     given_weights,
+    load_weights,
     no_score,
 )
 
@@ -39,6 +41,13 @@ def test_given_weights() -> None:
     assert weights is not None and weights.scales == {"am": 1.0, "lm": 0.5}
     with pytest.raises(UsageError, match="either --weights FILE or --scale"):
         given_weights("weights.json", ["am=1"])
+
+
+def test_a_file_with_a_scale_twice(tmp_path: Path) -> None:
+    """The last one counted, where --scale given twice is refused."""
+    (tmp_path / "w.json").write_text('{"scales": {"am": 1, "lm": 5, "am": 2}}')
+    with pytest.raises(FormatError, match=r"w.json: not JSON \('am' is given more than once\); expected weights as"):
+        load_weights(tmp_path / "w.json")
 
 
 def test_decisions() -> None:

@@ -85,6 +85,11 @@ def test_an_argument_stands_in_the_file_too(
         ("max-durations: 3\n", "there is no option 'max-durations'; there are: "),
         ("- 3\n", "found a list, expected lines such as 'max-duration: 200'"),
         ("a: [\n", "expected a YAML file of options"),
+        (
+            "exp-dir: a\nmax-duration: 3\nexp-dir: b\n",
+            "expected a YAML file of options ('exp-dir' is given more than once)",
+        ),
+        ("set: {dim: 8, tied: true, dim: 9}\n", "('dim' is given more than once)"),
     ],
 )
 def test_a_wrong_file(
