@@ -90,7 +90,7 @@ class Alignments:
 
     def take(self, arcs: np.ndarray) -> Alignments:
         """The strings of `arcs` `(n,)`, in their order; -1 stands for an empty string."""
-        lengths = np.where(arcs >= 0, np.append(self.lengths, 0)[arcs], 0)
+        lengths = np.append(self.lengths, 0)[arcs]
         result = Alignments.of_lengths(self.ids[:0], lengths)
         first = np.repeat(self.offsets[arcs] - result.offsets[:-1], lengths)
         result.ids = self.ids[first + np.arange(len(first))]

@@ -106,7 +106,10 @@ def _merged(tables: Sequence[CountTable]) -> CountTable:
 
 
 def write_counts(path: str | Path, counts: NgramCounts) -> None:
-    """Writes a counts file: words, then bigrams, each by falling count and then in the order of first occurrence."""
+    """Writes a counts file: words, then bigrams, each by falling count.
+
+    Those of one count are in the order in which their words occur first, of bigrams the previous word, then the other.
+    """
     words = list(counts.ids)
     with atomic_text(path) as stream:
         for n, table in enumerate(counts.tables):

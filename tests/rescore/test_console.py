@@ -56,6 +56,16 @@ def test_the_time_left_of_items_that_come_many_at_once(
     ]
 
 
+def test_what_takes_longer_than_was_thought_has_no_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: clock[0])
+    for item in console.progress(range(2), "scoring", 2):
+        clock[0] += 1.0 if item == 0 else 100.0
+    assert capsys.readouterr().err == "scoring: 2 of 2 after 0:01:41, 0:00:00 left\n"
+
+
 def test_the_nearest_name_is_suggested() -> None:
     assert nearest("lstn", ["lstm", "bayesian"]) == " (did you mean 'lstm'?)" and nearest("x", ["lstm"]) == ""
     with pytest.raises(ModelError, match=r"no such folder or file \(did you mean 'transfornn'\?\); shipped are"):

@@ -13,7 +13,22 @@ from rescore.file_names import file_name, is_file_name, split_name
 from rescore.formats import write_lattices
 from tests.rescore.lattices.test_words import chain
 
-IDS = ["../../../x", "/etc/x", "..", ".", "a/b", "a\x00b", "a\nb", "", "ü" * 300, "x" * 300, "\udcff", "%2F", ".hidden"]
+IDS = [
+    "../../../x",
+    "/etc/x",
+    "..",
+    ".",
+    "a/b",
+    "a\x00b",
+    "a\nb",
+    "",
+    "ü" * 300,
+    "x" + "ü" * 300,
+    "x" * 300,
+    "\udcff",
+    "%2F",
+    ".hidden",
+]
 
 
 @given(st.text(), st.text())

@@ -40,6 +40,11 @@ def test_headings_go_on_below_and_columns_too() -> None:
         assert set(line.split()) <= {"system", "p", "against", *"abcdefgh", "s0", "s1"} or re.search(r"0\.|--", line)
 
 
+def test_a_first_column_that_leaves_no_room_has_one_beside_it() -> None:
+    lines = table_lines(["system", "WER", "SER"], [["x" * 30, "1.00", "2.00"]], 20)
+    assert [line.split() for line in lines if line.startswith("x")] == [["x" * 30, "1.00"], ["x" * 30, "2.00"]]
+
+
 def test_long_texts_go_on_in_the_next_line() -> None:
     lines = table_lines(["LM", "ppl"], [["0.250 one + 0.250 two + 0.250 three + 0.250 four", "7.00"]], 60)
     assert lines[2].endswith("7.00") and lines[3].strip() in "0.250 one + 0.250 two + 0.250 three + 0.250 four"

@@ -16,8 +16,10 @@ from rescore.weights import (
     default_scales,
     equal_weights,
     given_weights,
+    load_mixture,
     load_weights,
     no_score,
+    total,
 )
 
 
@@ -48,6 +50,21 @@ def test_a_file_with_a_scale_twice(tmp_path: Path) -> None:
     (tmp_path / "w.json").write_text('{"scales": {"am": 1, "lm": 5, "am": 2}}')
     with pytest.raises(FormatError, match=r"w.json: not JSON \('am' is given more than once\); expected weights as"):
         load_weights(tmp_path / "w.json")
+
+
+@pytest.mark.parametrize("text", ['{"a": 0.5, "b": 0.49}', '{"a": 1.5, "b": -0.5}', '{"a": 0.5, "b": 0.51}'])
+def test_weights_of_a_mixture_sum_to_one(tmp_path: Path, text: str) -> None:
+    (tmp_path / "mix.json").write_text(f'{{"scales": {text}}}')
+    with pytest.raises(FormatError, match="interpolation weights must be >= 0 and sum to 1"):
+        load_mixture(tmp_path / "mix.json", ["a", "b"])
+    (tmp_path / "mix.json").write_text('{"scales": {"a": 0.3333, "b": 0.6666}}')
+    assert load_mixture(tmp_path / "mix.json", ["b", "a"]) == {"a": 0.3333, "b": 0.6666}
+
+
+def test_a_scale_of_zero_needs_no_score() -> None:
+    assert total({"am": -2.0}, {"am": 0.5, "lm": 0.0}) == -1.0
+    with pytest.raises(KeyError):
+        total({"am": -2.0}, {"lm": 0.5})
 
 
 def test_decisions() -> None:

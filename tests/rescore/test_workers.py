@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import process
 from pathlib import Path
@@ -42,6 +43,13 @@ from rescore.workers import worker_pool
 with worker_pool(2, "spawn") as pool:
     wait([pool.submit(work), pool.submit(work)])
 """
+
+
+def test_calls_that_have_not_begun_are_dropped() -> None:
+    begin = time.monotonic()
+    with worker_pool(1, "fork") as pool:
+        calls = [pool.submit(time.sleep, 0.2) for _ in range(200)]
+    assert sum(call.cancelled() for call in calls) > 100 and time.monotonic() - begin < 30
 
 
 @pytest.mark.parametrize(

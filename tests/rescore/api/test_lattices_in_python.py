@@ -160,6 +160,9 @@ def test_results_of_one_lattice_show_themselves(lattices: rs.Lattices) -> None:
     assert list(nbest.to_pandas().columns) == ["rank", "words", "graph", "am"]
     assert list(lattices.nbest(2).to_pandas().columns) == ["utt_id", "rank", "words", "graph", "am"]
     assert "<p>utterance utt-a, 2 hypotheses</p>" in nbest._repr_html_()
+    long = rs.NbestList("u", [rs.Hypothesis((f"w{k}",), {"am": -1.0}) for k in range(25)])
+    assert long._repr_html_().count("<tr>") == 1 + 20 and "<p>5 more rows</p>" in long._repr_html_()
+    assert len(repr(long).splitlines()) == 1 + 20 + 2 and "5 more rows" in repr(long)
     for result in (nbest, best, mbr, lattices.nbest(2)["utt-a"]):
         heads = repr(result).splitlines()[0].split()
         assert heads == list(result.to_pandas().columns), "printed as it is shown"

@@ -111,6 +111,7 @@ def test_lines_may_be_in_any_order_and_as_uniq_prints_them(tmp_path: Path) -> No
         ("² A\n", ":1: found the count '²'"),
         ("9999999999999999999999 A\n", ":1: found the count '9999"),
         ("3 A\n1 B\n2 A\n1 A\n", ":3: 'A' occurs a second time"),
+        ("1 B\n3 A\n1 B A\n1 A\n1 B\n", ":4: 'A' occurs a second time"),
         ("3 A\n1 A B\n2 A B\n", ":3: 'A B' occurs a second time"),
         ("3 A\n1 <s> A\n2 <s> A\n", ":3: '<s> A' occurs a second time"),
         ("3 <s>\n", ":1: <s> may only stand first in a bigram, found '3 <s>'"),

@@ -162,6 +162,7 @@ def test_bootstrap_by_hand() -> None:
     assert bootstrap_wer(np.array([0, 2]), np.array([10, 10])).tolist() == [0.0, 20.0]
     # Of an empty reference and another one, a quarter of all draws has no word.
     assert bootstrap_wer(np.array([0, 2]), np.array([0, 10])).tolist() == [0.0, 20.0]
+    assert bootstrap_wer(np.array([3, 2]), np.array([0, 10])).tolist() == [20.0, 600.0]  # insertions, over one word
     with pytest.raises(ReferencesError, match="no word"):
         bootstrap_wer(np.array([0]), np.array([0]))
 

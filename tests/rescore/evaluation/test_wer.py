@@ -133,6 +133,14 @@ def test_wrong_letter_case_is_an_error() -> None:
     check_same_form([("HE",)], [("<unk>",)])
 
 
+def test_a_few_words_in_another_form_are_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    ref = tuple(f"w{k}" for k in range(20))
+    check_same_form([ref], [(*ref[:9], "W9", "W10", *"abcdefghi")])  # 45 % of the words, and 55 % without case
+    assert capsys.readouterr().err == ""
+    check_same_form([ref], [(*ref[:4], *(word.upper() for word in ref[4:12]), *"abcdefgh")])  # 20 % and 60 %
+    assert "written in different ways ('w4', 'W4'): 4 of 20 words" in capsys.readouterr().err
+
+
 def test_blanks_on_one_side_alone_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     whole, divided = [("今天天气很好",)] * 4, [tuple("今天天汽很好")] * 4
     check_same_form(whole, divided)
@@ -201,6 +209,11 @@ def test_oracle_takes_the_nearest_hypothesis() -> None:
     assert (counts.sub, counts.dele, counts.ins, counts.ref_words) == (1, 1, 0, 3)
     with pytest.raises(ReferencesError, match=r"1 of 1 references have no N-best lists \(z\)"):
         oracle_errors(lists, {"z": ("A",)})
+
+
+def test_the_oracle_of_an_empty_list_is_no_word() -> None:
+    counts = oracle_errors([NbestList("a", []), NbestList("b", [])], {"a": ("A", "B"), "b": ()})
+    assert (counts.dele, counts.errors, counts.wrong_sentences, counts.sentences) == (2, 2, 1, 2)
 
 
 def test_adjacent_errors_are_one_mark() -> None:
