@@ -30,10 +30,10 @@ def command(texts: tuple[str, ...], order: int, characters: bool, out: Path) -> 
 
     from lm_zoo.text.sentences import read_sentences
     from rescore.console import remark
-    from rescore.evaluation.counts import count_ngrams, write_counts
+    from rescore.evaluation.counts import count_ngrams, without_marks, write_counts
     from rescore.evaluation.wer import split_characters
 
-    sentences = chain.from_iterable(read_sentences(text, remark) for text in texts)
+    sentences = chain.from_iterable(without_marks(read_sentences(text, remark), text) for text in texts)
     counts = count_ngrams(
         (list(split_characters(tuple(words))) for words in sentences) if characters else sentences, order
     )

@@ -22,6 +22,7 @@ from rescore.errors import FormatError, RescoreError
 from rescore.files import atomic_text, read_lines, whole_number
 
 BEGIN = "<s>"
+END = "</s>"
 BEGIN_ID = 0
 MAX_DIGITS = 15  # of a count: sums stay far within 64 bits
 CHUNK = 1 << 22  # words counted at a time
@@ -54,11 +55,19 @@ class NgramCounts:
     source: str = "the text"
 
 
+def without_marks(sentences: Iterable[list[str]], text: str) -> Iterator[list[str]]:
+    """The sentences of a text; raises RescoreError, which names it, where `<s>` or `</s>` is a word of one."""
+    for number, words in enumerate(sentences, start=1):
+        if BEGIN in words or END in words:
+            found = f"found '{' '.join(words)[:60]}', with {BEGIN} or {END} as a word"
+            raise RescoreError(f"{text}, sentence {number}: {found}; sentence begins are added here: remove them")
+        yield words
+
+
 def count_ngrams(sentences: Iterable[Sequence[str]], order: int) -> NgramCounts:
     """Counts the words of a text and, if `order` is 2, its bigrams; holds the types and a piece of the text.
 
-    Raises:
-      RescoreError: `<s>` is a word of the text.
+    `<s>` is no word of the text.
     """
     ids: defaultdict[str, int] = defaultdict()
     ids.default_factory = ids.__len__
@@ -77,9 +86,7 @@ def count_ngrams(sentences: Iterable[Sequence[str]], order: int) -> NgramCounts:
 def _pieces(sentences: Iterable[Sequence[str]], ids: defaultdict[str, int]) -> Iterator[np.ndarray]:
     """Word ids, int64 `(words + sentences,)`, `<s>` before every sentence; pieces end where a sentence ends."""
     text = array("q")
-    for number, words in enumerate(sentences, start=1):
-        if BEGIN in words:
-            raise RescoreError(f"sentence {number} has {BEGIN} as a word; sentence begins are added here: remove it")
+    for words in sentences:
         text.append(BEGIN_ID)
         text.extend(map(ids.__getitem__, words))
         if len(text) >= CHUNK:

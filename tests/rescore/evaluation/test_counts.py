@@ -84,9 +84,13 @@ def test_characters(tmp_path: Path) -> None:
 
 
 def test_a_bad_text_leaves_no_file(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("A\nB <s> C\n")
-    with pytest.raises(RescoreError, match="sentence 2 has <s> as a word"):
-        run("count", "--text", tmp_path / "a.txt", "--out", tmp_path / "out.txt")
+    (tmp_path / "a.txt").write_text("A\nB C\n")
+    for number, line in enumerate(("B <s> C", "<s> A </s>", "A </s>")):
+        (tmp_path / "b.txt").write_text(f"A\n{line}\n")
+        texts = "--text", tmp_path / "a.txt", "--text", tmp_path / "b.txt"
+        with pytest.raises(RescoreError, match=rf"b.txt, sentence 2: found '{line}', with <s> or </s> as a word"):
+            run("count", *texts, "--out", tmp_path / "out.txt", *["--characters"][: number % 2])
+    (tmp_path / "b.txt").unlink()
     with pytest.raises(TextError, match="no such file"):
         run("count", "--text", tmp_path / "none.txt", "--out", tmp_path / "out.txt")
     assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
