@@ -115,6 +115,9 @@ def test_info_that_is_no_json_is_not_saved(value: Any, tmp_path: Path) -> None:
         (lambda: rs.combine(lists(), rs.Weights({"am": 1.0}, None)), "the info of weights is None, expected"),  # type: ignore[arg-type]
         (lambda: rs.Lattices([]).rescore(ngram=zoo.neural("lstm")), r"found LSTM\(.*, expected a path"),
         (lambda: rs.Lattices([lattice("u")]).rescore("lstm", old_ngram=7), "found 7, expected a path"),  # type: ignore[arg-type]
+        (lambda: lattice("u").nbest(True), "n is True, expected a whole number from 1"),
+        (lambda: rs.tune(lists(), folds=True), "folds is True, expected a whole number from 0"),
+        (lambda: rs.score(lists(), "lstm", max_unknown=True), "max_unknown is True, expected a number from 0 to 1"),
         (lambda: lattice("u").dot(max_arcs="all"), "max_arcs is 'all', expected a whole number from 0"),  # type: ignore[arg-type]
         (lambda: rs.score(lists(), {5: zoo.neural("lstm")}), "an LM's column is 5, expected a name"),  # type: ignore[dict-item]
         (lambda: rs.score(lists(), {"": zoo.neural("lstm")}), "an LM's column is '', expected a name"),
