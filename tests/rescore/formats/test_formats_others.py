@@ -99,10 +99,12 @@ TWO = "NBestList2.0\n(-100) " + " ".join(
 def test_states_of_hmms_are_no_words(tmp_path: Path) -> None:
     """As in SRILM, whatever their times: `-` and a digit at the end tell them."""
     state = WORD.format("iy-1", 0.305, 0.307, -1, -2)
-    (tmp_path / "u").write_text(TWO.replace(" SAID", f" {state} SAID") + "\n")
-    hyp = read(f"srilm:{tmp_path / 'u'}")[0].hyps[0]
-    assert hyp.words == ("HE", "SAID")
-    assert hyp.scores == pytest.approx({"score": -100 * BYTELOG, "am": -60 * BYTELOG, "lm": -40 * BYTELOG})
+    phone = WORD.format("iy", 0.3, 0.307, -1, -2)  # begins in the last frame of HE
+    for unit in (state, phone):
+        (tmp_path / "u").write_text(TWO.replace(" SAID", f" {unit} SAID") + "\n")
+        hyp = read(f"srilm:{tmp_path / 'u'}")[0].hyps[0]
+        assert hyp.words == ("HE", "SAID")
+        assert hyp.scores == pytest.approx({"score": -100 * BYTELOG, "am": -60 * BYTELOG, "lm": -40 * BYTELOG})
 
 
 def test_folder_of_srilm(tmp_path: Path) -> None:

@@ -242,11 +242,13 @@ def test_words_are_numbers_without_a_table(tmp_path: Path) -> None:
         ("0 1 1 1,2,\n", "no path from start"),
         ("0 1 17 1,2,\n1\n", r"word id 17 is not in .*words.txt; give the words.txt that belongs"),
         ("0 1 1 Infinity,2,\n1\n", "no path from start"),
+        ("0 1 1 -Infinity,2,\n1\n", "a cost of an arc is NaN or minus infinity"),
+        ("0 1 1 1,2,\n1 0,-inf,\n", "a cost of a final state is NaN or minus infinity"),
     ],
 )
 def test_lattices_that_make_no_sense(tmp_path: Path, lines: str, message: str) -> None:
     spec = write(tmp_path, f"bad \n{lines}\n{TEXT}")
-    with pytest.raises(FormatError, match=f"lat.1: utterance 'bad': .*{message}"):
+    with pytest.raises(FormatError, match=f"lat.1: utterance 'bad'( at byte 0)?: .*{message}"):
         list(read_lattices(spec))
     skip = Skip()
     assert [lattice.utt_id for lattice in read_lattices(spec, skip)] == ["utt-a", "utt-b"]
@@ -301,6 +303,14 @@ def test_no_lattices(tmp_path: Path) -> None:
         list(read_all(tmp_path))
     with pytest.raises(UsageError, match="frame_shift=x"):
         list(read_lattices(f"kaldi:{tmp_path / 'lat.1'}?frame_shift=x"))
+
+
+def test_more_arcs_than_there_can_be(tmp_path: Path) -> None:
+    """The upper half of the number of arcs, an int64."""
+    data = archive([parse_text("one", "0 1 3 0.5,1,7\n1\n")])
+    (tmp_path / "lat.1").write_bytes(data.replace(struct.pack("<ii", 1, 0), struct.pack("<ii", 1, 1), 1))
+    with pytest.raises(FormatError, match="utterance 'one' at byte 0: state 0 has 4294967297 arcs"):
+        list(read_records(tmp_path / "lat.1"))
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,31 @@ from rescore.formats import copy_lattices, parse_spec, read_lattices, write_latt
 from rescore.formats.kaldi_fst import RawLattice
 from rescore.formats.kaldi_lattice import to_lattice
 from rescore.formats.symbols import SymbolTable
-from rescore.lattices.build import normalize_words
+from rescore.lattices.build import build_lattice, normalize_words
+from rescore.lattices.paths import best_path
 from rescore.text import TextNormalizer
 from rescore.types import Lattice
 from tests.rescore.formats.test_kaldi_lattice import WORDS, raw_lattices, write
 from tests.rescore.formats.test_lattice_formats import same
+
+
+def test_arcs_side_by_side_into_the_end_stay_arcs(tmp_path: Path) -> None:
+    """A state has but one final weight."""
+    scores = {"graph": np.array([-1.0, -2.0, -0.5]), "am": np.zeros(3)}
+    ends = np.array([0, 1, 1]), np.array([1, 2, 2]), np.array([1, 0, 0])
+    lattice = build_lattice("u", 3, *ends, scores, ["", "1"], 0, 2)
+    for target in ("lat.ark", "lat.txt?text=yes"):
+        write_lattices(f"kaldi:{tmp_path / target}", [lattice])
+        (again,) = read_lattices(f"kaldi:{tmp_path / target.partition('?')[0]}?words=ids")
+        assert sorted(again.scores["graph"].tolist()) == [-2.0, -1.0, -0.5, 0.0]
+
+
+def test_a_lattice_without_an_arc(tmp_path: Path) -> None:
+    none = np.zeros(0)
+    lattice = Lattice("u", 1, *[none.astype(np.int32)] * 3, {"graph": none, "am": none}, [""])
+    write_lattices(f"kaldi:{tmp_path / 'lat.ark'}", [lattice])
+    (again,) = read_lattices(f"kaldi:{tmp_path / 'lat.ark'}?words=ids")
+    assert best_path(again, {"am": 1.0}).words == () and again.scores["graph"].tolist() == [0.0]
 
 
 @settings(max_examples=40, deadline=None)

@@ -80,6 +80,12 @@ def test_slf_bad_scores(tmp_path: Path) -> None:
         write_lattices(f"slf:{tmp_path / 'out'}", [lattice])
 
 
+@pytest.mark.parametrize("epsilon", ["<eps>", "<epsilon>", "-"])
+def test_epsilons_of_openfst(tmp_path: Path, epsilon: str) -> None:
+    (tmp_path / "lat.fst.txt").write_text(OPENFST.replace("<eps>", epsilon))
+    assert next(read_lattices(str(tmp_path / "lat.fst.txt"))).symbols == ["", "A", "B"]
+
+
 def test_openfst(tmp_path: Path) -> None:
     (tmp_path / "lat.fst.txt").write_text(OPENFST)
     one, two = read_lattices(str(tmp_path / "lat.fst.txt"))
@@ -225,6 +231,39 @@ def test_ids_by_number_need_every_k2_file(tmp_path: Path, damaged: int) -> None:
         found += [lattice.utt_id for lattice in read_lattices(f"k2:{tmp_path}?words=ids", Skip())]
     with pytest.raises(FormatError, match="no utterance ids in it, and none can be made" if damaged == 1 else "2.pt"):
         list(read_lattices(f"k2:{tmp_path}?words=ids", Skip()))
+
+
+def test_k2_tells_words_from_ids(tmp_path: Path) -> None:
+    """Labels that are words are no alignments; some arcs may have no id where others have."""
+    pytest.importorskip("torch")
+    lattice = lattice_of({"am": [0.0] * 4})
+    for strings in (None, Alignments.of_lengths(np.array([7, 9]), np.array([1, 0, 1, 0]))):
+        lattice.alignments = strings
+        write_lattices(f"k2:{tmp_path / 'lat.pt'}", [lattice])
+        (again,) = read_lattices(f"k2:{tmp_path / 'lat.pt'}")
+        if strings is None:
+            assert again.alignments is None
+        else:
+            assert again.alignments is not None and again.alignments.ids.tolist() == [7, 9]
+            assert again.alignments.lengths.tolist() == [1, 0, 1, 0, 0]
+
+
+def test_k2_writes_a_lattice_without_an_arc(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    none = np.zeros(0)
+    write_lattices(f"k2:{tmp_path / 'lat.pt'}", [Lattice("u", 1, *[none.astype(np.int32)] * 3, {"am": none}, [""])])
+    (again,) = read_lattices(f"k2:{tmp_path / 'lat.pt'}")
+    assert best_path(again, {"am": 1.0}).words == () and again.scores["am"].tolist() == [0.0]
+
+
+def test_words_of_k2_are_aux_labels_where_there_are_tokens_too(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    arcs = torch.tensor([[0, 1, 3, 0], [1, 2, -1, 0]], dtype=torch.int32)
+    labels = {name: torch.tensor([word, -1], dtype=torch.int32) for name, word in (("tokens", 5), ("aux_labels", 7))}
+    for names, word in ((["tokens", "aux_labels"], "7"), (["aux_labels", "tokens"], "7"), (["tokens"], "5"), ([], "3")):
+        torch.save({"arcs": arcs, "utt_ids": ["u"], **{name: labels[name] for name in names}}, tmp_path / "lat.pt")
+        (lattice,) = read_lattices(f"k2:{tmp_path / 'lat.pt'}?words=ids")
+        assert best_path(lattice, {"am": 1.0}).words == (word,)
 
 
 @pytest.mark.parametrize("backwards", [False, True])
