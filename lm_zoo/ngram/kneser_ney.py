@@ -193,7 +193,7 @@ def _discounts(frequencies: np.ndarray, order: int, fallback: Sequence[float] | 
         y = counts[1] / (counts[1] + 2 * counts[2])
         j = np.arange(1, 4)
         found = j - (j + 1) * y * counts[2:] / counts[1:4]
-        if (found >= 0).all() and (found <= j).all():
+        if (found > 0).all():  # of 0, a context would leave nothing to its back-off; none is above j
             return np.concatenate([[0.0], found])
         problem = f"the discounts {_format(found)} are out of range"
     else:

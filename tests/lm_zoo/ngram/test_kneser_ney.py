@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from lm_zoo.errors import LMError, TextError
 from lm_zoo.ngram.arpa import read_vocabulary, write_arpa
-from lm_zoo.ngram.counts import _parts
-from lm_zoo.ngram.kneser_ney import FALLBACK_DISCOUNTS, KneserNeyModel, estimate
+from lm_zoo.ngram.counts import _parts, count_ngram_types, read_ids
+from lm_zoo.ngram.kneser_ney import FALLBACK_DISCOUNTS, KneserNeyModel, _frequencies, adjusted_counts, estimate
 from tests.lm_zoo.golden.recreate import GOLDEN, VOCAB, read_arpa
 from tests.lm_zoo.pseudo import pseudo_text
 
@@ -189,6 +189,37 @@ def test_bad_settings(arguments: dict, problem: str) -> None:
 def test_markers_in_the_text(word: str) -> None:
     with pytest.raises(TextError, match="<s> or </s> as a word"):
         estimate([["a", word, "b"], ["a"]], 2)
+
+
+def test_a_discount_of_zero_is_out_of_range(tmp_path: Path) -> None:
+    """A context of words with that discount would have a back-off of log10 0, with which KenLM refuses the file."""
+    text = [line.split() for line in ("a a a c a", "a a b a a", "c a", "a a a")]
+    lines: list[str] = []
+    model = estimate(text, 2, discount_fallback=FALLBACK_DISCOUNTS, remark=lines.append)
+    assert model.discounts[1].tolist() == [0.0, *FALLBACK_DISCOUNTS]
+    assert "order 2: the discounts 0.6667 0.0000 0.3333 are out of range; fixed discounts" in "\n".join(lines)
+    write_arpa(model, tmp_path / "lm.arpa")
+    assert "inf" not in (tmp_path / "lm.arpa").read_text()
+
+
+@given(st.lists(st.lists(st.sampled_from("ab"), min_size=1, max_size=5), min_size=1, max_size=12), st.integers(2, 4))
+@settings(max_examples=150, deadline=None)
+def test_the_last_ngram_counts_with_its_occurrences(sentences: list[list[str]], order: int) -> None:
+    """As in lmplz: the last in the order of reversed words."""
+    words, text = read_ids(sentences)
+    types = count_ngram_types(text, len(words), order, lambda line: None)
+    found = _frequencies(types, [adjusted_counts(types, n) for n in range(1, order + 1)], text)
+    reference = Reference(sentences, order, [0] * order)
+    ends = [
+        ("<s>", *sentence, "</s>")[: end + 1][-order:] for sentence in sentences for end in range(len(sentence) + 2)
+    ]
+    last = max(ends, key=lambda ngram: [words.index(word) for word in reversed(ngram)])
+    for n in range(1, order + 1):
+        expected = Counter(count for ngram, count in reference.adjusted.items() if len(ngram) == n)
+        if n < order and n <= len(last):
+            expected[reference.adjusted[last[-n:]]] -= 1
+            expected[reference.counts[last[-n:]]] += 1
+        assert found[n - 1].tolist()[1:] == [expected[count] for count in range(1, 5)]
 
 
 def test_no_text() -> None:
