@@ -17,6 +17,7 @@ from lm_zoo.errors import TextError
 
 UNK, BOS, EOS = range(3)
 SPECIAL_WORDS = ("<unk>", "<s>", "</s>")
+MOST_TOKENS = (1 << 31) - 1  # of a text: places and counts are int32
 PART_BITS = 18  # up to 2 to the power of this many occurrences are sorted at once
 
 Remark = Callable[[str], None]
@@ -47,6 +48,8 @@ def read_ids(sentences: Iterable[Sequence[str]]) -> tuple[list[str], np.ndarray]
 
     Returns:
       the words by id, and int32 `(tokens,)`: `<s> w w ... </s> <s> w ... </s>`.
+    Raises:
+      TextError: no sentence, more than `MOST_TOKENS` tokens, or `<s>` or `</s>` as a word.
     """
     from array import array
 
@@ -61,6 +64,9 @@ def read_ids(sentences: Iterable[Sequence[str]]) -> tuple[list[str], np.ndarray]
         text.append(EOS)
     if not text:
         raise TextError("the text has no sentence")
+    if len(text) > MOST_TOKENS:
+        found = f"{len(text)} tokens with sentence begins and ends, expected {MOST_TOKENS} at most"
+        raise TextError(f"the text has {found}: give less of it, or estimate with KenLM's lmplz")
     result = np.frombuffer(text, dtype=np.int32)
     _check_markers(result)
     return list(ids), result

@@ -82,7 +82,7 @@ def estimate(
     Raises:
       LMError: order, thresholds or discounts out of range, discounts that cannot be estimated, or no word of the text
         in `vocab`.
-      TextError: no sentence, or `<s>` or `</s>` within a sentence.
+      TextError: no sentence, `<s>` or `</s>` within a sentence, or more tokens than can be counted.
     """
     thresholds = check_thresholds(prune, order)
     _check_fallback(discount_fallback)

@@ -222,6 +222,13 @@ def test_the_last_ngram_counts_with_its_occurrences(sentences: list[list[str]], 
         assert found[n - 1].tolist()[1:] == [expected[count] for count in range(1, 5)]
 
 
+def test_a_text_of_more_tokens_than_the_counts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lm_zoo.ngram.counts.MOST_TOKENS", 7)
+    read_ids([["a", "b", "c", "d", "e"]])
+    with pytest.raises(TextError, match="the text has 8 tokens with sentence begins and ends, expected 7 at most"):
+        read_ids([["a", "b", "c", "d", "e", "f"]])
+
+
 def test_no_text() -> None:
     with pytest.raises(TextError, match="no sentence"):
         estimate([], 2)
