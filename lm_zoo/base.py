@@ -132,16 +132,16 @@ class LanguageModel:
         raise NotImplementedError
 
     def has_tokens(self) -> bool:
-        """Whether it has a `vocab`, and can be asked token by token."""
-        return hasattr(self, "vocab")
+        """Whether it can be asked token by token: it has `step`, and a `vocab`."""
+        return type(self).step is not LanguageModel.step and hasattr(self, "vocab")
 
     def token_count(self, word: str) -> int:
-        """The tokens that the word has; 1 where the LM has words alone."""
-        return len(self.vocab.encode_word(word)) if self.has_tokens() else 1
+        """The tokens that the word has; 1 where the LM has no `vocab`."""
+        return len(self.vocab.encode_word(word)) if hasattr(self, "vocab") else 1
 
     def vocabularies(self) -> Iterable[Vocabulary]:
         """Those that text must suit by its case: the LM's, if it has one, or those of all LMs that it is made of."""
-        return [self.vocab] if self.has_tokens() else []
+        return [self.vocab] if hasattr(self, "vocab") else []
 
     def own_vocabularies(self) -> Iterable[Vocabulary]:
         """All of the LM, or of the LMs that it is made of, whatever text they are asked about."""

@@ -132,6 +132,10 @@ class InterpolatedLM(LanguageModel):
         """Whether any of the LMs knows the word."""
         return any(lm.knows(word) for lm in self.lms)
 
+    def has_tokens(self) -> bool:
+        """Whether all LMs can be asked token by token, and share one vocabulary."""
+        return all(lm.has_tokens() for lm in self.lms) and self._share_tokens
+
     def token_count(self, word: str) -> int:
         """The tokens of the word if the LMs share one vocabulary, else 1: they meet at words."""
         return self.lms[0].token_count(word) if self._share_tokens else 1

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_zoo.base import LanguageModel
+from lm_zoo.base import LanguageModel, WordLM
 from lm_zoo.deadline import check_time
 from lm_zoo.inference.history_cache import ROOT, Histories
 from rescore.errors import ScoreError
@@ -62,9 +62,10 @@ class LatticeLM:
             if lm.pseudo_likelihood:
                 raise ScoreError(f"'{name}' is a masked LM, which scores whole sentences: it is for N-best lists only")
             if not lm.has_tokens():
+                use = "it is for N-best lists only (rescore lattice nbest, then rescore nbest)"
                 raise ScoreError(
-                    f"'{name}' ({type(lm).__name__}) scores whole texts of words, and cannot be asked token by token: "
-                    "it is for N-best lists only (rescore lattice nbest, then rescore nbest)"
+                    f"'{name}' ({type(lm).__name__}) scores words, and cannot be asked token by token: "
+                    + ("give it with --ngram (in Python ngram=...)" if isinstance(lm, WordLM) else use)
                 )
 
     def __call__(self, lattices: Sequence[Lattice]) -> list[Lattice]:

@@ -189,3 +189,4 @@ def test_tokens_need_one_vocabulary() -> None:
         lm.score(torch.zeros(1, 1, dtype=torch.long), torch.tensor([1]))
     with pytest.raises(VocabError, match="different vocabularies"):
         lm.initial_state()
+    assert not lm.has_tokens() and InterpolatedLM([other, other], [0.5, 0.5]).has_tokens()

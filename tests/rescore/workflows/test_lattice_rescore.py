@@ -26,6 +26,7 @@ from rescore.weights import for_mbr, save_weights
 from rescore.workflows.combine import combine_list
 from rescore.workflows.lattice_rescore import LatticeDoer, LatticeRequest, LatticeRescoring
 from tests.lm_zoo import zoo
+from tests.lm_zoo.grammar_fst import write_lang
 from tests.rescore.lattices.test_ngram_lm import Backoff, ToyTrigram
 from tests.rescore.lattices.test_paths import SCALES, best_by_words, lattices, make
 
@@ -92,7 +93,16 @@ def test_an_lm_of_whole_texts_is_refused_before_any_lattice(tmp_path: Path, opti
     ]
     error = CliRunner().invoke(cli, [*line, "--scale", "toy=1", *options]).exception
     assert isinstance(error, ScoreError)
-    assert str(error).startswith("'toy' (Toy) scores whole texts of words, and cannot be asked token by token")
+    assert str(error).startswith("'toy' (Toy) scores words, and cannot be asked token by token: it is for N-best lists")
+
+
+def test_a_grammar_among_the_neural_lms_is_refused_before_any_lattice(tmp_path: Path) -> None:
+    (tmp_path / "u1.slf").write_text(SLF)
+    grammar = write_lang(tmp_path / "lang", "-1\t</s>\n-0.5\ta\t0\n-0.5\tb\t0\n-99\t<s>\t0\n")
+    line = ["lattice", "rescore", f"slf:{tmp_path}/u1.slf", f"slf:{tmp_path}/out", "--lm", f"g={grammar}"]
+    error = CliRunner().invoke(cli, [*line, "--scale", "g=1", "--on-error", "skip"]).exception
+    assert isinstance(error, ScoreError) and "(GrammarLM) scores words" in str(error)
+    assert str(error).endswith("give it with --ngram (in Python ngram=...)")
 
 
 SLF = """VERSION=1.0
