@@ -58,7 +58,9 @@ def read_ids(sentences: Iterable[Sequence[str]]) -> tuple[list[str], np.ndarray]
     for word in SPECIAL_WORDS:
         ids[word]
     look_up, text = ids.__getitem__, array("i")
+    count = 0
     for sentence in sentences:
+        count += 1
         text.append(BOS)
         text.extend(map(look_up, sentence))
         text.append(EOS)
@@ -68,15 +70,9 @@ def read_ids(sentences: Iterable[Sequence[str]]) -> tuple[list[str], np.ndarray]
         found = f"{len(text)} tokens with sentence begins and ends, expected {MOST_TOKENS} at most"
         raise TextError(f"the text has {found}: give less of it, or estimate with KenLM's lmplz")
     result = np.frombuffer(text, dtype=np.int32)
-    _check_markers(result)
-    return list(ids), result
-
-
-def _check_markers(text: np.ndarray) -> None:
-    """Every `</s>` is followed by `<s>`, or one of them was a word of the text."""
-    begins, ends = np.flatnonzero(text == BOS), np.flatnonzero(text == EOS)
-    if len(begins) != len(ends) or (begins[1:] != ends[:-1] + 1).any():
+    if any(np.count_nonzero(result == marker) != count for marker in (BOS, EOS)):
         raise TextError("the text has <s> or </s> as a word; sentence begins and ends are added here: remove them")
+    return list(ids), result
 
 
 def count_ngram_types(text: np.ndarray, vocab_size: int, order: int, say: Remark) -> list[NgramTypes]:

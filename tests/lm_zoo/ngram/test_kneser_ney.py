@@ -185,10 +185,10 @@ def test_bad_settings(arguments: dict, problem: str) -> None:
         estimate([["a", "b"], ["a"]], **arguments)
 
 
-@pytest.mark.parametrize("word", ["<s>", "</s>"])
-def test_markers_in_the_text(word: str) -> None:
+@pytest.mark.parametrize("words", ["a <s> b", "a </s> b", "<s> a b </s>", "a </s> <s> b"])
+def test_markers_in_the_text(words: str) -> None:
     with pytest.raises(TextError, match="<s> or </s> as a word"):
-        estimate([["a", word, "b"], ["a"]], 2)
+        estimate([words.split(), ["a"]], 2)
 
 
 def test_a_discount_of_zero_is_out_of_range(tmp_path: Path) -> None:
