@@ -13,6 +13,7 @@ from lm_zoo.errors import TextError
 from lm_zoo.text.batches import (
     IGNORE,
     TokenText,
+    carried_batches,
     join_sentences,
     pad_sentences,
     running_text,
@@ -88,6 +89,32 @@ def test_windows(sentences: list[list[str]], window: int, batch: int, seed: int 
         assert [token for part in seen for token in part] == stream.tolist()
 
 
+@settings(max_examples=50, deadline=None)
+@given(TEXTS, st.integers(1, 12), st.integers(1, 4), st.one_of(st.none(), st.integers(0, 5)))
+def test_carried_windows(sentences: list[list[str]], window: int, streams: int, seed: int | None) -> None:
+    text = text_of(sentences)
+    rng = None if seed is None else np.random.default_rng(seed)
+    batches = list(carried_batches(text, VOCAB, window, streams, rng))
+    assert all(0 < inputs.shape[1] <= window for inputs, _ in batches)
+    inputs, targets = (np.concatenate(parts, axis=1) for parts in zip(*batches, strict=True))
+    inside = targets != IGNORE
+    assert targets[inside].tolist() == running_text(text, VOCAB).tolist()
+    assert (inputs[:, 1:][inside[:, 1:]] == targets[:, :-1][inside[:, 1:]]).all()
+
+
+def test_cuts_of_windows_differ_from_pass_to_pass() -> None:
+    text, rngs = text_of([["A"] * 9] * 4), [np.random.default_rng(seed) for seed in range(40)]
+    firsts = {next(carried_batches(text, VOCAB, 4, 1, rng))[0].shape[1] for rng in rngs}
+    assert firsts == {1, 2, 3, 4}
+    shortest = {min(len(inputs[0]) for inputs, _ in window_batches(text, VOCAB, 4, 1, rng)) for rng in rngs}
+    assert shortest == {1, 2, 4}  # of 40 tokens: 1 + 9 * 4 + 3, 2 + 9 * 4 + 2, 10 * 4
+
+
+def test_runs_of_sentences_are_as_long_as_they_may_be() -> None:
+    joined = join_sentences(text_of([["A"]] * 400), VOCAB, 5, np.random.default_rng(1))
+    assert set(joined.lengths.tolist()) == {1, 3, 5}
+
+
 def test_counts() -> None:
     text = text_of([["A", "X"], [], ["B"]])
     assert (text.words, text.unknown, text.lengths.tolist()) == (3, 1, [2, 0, 1])
@@ -111,9 +138,9 @@ def test_a_long_text_takes_no_more_than_its_numbers() -> None:
 
 
 def test_split_long() -> None:
-    text, cut = split_long(text_of([list("ABCDEFG"), ["A"], list("ABC")]), 3)
-    assert cut == 1
-    assert text.lengths.tolist() == [3, 3, 1, 1, 3]
+    text, cut = split_long(text_of([list("ABCDEFG"), ["A"], list("ABCDEF"), list("ABC")]), 3)
+    assert cut == 2
+    assert text.lengths.tolist() == [3, 3, 1, 1, 3, 3, 3]
 
 
 def test_no_sentence() -> None:
