@@ -206,7 +206,7 @@ def rnn_after(rnn: nn.LSTM, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, tu
 def _target_scores(output: SoftmaxLayer, hidden: Tensor, targets: Tensor) -> Tensor:
     """Log-probabilities of the targets `(rows,)` without keeping a (rows, vocab) matrix."""
     parts = [
-        output(hidden[start : start + ROWS]).gather(1, targets[start : start + ROWS].unsqueeze(1)).squeeze(1)
-        for start in range(0, len(hidden), ROWS)
+        output(rows).gather(1, wanted.unsqueeze(1)).squeeze(1)
+        for rows, wanted in zip(hidden.split(ROWS), targets.split(ROWS), strict=True)
     ]
     return torch.cat(parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from lm_zoo.testing.test_lm import STRANGE, TestTokens, TestWords, tokens_of
 from tests.lm_zoo import zoo
@@ -20,6 +21,10 @@ def lm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture(scope="module")
 def words() -> list[str]:
     return ["A", "B", "C"]
+
+
+def test_no_sentence_has_no_score(lm: Any) -> None:
+    assert lm.score(torch.zeros(0, 3, dtype=torch.long), torch.zeros(0, dtype=torch.long)).shape == (0, 4)
 
 
 def test_words_are_known_or_not(lm: Any, words: list[str]) -> None:
