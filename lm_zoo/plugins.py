@@ -99,15 +99,15 @@ def plug_in(name: str) -> PlugIn | None:
     """The LM that `name` means as `package.module:Class?option=value` or as a name of an entry point; None: neither.
 
     Raises:
-      ModelError: options that are not `NAME=VALUE`, with `&` between them.
+      ModelError: options that are not `NAME=VALUE`, with `&` between them, each name once.
     """
     body, mark, query = name.partition("?")
     found = _PLACE.fullmatch(body) or _PLACE.fullmatch(installed().get(body, ""))
     if found is None:
         return None
     pairs = [part.partition("=") for part in query.split("&")] if mark else []
-    if not all(key and equals for key, equals, _ in pairs):
-        raise ModelError(f"{name}: found the options '{query}', expected NAME=VALUE, joined by '&'")
+    if not all(key and equals for key, equals, _ in pairs) or len({key for key, *_ in pairs}) < len(pairs):
+        raise ModelError(f"{name}: found the options '{query}', expected NAME=VALUE, joined by '&', each name once")
     options = tuple((key, value) for key, _, value in pairs)
     return PlugIn(found[2] if body == found[0] else body, found[1], found[2], options)
 

@@ -51,6 +51,7 @@ KINDS = {
 }
 SIZES = {"dim", "heads", "feedforward", "rnn_layers", "slots", "entries", "order"}  # settings that are 1 or more
 HUGGING_FACE = {"hf": ("lm_zoo.models.hf_causal", "HFCausalLM"), "hf-mlm": ("lm_zoo.models.hf_masked", "HFMaskedLM")}
+LARGEST_SEED = (1 << 63) - 1  # that torch takes, of any sign
 PRETRAINED = Path(__file__).parent / "pretrained"
 GRAMMAR = ".fst"  # Kaldi's G.fst
 NGRAM_FILES = (".arpa", ".arpa.gz", ".arpa.xz", ".bin", ".binary", ".klm", ".mmap", GRAMMAR)
@@ -215,12 +216,15 @@ def _averaged(lm: BayesianTransformer, name: str, query: str) -> LanguageModel:
     """A Bayesian LM with `samples=K&seed=S&uncertainty=true`."""
     from lm_zoo.models.bayesian import BayesianAverage
 
-    values = dict(part.partition("=")[::2] for part in query.split("&"))
-    expected = "expected samples=K, seed=S and uncertainty=true or false, joined by '&'"
+    parts = query.split("&")
+    values = dict(part.partition("=")[::2] for part in parts)
+    expected = "expected samples=K, seed=S and uncertainty=true or false, joined by '&', each once"
     try:
+        if len(values) < len(parts):
+            raise KeyError
         samples, seed = int(values.pop("samples")), int(values.pop("seed", "1"))
         uncertainty = {"true": True, "false": False}[values.pop("uncertainty", "false")]
-        if values:
+        if values or abs(seed) > LARGEST_SEED:
             raise KeyError
         return BayesianAverage(lm, samples, seed, uncertainty)
     except (KeyError, ValueError):

@@ -131,6 +131,7 @@ def test_identity_follows_code_options_and_files(folder: Path) -> None:
         ("bigram_lm:Bigram", r"the options do not fit \(missing a required argument: 'text'\); it has: text, discount"),
         ("bigram_lm:Bigram?text=books.txt&size=3", "the options do not fit"),
         ("bigram_lm:Bigram?text", "expected NAME=VALUE, joined by '&'"),
+        ("bigram_lm:Bigram?text=a&text=b", "found the options 'text=a&text=b', expected NAME=VALUE, .* each name once"),
         ("collections:Counter", "gives a Counter, expected a lm_zoo.base.LanguageModel"),
     ],
 )

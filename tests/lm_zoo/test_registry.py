@@ -42,6 +42,26 @@ def test_round_trip(tmp_path: Path, name: str) -> None:
         assert got == pytest.approx(wanted, abs=0.02)
 
 
+def test_options_of_a_bayesian_lm(tmp_path: Path) -> None:
+    save_folder(tmp_path, neural("bayesian"), "bayesian", {})
+    found = [load(f"{tmp_path}?samples=2{more}").score_words([("A", "B")]) for more in ("", "&seed=1", "&seed=2")]
+    assert found[0] == found[1] != found[2]
+    asked = [load(f"{tmp_path}?samples=2{more}").with_uncertainty for more in ("", "&uncertainty=true")]
+    assert asked == [False, True]
+
+
+WRONG = ("seed=9223372036854775808", "samples=3", "uncertainty=maybe", "other=1")
+
+
+@pytest.mark.parametrize(
+    "options", ["", "samples", "samples=0", "samples=x", "seed=1", *(f"samples=2&{option}" for option in WRONG)]
+)
+def test_options_that_a_bayesian_lm_has_not(options: str, tmp_path: Path) -> None:
+    save_folder(tmp_path, neural("bayesian"), "bayesian", {})
+    with pytest.raises(ModelError, match=r"found the options '.*', expected samples=K, seed=S and uncertainty=true"):
+        load(f"{tmp_path}?{options}")
+
+
 def test_pieces_round_trip(tmp_path: Path) -> None:
     vocab = build_pieces({"HELLO": 5, "WORLD": 3, "HELL": 2, "WORD": 9}, 20, "bpe")
     torch.manual_seed(0)
