@@ -318,7 +318,7 @@ def load_folder(folder: Path, config: dict[str, Any] | None = None) -> NeuralLM:
             lm = build(config["kind"], vocab, config.get("settings", {}))
     except ModelError as error:
         raise ModelError(f"{folder / CONFIG}: {error}") from None
-    check_weights(folder, lm, weights)
+    check_weights(folder / WEIGHTS, lm, weights)
     lm.load_state_dict({name: tensor.float() for name, tensor in weights.items()}, strict=False)
     if joined := _joined(config):
         lm.most_tokens = joined
@@ -341,13 +341,18 @@ def _joined(config: dict[str, Any]) -> int:
     return max(0, joined) if isinstance(joined, int) and training.get("text") == "sentences" else 0
 
 
-def check_weights(folder: Path, lm: NeuralLM, weights: dict[str, Any]) -> None:
-    """Names and shapes of the weights against the model that config and vocabulary describe."""
+def check_weights(file: Path, lm: NeuralLM, weights: dict[str, Any], plan: str = CONFIG) -> None:
+    """Names and shapes of the weights in a file against the model that `plan` and the vocabulary describe.
+
+    Raises:
+      VocabError: they are for another number of tokens.
+      ModelError: as `check_shapes`.
+    """
     bias = weights.get("output.bias")
     rows = len(bias) if bias is not None and bias.ndim else len(lm.vocab)
     if rows != len(lm.vocab):
-        raise VocabError(f"{folder}: the vocabulary has {len(lm.vocab)} tokens, but the weights are for {rows}")
-    check_shapes(folder / WEIGHTS, state_tensors(lm), weights, CONFIG)
+        raise VocabError(f"{file}: the vocabulary has {len(lm.vocab)} tokens, but the weights are for {rows}")
+    check_shapes(file, state_tensors(lm), weights, plan)
 
 
 def state_tensors(lm: NeuralLM) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def write_imported(
       VocabError: the weights are for another number of tokens.
     """
     check_no_run(out)
-    check_weights(checkpoint, lm, weights)
+    check_weights(checkpoint, lm, weights, "an LM of its kind and sizes")
     check_finite(checkpoint, weights)
     lm.load_state_dict(weights, strict=False)
     save_folder(out, lm, kind, {"data": [], "imported": f"{whose} checkpoint {checkpoint.name}"})

@@ -103,7 +103,7 @@ def restore(folder: Path, lm: NeuralLM, optimizers: list[torch.optim.Optimizer],
         tensors = load_file(folder / "optimizer.safetensors")
     except (OSError, SafetensorError) as error:
         raise ModelError(_damaged(folder, error)) from None
-    check_weights(folder, lm, weights)
+    check_weights(folder / "model.safetensors", lm, weights)
     lm.load_state_dict(weights, strict=False)
     state = read_state(folder)
     try:

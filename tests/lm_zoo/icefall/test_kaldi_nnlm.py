@@ -131,7 +131,7 @@ def test_files_that_are_not_of_this_kind(tmp_path: Path, words: Path) -> None:
     ):
         import_nnlm(path, words, tmp_path / "lm")
     torch.save(Recurrent().state_dict() | {"more": torch.zeros(2)}, path)
-    with pytest.raises(ModelError, match=r"has 'more', which config.json does not call for"):
+    with pytest.raises(ModelError, match=rf"^{path}: has 'more', which an LM of its kind and sizes does not "):
         import_nnlm(path, words, tmp_path / "lm")
     torch.save(Recurrent().state_dict(), path, _use_new_zipfile_serialization=False)
     with pytest.raises(ModelError, match=r"written by a torch before 1.6; load it and save it again with a newer one"):
