@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lm_zoo.base import LanguageModel
 from lm_zoo.errors import LMError, VocabError
-from lm_zoo.inference.interpolation import InterpolatedLM, em_weights, interpolate
+from lm_zoo.inference.interpolation import InterpolatedLM, check_shares, em_weights, interpolate
 from lm_zoo.inference.perplexity import score_text
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, Vocabulary, WordVocabulary
 from tests.lm_zoo import zoo
@@ -179,6 +179,10 @@ def test_perplexity_of_lms_with_different_vocabularies() -> None:
     spelled = zoo.neural("lstm")
     spelled.vocab.encode_word = lambda word: (2, 3, 4)
     assert InterpolatedLM([spelled, spelled], [0.5, 0.5]).token_count("A") == 3
+
+
+def test_weights_that_are_rounded_sum_to_one() -> None:
+    assert check_shares([0.33333] * 3, 3).sum() == pytest.approx(1.0, abs=1e-15)
 
 
 def test_tokens_need_one_vocabulary() -> None:

@@ -53,9 +53,25 @@ def test_wrong_case_and_no_text() -> None:
         score_text([neural("lstm")], [], "text")
 
 
+def test_a_score_that_is_no_number_is_told_by_its_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lm_zoo.inference.perplexity.SENTENCES_AT_A_TIME", 2)
+    lm = neural("lstm")
+    with torch.no_grad():
+        lm.input.embedding.weight[lm.vocab.encode_word("H")] = math.nan
+    with pytest.raises(LMError, match=r"^text, sentence 1: an LM gave NaN"):  # tied: of every softmax
+        score_text([lm], SENTENCES, "text")
+    rows = [[-1.0] * (len(words) + 1) for words in SENTENCES]
+    rows[3][2] = math.nan
+    monkeypatch.setattr(lm, "score_words", lambda words, max_unknown: [rows[SENTENCES.index(each)] for each in words])
+    with pytest.raises(LMError, match=r"^text, sentence 4: an LM gave NaN"):
+        score_text([lm], SENTENCES, "text")
+    with pytest.raises(LMError, match=r"^text, sentence 14: an LM gave NaN"):
+        score_text([lm], SENTENCES, "text", before=10)
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["transformer", "transfornn"])
-@pytest.mark.parametrize("window", [1, 4, 50])
+@pytest.mark.parametrize("window", [1, 4, 17, 18, 50])  # of 18 tokens
 def test_final_position(name: str, window: int) -> None:
     lm = neural(name)
     text = tokenize(lm.vocab, SENTENCES)

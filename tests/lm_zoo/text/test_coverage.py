@@ -110,3 +110,5 @@ def test_scripts_without_cases_refuse_no_letters() -> None:
     check_case(vocab, ["今天", "KTV", "好"], "line 1")
     with pytest.raises(VocabError, match="found 'KTV', but the LM was trained on lower-case text"):
         check_case(WordVocabulary([SOS_EOS, UNK, "今天", "ktv"], "lower"), ["今天", "KTV"], "line 1")
+    with pytest.raises(VocabError, match="found 'a', but the LM was trained on upper-case text"):
+        check_case(WordVocabulary([SOS_EOS, UNK], "upper"), ["a"], "line 1")  # of no letter that is known
