@@ -65,3 +65,12 @@ def test_utterance_ids_are_seen_however_the_path_is_written(tmp_path: Path, spec
         list(read_sentences(path))
     assert next(read_sentences(f"text:{path}")) == ["a-0", "HE", "SAID"]
     assert next(read_sentences(f"kaldi:{path}")) == ["HE", "SAID"]
+
+
+def test_of_two_lines_the_first_words_may_be_words(tmp_path: Path) -> None:
+    lines = ["A-4 IS A SIZE", "B2B IS TRADE", "U-2 IS A PLANE"]
+    (tmp_path / "text").write_text("\n".join(lines[:2]) + "\n")
+    assert list(read_sentences(tmp_path / "text")) == [line.split() for line in lines[:2]]
+    (tmp_path / "text").write_text("\n".join(lines) + "\n")
+    with pytest.raises(TextError, match=r"looks like an utterance id \('A-4'\)"):
+        list(read_sentences(tmp_path / "text"))
