@@ -80,7 +80,7 @@ Licence and where the text comes from: (not said yet)
 
 ## Settings
 
-{_settings(kind, config, "lists" in run)}
+{_settings(config, "lists" in run)}
 ## Command
 
     {_command(run, name)}
@@ -115,7 +115,7 @@ def _data(run: dict[str, Any], config: dict[str, Any]) -> str:
     return "".join(f"- {text}\n" for text in [*training, *valid])
 
 
-def _settings(kind: str, config: dict[str, Any], on_lists: bool) -> str:
+def _settings(config: dict[str, Any], on_lists: bool) -> str:
     lines = [f"- {name}: {value}\n" for name, value in config.get("settings", {}).items()]
     training = config.get("training", {})
     return "".join(
