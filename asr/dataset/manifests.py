@@ -174,15 +174,10 @@ def ids_of(path: str | Path, cuts: CutSet) -> Iterator[str]:
 
 
 def check_ids(where: object, ids: Iterable[str]) -> None:
-    """Raises DataError for an id with blanks, of which Kaldi's text would take the first word for the id."""
-    for cut_id in ids:
+    """Raises DataError for ids that Kaldi's text cannot have: with blanks, or of several cuts."""
+    for cut_id, count in Counter(ids).items():
         if kaldi_fields(cut_id) != [cut_id]:
             raise DataError(f"{where}: the id '{cut_id}' has blanks, which no file of texts can have; rename it")
-
-
-def check_distinct(where: object, ids: Iterable[str]) -> None:
-    """Raises DataError for an id that several cuts have."""
-    for cut_id, count in Counter(ids).items():
         if count > 1:
             raise DataError(f"{where}: found {count} cuts with the id '{cut_id}', expected ids that differ")
 
@@ -287,7 +282,8 @@ def librispeech(folder: str | Path, only: Collection[str] = ()) -> dict[str, lis
     Args:
       only: the parts that are read; none means all that are there.
     Raises:
-      DataError: no part or not all of `only` are there, or no utterance has audio that can be read.
+      DataError: no part or not all of `only` are there, two files of one name, or no utterance has audio that can be
+        read.
     """
     root = require_folder(folder)
     root = root / "LibriSpeech" if (root / "LibriSpeech").is_dir() else root
@@ -312,7 +308,7 @@ def librispeech(folder: str | Path, only: Collection[str] = ()) -> dict[str, lis
 def _utterances(part: Path, transcripts: list[Path]) -> Iterator[MonoCut]:
     missing, named = Missing(), set[str]()
     for file in progress(transcripts, part.name):
-        audio = {path.stem: path for path in file.parent.iterdir() if path.suffix.lower() in AUDIO}
+        audio = _audio_files(file.parent.iterdir())
         texts = read_kaldi_text(file)
         named |= texts.keys()
         for utt_id, words in texts.items():
@@ -327,6 +323,16 @@ def _utterances(part: Path, transcripts: list[Path]) -> Iterator[MonoCut]:
     missing.tell(part)
 
 
+def _audio_files(paths: Iterable[Path]) -> dict[str, Path]:
+    """Those that are audio, by their names without suffix, sorted; DataError where two have the same."""
+    files: dict[str, Path] = {}
+    for path in sorted(path for path in paths if path.suffix.lower() in AUDIO):
+        if path.stem in files:
+            raise DataError(f"{path}: a second file named {path.stem} (the first: {files[path.stem]}); ids must differ")
+        files[path.stem] = path
+    return files
+
+
 def audio_and_text(folder: str | Path, text: str | Path | None) -> list[MonoCut]:
     """Cuts of all audio files under a folder; their names without suffix are the ids of the Kaldi `text`.
 
@@ -334,11 +340,7 @@ def audio_and_text(folder: str | Path, text: str | Path | None) -> list[MonoCut]
       DataError: two files of one name, or nothing that can be read.
     """
     root, missing = require_folder(folder), Missing()
-    files: dict[str, Path] = {}
-    for path in sorted(path for path in root.rglob("*") if path.suffix.lower() in AUDIO):
-        if path.stem in files:
-            raise DataError(f"{path}: a second file named {path.stem} (the first: {files[path.stem]}); ids must differ")
-        files[path.stem] = path
+    files = _audio_files(root.rglob("*"))
     texts = read_kaldi_text(text) if text is not None else dict.fromkeys(files, ())
     cuts = []
     for utt_id in progress(sorted(files.keys() | texts.keys()), "audio"):

@@ -26,7 +26,6 @@ from asr.dataset.flac import read_origin, save_flac
 from asr.dataset.loader import cut_text, load_errors, load_samples, load_trouble
 from asr.dataset.manifests import (
     Missing,
-    check_distinct,
     check_ids,
     kind_and_part,
     load_cuts,
@@ -78,9 +77,7 @@ def add_noise_to_set(path: Path, out: Path, options: NoiseOptions, allow_pipes: 
       DataError: two cuts of one id, too few speakers for babble, or no utterance can be loaded.
     """
     cuts: list[MonoCut] = list(load_cuts(path, allow_pipes=allow_pipes))
-    ids = [cut.id for cut in cuts]
-    check_ids(path, ids)
-    check_distinct(path, ids)
+    check_ids(path, (cut.id for cut in cuts))
     prefix, part = kind_and_part(path)
     name = f"{part}-{options.name}"
     folder = make_folder(out / "audio" / name)

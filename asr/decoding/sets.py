@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from asr.dataset.features import NARROW_BAND, SAMPLE_RATE
 from asr.dataset.loader import A_CUT_EACH, partly_heard
-from asr.dataset.manifests import check_distinct, check_ids, ids_of, is_shar, iter_cuts, load_cuts, own_name
+from asr.dataset.manifests import check_ids, ids_of, is_shar, iter_cuts, load_cuts, own_name
 from asr.decoding.decode import Decoded
 from asr.decoding.results import Outputs, Results, empty_lattice, empty_nbest
 from asr.errors import DataError
@@ -84,9 +84,7 @@ def folder_of_results(path: Path) -> Path:
 def cuts_to_decode(path: Path, allow_pipes: bool) -> CutSet:
     """The cuts of a manifest, with ids that differ and can stand in texts."""
     cuts = load_cuts(path, allow_pipes=allow_pipes)
-    ids = list(ids_of(path, cuts))
-    check_ids(path, ids)
-    check_distinct(path, ids)
+    check_ids(path, ids_of(path, cuts))
     return cuts
 
 

@@ -416,6 +416,19 @@ def test_ids_with_blanks(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+def test_ids_of_two_utterances(librispeech: Path, tmp_path: Path) -> None:
+    """In Kaldi's text each stands once; of two files of one name the file system's order chose."""
+    chapter = librispeech / "dev-clean" / "84"
+    write_audio(chapter / "2" / "84-1-0000.flac", 1.0)
+    (chapter / "2" / "84-2.trans.txt").write_text("84-1-0000 A COPY\n")
+    with pytest.raises(DataError, match="dev-clean: found 2 cuts with the id '84-1-0000', expected ids that differ"):
+        prepare(tmp_path / "data", "--librispeech", librispeech)
+    write_audio(chapter / "1" / "84-1-0000.wav", 2.0)
+    with pytest.raises(DataError, match=r"84-1-0000.wav: a second file named 84-1-0000 \(the first: .*0000.flac\)"):
+        prepare(tmp_path / "data", "--librispeech", librispeech)
+    assert not (tmp_path / "data").exists()
+
+
 def test_the_first_of_several_channels_is_taken_and_told_of(tmp_path: Path) -> None:
     first, second = write_audio(tmp_path / "one.wav", 0.5, 1), write_audio(tmp_path / "two.wav", 0.5, 2)
     (tmp_path / "audio").mkdir()
