@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lhotse import MonoCut, Recording
 
 NO_AUDIO = "audio missing, unreadable or empty"
+OVERSHOOT = 0.5  # seconds that a segment ends behind its recording from which on Kaldi's extract-segments rejects it
 
 
 # Ours, not lhotse.kaldi.load_kaldi_data_dir: that ends at an utterance without text, and cuts audio to milliseconds.
@@ -65,6 +66,9 @@ def kaldi_cuts(folder: str | Path, out: Path, allow_pipes: bool = False) -> list
             missing.add("not in text", utt_id)
         elif start < 0 or start >= recording.duration or (end is not None and end <= start):  # Kaldi skips them too
             missing.add("its segment is empty, or begins before 0 or behind the recording's end", utt_id)
+        elif end is not None and end - recording.duration >= OVERSHOOT:
+            detail = f"at {end:g} s, the recording at {recording.duration:g} s"
+            missing.add(f"its segment ends {OVERSHOOT} s or more behind the recording", utt_id, detail)
         else:
             text = texts[utt_id] if texts is not None else ""
             cuts.append(make_cut(recording, utt_id, text, speakers.get(utt_id), start, end))

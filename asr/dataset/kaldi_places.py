@@ -8,11 +8,15 @@ import subprocess
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
 from asr.dataset.kaldi_matrix import read_object
 from asr.dataset.pipes import is_command
 from asr.errors import DataError
 
 _PLACE = re.compile(r"(.+?)(?::([0-9]{1,18}))?(?:\[([0-9:, ]*)\])?")
+_RANGE = re.compile(r"\s*(?:([0-9]{1,18})\s*:\s*([0-9]{1,18})|:?)\s*")
+TOLERANCE = 3  # rows, not columns, that a range may reach beyond a matrix, as in Kaldi: frames at its end are rounded
 _KNOWN = re.compile(rb"RIFF|fLaC|AUDIO|NPY|\0B|\s*[\[\d.+-]")  # audio, arrays, Kaldi's binary and text matrices
 
 
@@ -23,7 +27,7 @@ def read_place(place: str) -> Any:
       place: `FILE`, `FILE:OFFSET`, either with `[FIRST:LAST,...]` (rows and columns, as Kaldi counts), or `COMMAND |`,
         which is run: whoever calls this has asked whether it may be (see `asr.dataset.pipes`).
     Raises:
-      DataError: it cannot be read, the command failed, or it is neither audio nor a matrix.
+      DataError: it cannot be read, the command failed, it is neither audio nor a matrix, or the range is not within it.
     """
     try:
         if is_command(place):
@@ -38,8 +42,9 @@ def read_place(place: str) -> Any:
             found = _decode(stream)
         if parts is None:
             return found
-        chosen = tuple(map(_slice, parts.split(",")))
-        return (found[0], found[1][chosen]) if isinstance(found, tuple) else found[chosen]
+        if isinstance(found, tuple):
+            raise DataError(f"found the range [{parts}] of audio, expected it of a matrix")
+        return _part(found, parts)
     except DataError:
         raise
     except Exception as error:  # a damaged archive can raise anything
@@ -55,9 +60,19 @@ def _decode(stream: IO[bytes]) -> Any:
     return read_object(stream)
 
 
-def _slice(text: str) -> slice:
-    """`FIRST:LAST` with the last one included; all without numbers."""
-    if text.strip() in ("", ":"):
+def _part(matrix: np.ndarray, text: str) -> np.ndarray:
+    """Of `(rows, columns)` the rows FIRST:LAST, or both as FIRST:LAST,FIRST:LAST, last ones included; `:`: all."""
+    parts = text.split(",")
+    if len(parts) > matrix.ndim:
+        raise DataError(f"found the range [{text}], expected one of rows, and one of columns")
+    return matrix[tuple(map(_slice, parts, matrix.shape, (TOLERANCE, 0)))]
+
+
+def _slice(text: str, size: int, more: int) -> slice:
+    """`FIRST:LAST` within `size`, the last one up to `more` beyond it."""
+    found = _RANGE.fullmatch(text)
+    if found and found[1] is None:
         return slice(None)
-    first, _, last = text.partition(":")
-    return slice(int(first), int(last or first) + 1)
+    if not found or not int(found[1]) <= min(int(found[2]), size - 1) or int(found[2]) >= size + more:
+        raise DataError(f"found the range [{text}], expected FIRST:LAST within 0:{size - 1}")
+    return slice(int(found[1]), int(found[2]) + 1)

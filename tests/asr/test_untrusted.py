@@ -68,6 +68,12 @@ def test_places_of_kaldi(folder: Path) -> None:
     assert np.array_equal(read_place(place), matrix)
     assert np.array_equal(read_place(f"{place}[1:2]"), matrix[1:3])
     assert np.array_equal(read_place(f"{place}[:,0:1]"), matrix[:, :2])
+    assert np.array_equal(read_place(f"{place}[1:6,0:2]"), matrix[1:])  # up to 3 rows beyond, as in Kaldi
+    for bad in ("1:7", "4:5", "2:1", "2", "2:", ":2", "0:1,0:3", "0:1,0:1,0:0"):
+        with pytest.raises(DataError, match=r"found the range \[.*\], expected "):
+            read_place(f"{place}[{bad}]")
+    with pytest.raises(DataError, match=r"found the range \[0:9\] of audio, expected it of a matrix"):
+        read_place(f"{folder}/a.wav[0:9]")
     assert np.array_equal(read_place(f"tail -c +3 {folder}/m.ark |"), matrix)
     assert read_place(f"{folder}/text.ark").tolist() == [[0.5, 1.5], [2.5, 3.5]]
     rate, samples = read_place(f"{folder}/a.wav")

@@ -27,7 +27,7 @@ def kaldi(tmp_path: Path) -> tuple[Path, dict[str, np.ndarray]]:
     (folder / "wav.scp").write_text("\n".join([*lines, f"gone {folder}/gone.wav"]) + "\n")
     (folder / "text").write_text("u1 A CAT\nu2 A HAT\nu3 THE MAT\nu4 GONE\nu5 NOWHERE\n")
     (folder / "utt2spk").write_text("u1 s1\nu2 s1\nu3 s2\nu4 s2\n")
-    (folder / "segments").write_text("u1 file 0.5 1.5\nu2 pipe 0 -1\nu3 ark 1.0 9.0\nu4 gone 0 1\nu6 file 0 1\n")
+    (folder / "segments").write_text("u1 file 0.5 1.5\nu2 pipe 0 -1\nu3 ark 1.0 2.4\nu4 gone 0 1\nu6 file 0 1\n")
     return folder, audio
 
 
@@ -156,3 +156,14 @@ def test_kaldi_segments_that_begin_before_the_audio(kaldi: tuple[Path, dict[str,
     result = prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
     assert "1 utterances left out, its segment is empty, or begins before 0 or behind" in result.stderr
     assert [cut.id for cut in load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")] == ["u2"]
+
+
+def test_kaldi_segments_that_end_behind_the_audio(kaldi: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    """By less than half a second they are cut, others are left out: so are those of Kaldi's extract-segments."""
+    folder, _ = kaldi
+    (folder / "segments").write_text("u1 file 0.5 2.5\nu2 file 0.5 2.49\nu3 file 0 60\n")
+    result = prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+    said = "2 utterances left out, its segment ends 0.5 s or more behind the recording (u1, u3); u1: at 2.5 s, the"
+    assert f"{said} recording at 2 s" in result.stderr
+    (cut,) = load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")
+    assert (cut.id, cut.start, cut.duration) == ("u2", 0.5, 1.5)
