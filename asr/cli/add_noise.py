@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from asr.cli.pipes import pipes_option
-from rescore.cli.numbers import NUMBER
+from rescore.cli.numbers import DECIBEL
 from rescore.cli.outputs import OutputPath
 
 
@@ -15,7 +15,7 @@ from rescore.cli.outputs import OutputPath
 @click.argument("cuts", type=click.Path(path_type=Path))
 @click.argument("out_dir", type=OutputPath(folder=True))
 @click.option("--kind", type=click.Choice(["white", "babble"]), required=True, help="Of noise; babble: other cuts.")
-@click.option("--snr", type=NUMBER, required=True, help="Power of the speech to that of the noise, dB.")
+@click.option("--snr", type=DECIBEL, required=True, help="Power of the speech to that of the noise, dB.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Of all that is drawn.")
 @click.option("--voices", type=click.IntRange(1), default=8, show_default=True, help="Cuts of others in babble.")
 @pipes_option

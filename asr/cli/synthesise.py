@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rescore.cli.numbers import NUMBER, Number
+from rescore.cli.numbers import DECIBEL, Number
 from rescore.cli.outputs import OutputPath
 
 
@@ -23,7 +23,7 @@ from rescore.cli.outputs import OutputPath
 )
 @click.option("--held-out", is_flag=True, help="The same as --speakers test.")
 @click.option("--pico", type=Number(0, 1), default=0.5, show_default=True, help="Share of Pico; rest: eSpeak.")
-@click.option("--snr", nargs=2, type=NUMBER, default=(5.0, 40.0), show_default=True, help="Range of the noise, dB.")
+@click.option("--snr", nargs=2, type=DECIBEL, default=(5.0, 40.0), show_default=True, help="Range of the noise, dB.")
 @click.option("--count", type=click.IntRange(1), help="Sentences to take, spread evenly over TEXT.  [default: all]")
 @click.option("--words", nargs=2, type=int, default=(1, 40), show_default=True, help="Range of a sentence's length.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes.")

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from lhotse.cut import MonoCut
 
 WHITE, BABBLE = "white", "babble"
-KINDS = (WHITE, BABBLE)
+UNUSABLE = "their audio, or that of their babble, cannot be used"
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def add_noise_to_set(path: Path, out: Path, options: NoiseOptions, allow_pipes: 
             try:
                 speech, babblers = load(place), [load(voice) for voice in chosen[cut.id]]
             except DataError as error:
-                missing.add(str(error), cut.id)
+                missing.add(UNUSABLE, cut.id, str(error))
                 continue
             noise = _noise(len(speech), babblers, cut.id, options)
             save_flac(file, _within_range(add_noise(speech, noise, options.snr_db)), SAMPLE_RATE, origin)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from asr.errors import ConfigError
+from lm_zoo.training.config import SEEDS
 from lm_zoo.training.runtime import Progress
 
 
@@ -41,10 +42,12 @@ class TransducerTrainConfig:
 
     def __post_init__(self) -> None:
         low = {"num_epochs": 1, "warm_step": 0, "prune_range": 2, "keep_last_k": 1, "average_period": 1}
-        low |= {"save_every_n": 1, "valid_every": 1, "log_every": 1, "ctc_scale": 0, "variational_noise": 0}
+        low |= {"save_every_n": 1, "valid_every": 1, "log_every": 1, "ctc_scale": 0, "variational_noise": 0, "seed": 0}
         for name, least in low.items():
             if getattr(self, name) < least:
                 raise ConfigError(f"{name} is {getattr(self, name)}, expected {least} or more")
+        if self.seed >= SEEDS:
+            raise ConfigError(f"seed is {self.seed}, expected less than {SEEDS}")
         for name in ("max_steps", "max_minutes", "base_lr", "muon_lr", "lr_batches", "lr_epochs", "clip"):
             value = getattr(self, name)
             if value is not None and not value > 0:

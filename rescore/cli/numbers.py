@@ -26,3 +26,4 @@ class Number(click.FloatRange):
 
 NUMBER = Number()
 POSITIVE = Number(min=0, min_open=True)
+DECIBEL = Number(-100, 100)  # 16 bits have 96

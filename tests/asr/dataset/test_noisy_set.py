@@ -155,12 +155,22 @@ def test_the_audio_that_cannot_be_loaded_is_named(cuts: Path, tmp_path: Path) ->
     every = list(load_cuts(cuts))
     voices = noisy_set._Voices(every, noisy_set.NoiseOptions("babble", 5.0, voices=1))
     drawn = {cut.id: {cut.id, every[voices(place)[0]].id} for place, cut in enumerate(every)}
-    lost = [name for name, both in drawn.items() if "s0-0" in both]
-    problem = f"audio of s0-0 cannot be loaded: {tmp_path / 's0-0.wav'}: damaged"
-    assert len(lost) > 1 and f"{len(lost)} utterances left out, {problem}" in result.stderr
-    assert "audio of s1-0 has a sample that is NaN or infinite" in result.stderr
+    lost = {name for name, both in drawn.items() if both & {"s0-0", "s1-0"}}
+    problem = f"s0-0: audio of s0-0 cannot be loaded: {tmp_path / 's0-0.wav'}: damaged"
+    assert f"{len(lost)} utterances left out, {noisy_set.UNUSABLE} (s0-0, " in result.stderr
+    assert len(lost) > 2 and problem in result.stderr and result.stderr.count("left out") == 1
     made = {cut.id for cut in load_cuts(tmp_path / "set_cuts_dev-babble-5dB.jsonl.gz")}
-    assert made == {name for name, both in drawn.items() if not both & {"s0-0", "s1-0"}}
+    assert made == drawn.keys() - lost
+    with pytest.raises(DataError, match="audio of s1-0 has a sample that is NaN or infinite"):
+        noisy_set._samples(every[[cut.id for cut in every].index("s1-0")])
+
+
+@pytest.mark.parametrize("snr", ["-5000", "1e30"])
+@pytest.mark.parametrize("line", ["add-noise --kind white --snr {} {} {}", "synthesise --snr {} 30 {} {}"])
+def test_ratios_that_audio_cannot_have(cuts: Path, tmp_path: Path, line: str, snr: str) -> None:
+    """Beyond what floats hold there were tracebacks."""
+    result = CliRunner().invoke(cli, line.format(snr, cuts, tmp_path / "out").split())
+    assert result.exit_code == 2 and "is not in the range -100<=x<=100" in result.output
 
 
 def test_audio_of_commands(cuts: Path, tmp_path: Path) -> None:

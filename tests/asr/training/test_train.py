@@ -377,6 +377,8 @@ def test_settings_and_checkpoints_that_do_not_fit(tmp_path: Path) -> None:
         ({"dtype": "float16"}, r"float16 needs a GPU"),
         ({"dtype": "int8"}, r"found the dtype 'int8'"),
         ({"max_steps": 0}, r"max_steps is 0, expected more than 0"),
+        ({"seed": -1}, r"seed is -1, expected 0 or more"),
+        ({"seed": 1 << 63}, r"seed is 9223372036854775808, expected less than 9223372036854775808"),  # torch's overflow
         ({"prune_range": 1}, r"prune_range is 1, expected 2 or more"),
     ):
         with pytest.raises(ConfigError, match=message):
