@@ -122,11 +122,6 @@ class _Joined:
         data, self.head = (self.head, b"") if size < 0 else (self.head[:size], self.head[size:])
         return data + (self.stream.read() if size < 0 else _some(self.stream, size - len(data)))
 
-    def close(self) -> None:
-        """The stream is its owner's."""
-
-    def flush(self) -> None: ...
-
 
 def _some(stream: IO[bytes], size: int) -> bytes:
     """At most so many bytes, in pieces as `_exactly`."""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lhotse.cut import MonoCut
 
 SHIFT_SECONDS = 0.01  # between frames of features
-STORAGES = ("lilcom", "numpy")  # lossy, as icefall has it; exact, a file an utterance
 
 
 class FeatureStore(Protocol):
@@ -75,7 +74,7 @@ def feature_store(folder: Path, name: str, storage: str) -> Iterator[FeatureStor
     """Stores features under `folder/NAME`; of `lilcom` the file is there when the block ends without an error.
 
     Args:
-      storage: one of STORAGES.
+      storage: `lilcom` (lossy, as icefall has it) or `numpy` (exact, a file an utterance).
 
     Raises:
       RescoreError: they cannot be written.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,11 +18,12 @@ import torch
 from click.testing import CliRunner, Result
 
 from asr.cli.main import cli
-from asr.cli.train import command
+from asr.cli.train import SETTINGS, command
 from asr.dataset.loader import PADDING
 from asr.decoding.greedy_search import greedy
 from asr.errors import AsrError, ConfigError, DataError
 from asr.model.checkpoint import load_model, read_checkpoint
+from asr.model.rnnt_loss import check_backend
 from asr.training.config import TransducerTrainConfig
 from asr.training.run import TrainPlan, make_batches, run_here
 from lm_zoo.text.tokenizer import build_pieces
@@ -225,6 +229,19 @@ def test_the_k2_backend_needs_k2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "k2", None)
     with pytest.raises(ConfigError, match="the loss backend k2 needs k2, which cannot be imported"):
         training(tmp_path / "nothing", tmp_path, "--loss-backend", "k2")  # told before any file is looked for
+    monkeypatch.setitem(sys.modules, "k2", SimpleNamespace(with_cuda=False))
+    check_backend("k2", "cpu")
+    with pytest.raises(ConfigError, match="this k2 was built without CUDA"):
+        check_backend("k2", "cuda:1")
+
+
+def test_the_help_tells_the_defaults() -> None:
+    """Of all settings that have one: at the end of each text, in brackets."""
+    for item in fields(TransducerTrainConfig):
+        if item.name in SETTINGS and item.default is not None:
+            told = re.findall(r"\[(\S+?)\]", SETTINGS[item.name][1])
+            value = item.default if isinstance(item.default, str) else f"{item.default:g}"
+            assert told == [value], item.name
 
 
 Loaders = tuple[Any, Any]

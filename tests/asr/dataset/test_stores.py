@@ -9,7 +9,7 @@ import pytest
 
 from asr.dataset.loader import load_stored
 from asr.dataset.manifests import load_cuts, save_cuts, store_fbank
-from asr.dataset.stores import STORAGES, feature_store, with_features
+from asr.dataset.stores import feature_store, with_features
 from asr.errors import DataError
 
 lhotse = pytest.importorskip("lhotse")
@@ -22,7 +22,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize("storage", ["lilcom", "numpy"])
 @pytest.mark.parametrize("name", ["train", "a.b"])
 def test_files_and_keys_are_those_of_lhotse(tmp_path: Path, storage: str, name: str) -> None:
     with feature_store(tmp_path / "ours", name, storage) as store:

@@ -88,6 +88,10 @@ def test_initialisation_is_that_of_the_paper() -> None:
     assert (-torch.exp(real.log_decay)).tolist() == pytest.approx([-1, -2, -3, -4])
     assert (-torch.exp(lin.log_decay)).tolist() == pytest.approx([-0.5] * 4)
     assert lin.frequency.tolist() == pytest.approx([math.pi * n for n in range(4)])
+    torch.manual_seed(4)
+    exponents = S4D(3000, 1).log_step.detach() / math.log(10)  # uniform from 0.001 to 0.1: a thirtieth has 100 +- 10
+    assert all(50 < count < 150 for count in torch.histc(exponents, 30, -3, -1).tolist())
+    assert exponents.min() >= -3 and exponents.max() <= -1
 
 
 def test_number_of_parameters() -> None:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from asr.errors import ConfigError, DataError
 from asr.model.attention import RelativeAttention, distance_codes
 from asr.model.config import COMPONENTS, EncoderConfig, TransducerConfig, load_config
-from asr.model.convolution import MaskedBatchNorm, Reparameterisation
+from asr.model.convolution import Depthwise, MaskedBatchNorm, Reparameterisation
 from asr.model.masks import inside
 from asr.model.s4former import S4former
 from asr.model.subsampling import subsampled
@@ -88,8 +88,21 @@ def test_batch_norm_is_that_of_the_frames_alone() -> None:
     torch.testing.assert_close(ours(x, frames)[frames], plain(x[frames]))
     assert all(torch.equal(value, plain.state_dict()[name]) for name, value in ours.state_dict().items())
     before = ours.running_mean.clone()
-    assert ours(x, torch.zeros_like(frames)).isfinite().all() and torch.equal(ours.running_mean, before)
+    for few in (torch.zeros_like(frames), inside(torch.tensor([1, 0, 0]), 7)):  # one frame has no variance
+        assert ours(x, few).isfinite().all() and torch.equal(ours.running_mean, before)
     torch.testing.assert_close(ours.eval()(x, frames), plain.eval()(x.flatten(0, 1)).view_as(x))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "causal", "seen"),
+    [(1, False, [3]), (2, False, [2, 3]), (4, True, [0, 1, 2, 3]), (5, False, [1, 2, 3, 4, 5])],
+)
+def test_frames_of_a_kernel(kernel: int, causal: bool, seen: list[int]) -> None:
+    """Of an even one the more distant frame lies in the past."""
+    conv = Depthwise(2, kernel, causal)
+    x = torch.zeros(1, 8, 2, requires_grad=True)
+    conv(x)[0, 3].sum().backward()
+    assert x.grad is not None and x.grad[0, :, 0].nonzero().flatten().tolist() == seen
 
 
 def slow_attention(model: RelativeAttention, x: torch.Tensor, lengths: list[int]) -> torch.Tensor:
