@@ -153,8 +153,7 @@ def between(end: dict[str, Any], start: dict[str, Any] | None, paths: list[Path]
     result = {}
     for name, tensor in end["model_avg"].items():
         if tensor.is_floating_point():
-            # without updates the start's average is that of the initial weights, which do not count
-            earlier = start["model_avg"][name] * (1.0 - weight) if start is not None and first else 0.0
+            earlier = start["model_avg"][name] * (1.0 - weight) if start is not None else 0.0  # 0, too, of no update
             tensor = (tensor * weight + earlier).float()
         result[name] = tensor
     return result

@@ -169,6 +169,24 @@ def run_of(folder: Path, epochs: int, vocab: PieceVocabulary = VOCAB) -> list[di
     return kept
 
 
+def test_integers_are_those_of_the_last_checkpoint(tmp_path: Path) -> None:
+    """Such as the batches that a normalisation has seen: they have no mean."""
+    ends = [{"a": torch.tensor([value]), "batches": torch.tensor(seen)} for value, seen in ((4.0, 9), (1.0, 7))]
+    paths = [tmp_path / f"epoch-{epoch}.pt" for epoch in (2, 1)]
+    for path, weights in zip(paths, ends, strict=True):
+        write_checkpoint(path, {"model": weights})
+    end, start = (
+        {"model_avg": weights, "batch_idx_train": batch, "average_period": 10}
+        for weights, batch in zip(ends, (29, 11), strict=True)
+    )
+    found = mean(paths)
+    assert found["a"].tolist() == [2.5] and int(found["batches"]) == 9
+    found = between(end, start, paths)
+    assert found["a"].tolist() == [7.0] and int(found["batches"]) == 9  # (20 * 4 - 10 * 1) / 10
+    for before in (None, {**start, "batch_idx_train": 9}):  # no update yet: the initial weights do not count
+        assert between(end, before, paths)["a"].tolist() == [4.0]
+
+
 @pytest.mark.parametrize("count", [1, 3, 5])
 def test_averages_are_the_mean_of_the_last_epochs(tmp_path: Path, count: int) -> None:
     kept = run_of(tmp_path, 5)[-count:]
