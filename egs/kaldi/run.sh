@@ -30,7 +30,7 @@ for name in dev dev_data test test_data; do [ -n "${!name}" ] || fail "--${name/
 for folder in "$dev" "$test"; do need "$folder/lat.1.gz" "decode with Kaldi first"; done
 for file in "$test/num_jobs" "$lang/words.txt" "$dev_data/text" "$test_data/text"; do need "$file" "it is part of Kaldi's folders"; done
 words=$lang/words.txt
-read -r first_beam second_beam <<< "$(awk "BEGIN {print $lmwt * $beam, $lmwt * $lm_beam}")"
+read -r first_beam second_beam <<< "$(LC_ALL=C awk "BEGIN {print $lmwt * $beam, $lmwt * $lm_beam}")"
 search=(--words "$words" --lm "nn=$lm" --device "$device" --max-unknown "$max_unknown" --ngram-beam "$first_beam" --beam "$second_beam")
 
 check() {  # check LATTICES DATA: do the references fit

@@ -22,7 +22,7 @@ best_lm_scale() {  # best_lm_scale SET LM N: of the last N searches with this LM
   local last
   mapfile -t last < <(ls -t "$decoded/wer-summary-$1-"*"$(basename "${2%%\?*}")-lm-scale"* | head -n "$3")
   [ ${#last[@]} -gt 0 ] || fail "no search of $1 with the LM $2 in $decoded"
-  grep -h 'lm[_-]scale' "${last[@]}" | sort -k 2 -n | head -n 1 | sed 's/.*lm[_-]scale[_-]\([0-9.]*\).*/\1/'
+  grep -h 'lm[_-]scale' "${last[@]}" | LC_ALL=C sort -k 2 -n | head -n 1 | sed 's/.*lm[_-]scale[_-]\([0-9.]*\).*/\1/'
 }
 
 newest() { ls -td "$@" 2> /dev/null | head -n 1 || true; }  # newest PATH...: of those that are there; others may be of other settings

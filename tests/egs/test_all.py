@@ -93,6 +93,14 @@ def test_scripts_are_bash(script: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("script", SCRIPTS, ids=label)
+def test_numbers_have_points_in_every_locale(script: Path) -> None:
+    """In German `sort -n` takes 5.31 for 5, and mawk writes 1,5 for 1.5: where they see numbers, they are in C."""
+    numeric = re.compile(r"(LC_ALL=C )?\b(sort (?=[^|]*-\S*n|[^|]*-k\S*n)|awk \"BEGIN)")
+    for line in script.read_text(encoding="utf-8").splitlines():
+        assert all(found[1] for found in numeric.finditer(line)), line
+
+
 def test_an_old_bash_is_refused_in_one_line(tmp_path: Path) -> None:
     """`BASH_VERSINFO` cannot be set, so a copy of the check asks for another name."""
     check = (EGS / "shared" / "bash.sh").read_text().replace("BASH_VERSINFO", "found").replace("BASH_VERSION", "said")

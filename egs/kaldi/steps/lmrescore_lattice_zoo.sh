@@ -27,13 +27,13 @@ model_type= embedding_dim= hidden_dim= nlayers= nhead= oov_symbol= epsilon=
 pruned=$dir/lattice_expansion
 mkdir -p "$pruned"
 # graph + weight * (new - old), which is what the lattices written have as graph cost
-echo "{\"scales\": {\"am\": 1, \"graph\": $inv_acwt, \"old-ngram\": -$(awk "BEGIN {print $inv_acwt * $weight}")," \
-  "\"nn\": $(awk "BEGIN {print $inv_acwt * $weight}")}}" > "$dir/weights.json"
+echo "{\"scales\": {\"am\": 1, \"graph\": $inv_acwt, \"old-ngram\": -$(LC_ALL=C awk "BEGIN {print $inv_acwt * $weight}")," \
+  "\"nn\": $(LC_ALL=C awk "BEGIN {print $inv_acwt * $weight}")}}" > "$dir/weights.json"
 
 if [ "$stage" -le 1 ]; then
   say "pruning"
   jobs "$dir/log/prune.JOB.log" rescore lattice prune "kaldi:$indir/lat.JOB.gz" "kaldi:$pruned/lat.JOB.gz" \
-    --words "$lang/words.txt" --beam "$(awk "BEGIN {print $inv_acwt * $beam}")" --scale am=1 --scale "graph=$inv_acwt"
+    --words "$lang/words.txt" --beam "$(LC_ALL=C awk "BEGIN {print $inv_acwt * $beam}")" --scale am=1 --scale "graph=$inv_acwt"
 fi
 if [ "$stage" -le 4 ]; then
   say "costs of $lm in place of those of $old_lm"

@@ -29,4 +29,4 @@ for lmwt in $lmwts; do
   done
 done
 mkdir -p "$dir/scoring_kaldi"
-grep -H WER "${files[@]}" | awk -F: '{print $2, $1}' | sort -n -k 2,2 -s | head -n 1 | tee "$dir/scoring_kaldi/best_wer"
+grep -H WER "${files[@]}" | awk -F: '{print $2, $1}' | LC_ALL=C sort -n -k 2,2 -s | head -n 1 | tee "$dir/scoring_kaldi/best_wer"
