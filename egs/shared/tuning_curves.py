@@ -21,6 +21,7 @@ import click
 import numpy as np
 
 from asr.decoding.journal import Journal
+from lm_zoo.files import atomic_path, write_text
 from lm_zoo.identity import content
 from rescore.cli.door import watched
 from rescore.console import remark
@@ -161,7 +162,8 @@ def draw_png(rows: list[dict[str, Any]], out: Path) -> None:
     axes.grid(True, alpha=0.3)
     axes.legend()
     figure.tight_layout()
-    figure.savefig(out, dpi=120)
+    with atomic_path(out) as made:
+        figure.savefig(made, dpi=120, format="png")
     pyplot.close(figure)
 
 
@@ -171,11 +173,11 @@ def read_table(scores: str, ref: str, normaliser: Normaliser) -> ScoreTable:
 
 
 def sizes_of(text: str) -> list[int]:
-    """Raises UsageError for what are no numbers of utterances."""
+    """Each once, in order; UsageError for what are no numbers of utterances."""
     found = [size.strip() for size in text.split(",")]
     if wrong := [size for size in found if not size.isdecimal() or int(size) < 1]:
         raise click.UsageError(f"--sizes {text}: found '{wrong[0]}', expected numbers of utterances, as in 25,50,100")
-    return [int(size) for size in found]
+    return sorted(set(map(int, found)))
 
 
 @click.command()
@@ -206,13 +208,15 @@ def main(
     other = read_table(*test, normaliser) if test else None
     wanted = [size for size in asked if size < len(pool.utt_ids) + (other is not None)]
     if not wanted:
-        raise click.ClickException(f"{dev[0]} has {len(pool.utt_ids)} utterances, fewer than any of --sizes {sizes}")
+        raise click.UsageError(f"{dev[0]} has {len(pool.utt_ids)} utterances, fewer than any of --sizes {sizes}")
+    if left := asked[len(wanted) :]:
+        remark(f"{dev[0]} has {len(pool.utt_ids)} utterances: sizes left out, {', '.join(map(str, left))}")
     made_by = {"fixed": parse_scales(fixed), "folds": folds, "normalise": normalise}
     made_by |= {"dev": content(map(Path, dev)), "test": content(map(Path, test or ()))}
     log = Journal(out / "curves.jsonl", made_by)
     rows = results(Experiment(pool, other, parse_scales(fixed), folds, validated), wanted, draws, log)
     text = "\n".join(table(rows)) + "\n"
-    (out / "curves.md").write_text(text)
+    write_text(out / "curves.md", text)
     click.echo(text, nl=False)
     try:
         draw_png(rows, out / "curves.png")

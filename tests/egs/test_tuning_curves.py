@@ -41,7 +41,8 @@ def test_a_table_and_a_picture_of_all_systems(script: ModuleType, tmp_path: Path
         "--out",
         str(tmp_path / "out"),
     ]
-    result = CliRunner().invoke(script.main, [*args, "--sizes", "8,99"], catch_exceptions=False)
+    result = CliRunner().invoke(script.main, [*args, "--sizes", "99,8,8"], catch_exceptions=False)
+    assert "dev has 24 utterances: sizes left out, 99\n" in result.stderr
     rows = [line.split(" | ") for line in result.stdout.splitlines()[2:]]
     assert [row[1] for row in rows] == ["errors, MAP", "errors, MBR", "risk, MAP", "risk, MBR"]
     assert all(row[0] == "| 8" and row[2] == "2" for row in rows)
@@ -99,3 +100,12 @@ def test_lists_that_are_not_there_are_one_line(monkeypatch: pytest.MonkeyPatch, 
 def test_sizes_that_are_none_are_one_line(script: ModuleType, sizes: str) -> None:
     done = CliRunner().invoke(script.main, ["--dev", "none", "none.txt", "--out", "out", "--sizes", sizes])
     assert done.exit_code == 2 and "expected numbers of utterances" in done.output
+
+
+def test_sizes_that_no_set_has_are_refused(script: ModuleType, tmp_path: Path) -> None:
+    lists, refs = make_set(8, 0)
+    write_nbest(f"jsonl:{tmp_path / 'dev' / 'scores.jsonl.gz'}", lists)
+    write_kaldi_text(tmp_path / "dev.txt", refs)
+    words = ["--dev", str(tmp_path / "dev"), str(tmp_path / "dev.txt"), "--out", str(tmp_path / "out"), "--sizes", "8"]
+    done = CliRunner().invoke(script.main, words)
+    assert done.exit_code == 2 and "dev has 8 utterances, fewer than any of --sizes 8" in done.output
