@@ -88,13 +88,10 @@ def _exactly(stream: IO[bytes], size: int) -> bytes:
 
 
 def _counted(stream: IO[bytes], start: bytes) -> bytes:
-    """Bytes behind their number, which stands behind the number of its own bytes."""
-    known = io.BytesIO(start)
-    digits = (known.read(1) or _exactly(stream, 1))[0]
-    number = known.read(digits)
-    size = int.from_bytes(number + _exactly(stream, digits - len(number)), "little")
-    data = known.read(min(size, len(start)))
-    return data + _exactly(stream, size - len(data))
+    """Bytes behind their number, which stands behind the number of its own bytes; `start`: the first two, if read."""
+    digits = (start[:1] or _exactly(stream, 1))[0]
+    number = start[1 : 1 + digits]
+    return _exactly(stream, int.from_bytes(number + _exactly(stream, digits - len(number)), "little"))
 
 
 def _wav(head: bytes, stream: IO[bytes]) -> tuple[int, np.ndarray]:

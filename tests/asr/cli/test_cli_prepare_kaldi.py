@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
@@ -152,9 +154,9 @@ def test_kaldi_malformed(kaldi: tuple[Path, dict[str, np.ndarray]], tmp_path: Pa
 def test_kaldi_segments_that_begin_before_the_audio(kaldi: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     """Kaldi's extract-segments leaves them out too."""
     folder, _ = kaldi
-    (folder / "segments").write_text("u1 file -0.3 0.5\nu2 file 0.5 1\n")
+    (folder / "segments").write_text("u1 file -0.3 0.5\nu2 file 0.5 1\nu3 file 1 1\nu4 file 1.5 1\n")
     result = prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
-    assert "1 utterances left out, its segment is empty, or begins before 0 or behind" in result.stderr
+    assert "3 utterances left out, its segment is empty, or begins before 0 or behind" in result.stderr
     assert [cut.id for cut in load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")] == ["u2"]
 
 
@@ -167,3 +169,20 @@ def test_kaldi_segments_that_end_behind_the_audio(kaldi: tuple[Path, dict[str, A
     assert f"{said} recording at 2 s" in result.stderr
     (cut,) = load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")
     assert (cut.id, cut.start, cut.duration) == ("u2", 0.5, 1.5)
+
+
+def test_kaldi_places_beside_the_folder_and_recordings_of_several_segments(
+    kaldi: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    folder, audio = kaldi
+    stereo = np.stack([audio["file"], audio["pipe"]], axis=1)
+    soundfile.write(str(folder / "two.wav"), stereo, 16000)
+    (folder / "wav.scp").write_text(f"file file.wav\npipe cat {folder}/two.wav |\n")
+    (folder / "segments").write_text("u1 file 0 1\nu2 file 1 2\nu3 pipe 0 2\n")
+    prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+    first, second, third = load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")
+    for cut, samples in ((first, audio["file"][:16000]), (second, audio["file"][16000:]), (third, audio["file"])):
+        assert np.abs(load_samples(cut) - samples).max() < 1e-4
+    assert np.abs(third.recording.load_audio() - stereo.T).max() < 1e-4
+    recordings = gzip.decompress((tmp_path / "data" / "kaldi_recordings_train.jsonl.gz").read_bytes())
+    assert [json.loads(line)["id"] for line in recordings.splitlines()] == ["file", "pipe"]
