@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asr.dataset.loader import LoaderOptions, load_samples
+from asr.dataset.features import fbank
+from asr.dataset.loader import LoaderOptions, load_samples, load_stored
 from asr.dataset.manifests import load_cuts
 from rescore.errors import FormatError
 from tests.asr.cli.test_cli_prepare import loaded, prepare, write_audio
@@ -179,10 +180,11 @@ def test_kaldi_places_beside_the_folder_and_recordings_of_several_segments(
     soundfile.write(str(folder / "two.wav"), stereo, 16000)
     (folder / "wav.scp").write_text(f"file file.wav\npipe cat {folder}/two.wav |\n")
     (folder / "segments").write_text("u1 file 0 1\nu2 file 1 2\nu3 pipe 0 2\n")
-    prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes")
+    prepare(tmp_path / "data", "--kaldi", folder, "--allow-pipes", "--fbank", "--storage", "numpy")
     first, second, third = load_cuts(tmp_path / "data" / "kaldi_cuts_train.jsonl.gz")
     for cut, samples in ((first, audio["file"][:16000]), (second, audio["file"][16000:]), (third, audio["file"])):
         assert np.abs(load_samples(cut) - samples).max() < 1e-4
+        assert np.array_equal(load_stored(cut), fbank(load_samples(cut)))
     assert np.abs(third.recording.load_audio() - stereo.T).max() < 1e-4
     recordings = gzip.decompress((tmp_path / "data" / "kaldi_recordings_train.jsonl.gz").read_bytes())
     assert [json.loads(line)["id"] for line in recordings.splitlines()] == ["file", "pipe"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from asr.dataset import loader as loading
 from asr.dataset.augment import SpecAugment, add_noise
 from asr.dataset.features import fbank
 from asr.dataset.loader import Loader, LoaderOptions, load_samples, make_loader
@@ -70,6 +71,8 @@ def test_order_depends_on_seed_and_epoch_alone(cuts: Any) -> None:
     assert ids(loader(cuts)(2)) != first
     assert ids(loader(cuts, seed=1)(1)) != first
     assert ids(loader(cuts, shuffle=False)(1)) == ids(loader(cuts, shuffle=False)(2))
+    orders = [[cut.id for cut in loader(cuts)._cuts.of(epoch)] for epoch in (1, 2)]  # lhotse sees a part at a time
+    assert orders[0] != orders[1] != sorted(orders[0]) == sorted(orders[1])
 
 
 def test_a_run_continues_in_mid_epoch_with_the_same_augmentation(cuts: Any) -> None:
@@ -180,6 +183,14 @@ def test_noise_comes_at_its_level() -> None:
     assert np.array_equal(add_noise(samples, np.zeros(10, np.float32), 7.0), samples)
 
 
+def test_noise_is_of_a_random_place(tmp_path: Path) -> None:
+    cut = make_cut(tmp_path, "noise", 5.0)
+    parts = [loading._part(cut, 1.0, random.Random(seed)) for seed in range(40)]
+    assert all(part.duration == 1.0 and 0.0 <= part.start <= 4.0 for part in parts)
+    assert min(part.start for part in parts) < 1.0 and max(part.start for part in parts) > 3.0
+    assert loading._part(cut, 5.0, random.Random(0)) is cut
+
+
 def test_spec_augment_masks_and_keeps_the_shape() -> None:
     features = np.random.default_rng(0).standard_normal((400, 80)).astype(np.float32)
     kept = features.copy()
@@ -189,6 +200,7 @@ def test_spec_augment_masks_and_keeps_the_shape() -> None:
         made = augment(features, random.Random(seed))
         assert made.shape == features.shape and np.array_equal(features, kept)
         changed = made != kept
+        assert (made[changed] == kept.mean()).all()
         masked.append((changed.all(1).sum(), changed.all(0).sum()))
         assert np.array_equal(made, augment(features, random.Random(seed)))
     frames, bins = np.array(masked).T
@@ -257,6 +269,7 @@ def test_shar_and_lazy_manifests(cuts: Any, tmp_path: Path) -> None:
     ):
         batches = list(loader(lazy, speeds=(0.9, 1.0))(1))
         assert sum(len(batch["ids"]) for batch in batches) == COUNT
+        assert ids(loader(lazy)(1)) != ids(loader(lazy)(2))  # by the draws of lhotse's sampler alone
     for other in ("shar", "cuts.jsonl.gz"):
         with pytest.raises(DataError, match=r"shar: Shar is read in its order, and alone, found 2 manifests; make one"):
             load_cuts(tmp_path / "shar", tmp_path / other)

@@ -140,6 +140,14 @@ def test_voices_of_babble_are_equally_loud() -> None:
     assert babble(250, [quiet, loud, np.zeros(9, np.float32)], seeded(1)) == pytest.approx(2.0)
 
 
+def test_voices_of_babble_begin_at_random_places() -> None:
+    ramp = np.arange(1, 6, dtype=np.float32)
+    places = np.arange(12) + seeded(3).randint(5)
+    assert babble(12, [ramp], seeded(3)) == pytest.approx(ramp[places % 5] / np.sqrt(11))  # its power: 55 / 5
+    begins = {babble(12, [ramp], seeded(seed))[0] for seed in range(30)}
+    assert len(begins) == 5
+
+
 def test_what_would_be_clipped_is_made_quieter_as_a_whole() -> None:
     loud = np.array([0.5, -2.0, 1.0], dtype=np.float32)
     assert np.array_equal(noisy_set._within_range(loud), loud / 2)
