@@ -14,6 +14,7 @@ import torch
 from asr.dataset import loader as loading
 from asr.dataset.augment import SpecAugment, add_noise
 from asr.dataset.features import fbank
+from asr.dataset.left_out import FirstOfReason
 from asr.dataset.loader import Loader, LoaderOptions, load_samples, make_loader
 from asr.dataset.manifests import load_cuts, store_fbank
 from asr.errors import ConfigError, DataError
@@ -390,6 +391,14 @@ def test_manifests_that_say_resample(tmp_path: Path, monkeypatch: pytest.MonkeyP
     cut = make_cut(tmp_path, "a", 1.0, rate=8000)
     (batch,) = loader(lhotse.CutSet.from_cuts([cut.resample(16000)]), buckets=1)(1)
     assert batch["ids"] == ["a"] and batch["lengths"].tolist() == [100]
+
+
+def test_the_first_ten_of_a_reason_are_named_once() -> None:
+    said: list[str] = []
+    first = FirstOfReason(said.append)
+    for name in [f"u{index // 2}" for index in range(24)]:
+        first.tell(name, "no words", name)
+    assert said == [*(f"u{index}" for index in range(9)), "u9; further ones (no words) are counted only"]
 
 
 def test_nothing_to_load(cuts: Any) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,15 +60,26 @@ def test_noise_has_its_power_and_slope(colour: float) -> None:
 
 
 def test_level_and_noise_are_as_drawn() -> None:
-    setting = draw_setting(1, "u1", TRAIN, 0.5, (20, 20))
+    setting = replace(draw_setting(1, "u1", TRAIN, 0.5, (20, 20)), colour="white")
     speech = (1000 * np.sin(np.arange(32000))).astype(np.float32)
     made = finish(speech, setting) / 32768
     first = round(setting.silence[0] * 16000)
     quiet, loud = made[:first], made[first : first + 32000]
     assert 10 * np.log10(np.mean(loud**2)) == pytest.approx(setting.level_db, abs=0.2)
     assert len(made) == 32000 + sum(round(16000 * seconds) for seconds in setting.silence)
-    if setting.colour == "white":
-        assert 10 * np.log10(np.mean(loud**2) / np.mean(quiet**2)) == pytest.approx(20, abs=0.7)
+    assert 10 * np.log10(np.mean(loud**2) / np.mean(quiet**2)) == pytest.approx(20, abs=0.7)
+
+
+def test_a_peak_is_not_clipped_but_all_is_quieter() -> None:
+    setting = replace(draw_setting(1, "u1", TRAIN, 0.5, (90, 90)), level_db=-20.0)
+    speech = np.tile(np.array([5.0] + [0.0] * 999, np.float32), 20)  # its peaks are 30 dB above its mean
+    assert np.abs(finish(speech, setting)).max() / 32768 == pytest.approx(0.98, abs=1e-3)
+
+
+def test_wide_ranges_are_drawn_as_often_as_they_are_wide() -> None:
+    """Of 20, 16 and 37."""
+    pitches = [draw_setting(1, f"u{index}", TRAIN, 1.0, (5, 40)).pitch for index in range(3000)]
+    assert np.mean([pitch >= 113 for pitch in pitches]) == pytest.approx(37 / 73, abs=0.03)
 
 
 def test_a_breathing_voice_does_not_depend_on_the_time_of_the_day() -> None:
