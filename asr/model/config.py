@@ -89,7 +89,10 @@ class TransducerConfig:
             (self.context_size >= 1, f"context_size {self.context_size}; it must be 1 or more"),
             (self.vocab_size > 1, f"vocab_size {self.vocab_size}; it must be 2 or more (the blank and one token)"),
             (e.left_context is None or e.left_context >= 0, f"left_context {e.left_context}; it must be 0 or more"),
-            (0 <= e.dropout < 1 and 0 <= self.decoder_dropout < 1, "dropout must lie in [0, 1)"),
+            (
+                0 <= e.dropout < 1 and 0 <= self.decoder_dropout < 1,
+                f"dropout {e.dropout} and decoder_dropout {self.decoder_dropout}; both must lie in [0, 1)",
+            ),
         ]
         sizes = {name: getattr(e, name) for name in ("features", "channels", "dim", "layers", "feedforward", "kernel")}
         sizes |= {"s4_dim": e.s4_dim, "decoder_dim": self.decoder_dim, "joiner_dim": self.joiner_dim}

@@ -115,6 +115,8 @@ class Transducer(nn.Module):
           DataError: lengths or tokens that do not belong to the batch or the vocabulary.
         """
         self._check(features, lengths, tokens)
+        if not features.shape[1]:
+            features = features.new_zeros(len(features), 1, features.shape[2])
         finite = features.isfinite().flatten(1).all(1)
         features = torch.where(finite.view(-1, 1, 1), features, torch.zeros_like(features))
         encoded, frames = self.encoder(features, lengths.clamp(min=1))

@@ -101,6 +101,7 @@ def test_streams_start_and_end_at_their_own_time(
             left[stream] = left[stream][5:]
         staying = [row for row, stream in enumerate(running) if len(left[stream])]
         state = state.select(torch.tensor(staying, dtype=torch.long))
+        assert state.layers[0][0].shape[1] == max(state.held.tolist(), default=0)  # no more is kept than is needed
         running = [running[row] for row in staying]
     assert not running
     for one, want in zip(got, whole(model, utterances), strict=True):

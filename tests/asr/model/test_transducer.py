@@ -88,6 +88,16 @@ def test_an_utterance_costs_the_same_alone() -> None:
             assert getattr(alone, name)[0].item() == pytest.approx(getattr(together, name)[i].item(), rel=1e-4)
 
 
+def test_a_batch_without_a_frame_costs_nothing() -> None:
+    encoder = EncoderConfig(features=8, channels=2, dim=8, layers=1, heads=2, feedforward=8)
+    model = Transducer(replace(CONFIG, encoder=encoder))
+    loss = model.loss(torch.zeros(2, 0, 8), torch.zeros(2, dtype=torch.long), [[1], [2]], LossOptions(ctc_scale=0.2))
+    assert loss.problems == {0: "no frames", 1: "no frames"} and not loss.valid.any()
+    assert all(
+        grad.isfinite().all() for grad in gradients(model, loss.total(LossOptions(ctc_scale=0.2)).sum()).values()
+    )
+
+
 def test_backends_give_the_same() -> None:
     try:
         import k2  # noqa: F401
