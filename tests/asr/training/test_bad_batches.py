@@ -68,6 +68,19 @@ def test_a_batch_without_a_usable_gradient_changes_nothing(tmp_path: Path) -> No
     assert all(tensor.isfinite().all() for tensor in weights.values())
 
 
+def test_bad_batches_between_good_ones_do_not_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only those on end count: the 8 of this run stand alone."""
+    monkeypatch.setattr(loop, "PATIENCE", 2)
+    assert run(tmp_path, config(), train_batches=batches(10, with_nan(5))).step == 40
+
+
+def test_noise_begins_after_the_warm_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deviations, noisy = [], loop.noisy
+    monkeypatch.setattr(loop, "noisy", lambda weights, deviation: deviations.append(deviation) or noisy(weights, 0.0))
+    run(tmp_path, config(max_steps=8, warm_step=5, variational_noise=0.05))
+    assert deviations == [0.0] * 5 + [0.05] * 3
+
+
 def transducer() -> Transducer:
     torch.manual_seed(1)
     encoder = {"encoder.layers": 1, "encoder.dim": 16, "encoder.heads": 2}
