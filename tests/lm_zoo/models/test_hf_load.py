@@ -372,6 +372,7 @@ def test_lattices_have_no_windows(gpt2: Path) -> None:
 
 
 def test_positions_of_models_with_more_than_text(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="Hugging Face models need transformers")
     lm = load(f"hf:{hugging_face.words(tmp_path / 'gemma3', hugging_face.gemma3_model)}")
     assert lm.positions == 8 and lm.score_hypotheses([("A",) * 7])
     with pytest.raises(LMError, match=r"has 9 tokens .* takes 8 at most"):

@@ -388,8 +388,9 @@ def test_srilm_options(tmp_path: Path) -> None:
     path = tmp_path / "a.nbest"
     path.write_text("a-1 -1 -2 A\n")
     assert "base is '2', expected e or 10" in message(f"{path}?base=2", UsageError)
-    for names in ("am,am", "am,,lm", ""):
+    for names in ("am,am", "am,,lm", ","):
         assert "expected different names with commas" in message(f"{path}?scores={names}", UsageError)
+    assert "scores= has no value" in message(f"{path}?scores=", UsageError)
     assert "hypothesis 1 has score 'words' 'A', expected a finite" in message(f"{path}?scores=am,lm,words", ScoreError)
     lists = [NbestList("a", [Hypothesis((), {"am": 0.0, "x": 1.0})])]
     with pytest.raises(ScoreError, match=r"'a': scores are: am, x; say which columns to write: srilm:PATH\?scores="):
