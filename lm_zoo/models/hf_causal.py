@@ -109,7 +109,9 @@ class HFCausalLM(HFModel):
         """See `LanguageModel.score`."""
         tokens, lengths = tokens.to(self.device), lengths.to(self.device)
         result = torch.zeros(len(tokens), tokens.shape[1] + 1, device=self.device)
-        longest = int(lengths.max()) if len(lengths) else 0
+        if not len(tokens):
+            return result
+        longest = int(lengths.max())
         if self.in_windows and self.is_long(longest):
             for row, length in enumerate(lengths.tolist()):
                 result[row, : length + 1] = self._score_windows(tokens[row, :length])
