@@ -75,3 +75,16 @@ def test_models_that_predict_other_words_step_by_step_score_whole_sentences(tmp_
 def test_models_whose_predictions_depend_on_the_length_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="not a causal LM, it looks ahead"):
         load(f"hf:{hugging_face.words(tmp_path / 'lm', hugging_face.cpmant_model)}")
+
+
+def test_models_that_want_more_than_tokens_are_refused(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(hugging_face.words(tmp_path / "lm"))
+
+    def wants(part: Any, args: Any, output: Any) -> Any:
+        raise KeyError("pixel_values")
+
+    model.lm_head.register_forward_hook(wants)
+    with pytest.raises(ModelError, match=r"a gpt2 given three tokens fails \('pixel_values'\), not supported"):
+        load_lm(model)
