@@ -14,7 +14,7 @@ from rescore.tuning.folds import make_folds
 from rescore.tuning.minimum_risk import RiskProblem
 from rescore.tuning.score_table import ScoreTable
 from rescore.tuning.selection import STRENGTHS, USUAL, Candidate, Selection, best_sharpness, compared
-from rescore.weights import FIRST, MAP, MBR
+from rescore.weights import FIRST, MAP, MBR, WORDS_COLUMN
 
 INNER = 10  # folds by which strength, columns and sharpness are chosen
 WORTH = 0.01  # share of the errors; where a gain of more is a standard error away, there is nothing to rescore
@@ -99,8 +99,12 @@ def tune_risk(
       fixed: scales that stay, one of them other than 0.
       folds: without them (0 or 1) nothing is chosen: every column is used, at the usual strength.
       select: leave columns out that do not help by more than chance; see `checked_by_folds`.
+
+    Lists without a score, for which the number of words alone is left, keep their first hypotheses.
     """
     problem = RiskProblem.of(table, fixed)
+    if not problem.columns and {name for name, scale in fixed.items() if scale} == {WORDS_COLUMN}:
+        return RiskTuned(np.array([fixed.get(name, 0.0) for name in table.names]), FIRST)
     rng = np.random.default_rng(seed)
     if folds < 2 or len(table.utt_ids) < 2 or not problem.columns:
         everything, none = tuple(range(len(problem.columns))), np.zeros(0)

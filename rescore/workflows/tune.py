@@ -126,7 +126,8 @@ def summary(weights: Weights) -> list[str]:
 def held_out_lines(info: dict[str, Any]) -> list[str]:
     """What rescoring gains on utterances that it was not tuned on, or that it should not be done."""
     if "held_out" not in info:
-        return []
+        no_score = "do not rescore: there is no score but the number of words; the weights keep the first hypotheses"
+        return [no_score] if info["decision"] == FIRST else []
     held_out = info["held_out"]
     fixed = ", ".join(f"{name}={scale:g}" for name, scale in info["fixed"].items())
     first, chances = "", f"{held_out['p_alone']:g}"

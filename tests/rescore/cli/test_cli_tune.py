@@ -211,6 +211,19 @@ def test_lists_in_no_order_keep_the_scores_that_need_no_tuning(dev: Path) -> Non
     assert run("wer", "--ref", dev / "ref", "--hyp", dev / "best" / "1best.txt").stdout.startswith("%WER 0.00")
 
 
+def test_lists_without_scores_keep_their_order(dev: Path) -> None:
+    """Their lengths alone would take the longest hypotheses, which are wrong."""
+    lists = [NbestList(f"u{i}", [Hypothesis(("A", "B")), Hypothesis(("A", "B", "X"))]) for i in range(6)]
+    write_nbest(f"jsonl:{dev / 'dev' / 'scores.jsonl.gz'}", lists)
+    out = dev / "w.json"
+    result = run("tune", "--scores", dev / "dev", "--ref", dev / "ref", "--out", out)
+    assert result.stdout.startswith("dev WER 0.00 %") and "cross-validated WER 0.00 %" in result.stdout
+    assert "do not rescore: there is no score but the number of words" in result.stdout
+    assert load_weights(out).info["decision"] == "first"
+    run("combine", "--scores", dev / "dev", "--weights", out, "--out", dev / "best")
+    assert run("wer", "--ref", dev / "ref", "--hyp", dev / "best" / "1best.txt").stdout.startswith("%WER 0.00")
+
+
 def test_nothing_to_rescore(dev: Path) -> None:
     """An LM that is always wrong where `am` is right."""
     lists = [
