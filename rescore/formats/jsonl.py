@@ -161,7 +161,9 @@ def _hypothesis(hyp: object, rank: int, place: Place) -> Hypothesis:
         raise place.format_error(f"hypothesis {rank} has no 'words' (and no 'text'); found: {', '.join(hyp)}")
     score_key = next((key for key in _SCORE_KEYS if key in hyp), None)
     if score_key is None:
-        raise place.score_error(f"hypothesis {rank} has no score: neither 'scores' nor 'score'")
+        found = f"neither 'scores' nor 'score'; found: {', '.join(hyp)}"
+        named = '"scores": {"am": -7.1}, natural logs'
+        raise place.score_error(f"hypothesis {rank} has no score: {found}; name it: {named}")
     scores = hyp[score_key]
     if score_key != "scores":
         scores = {SCORE: finite_score(scores, score_key, rank, place)}

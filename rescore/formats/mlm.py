@@ -38,6 +38,10 @@ from rescore.types import Hypothesis, NbestList
 MAX_ENTRY = 1 << 26  # characters; an utterance that is longer is taken for a syntax error
 _HYP = re.compile(r"hyp_(\d{1,9})")
 _SPACE = re.compile(r"\s*")
+_OTHERS = {  # first keys of other files that are called .json
+    "audio_filepath": "NeMo's manifest with beams is read as nemo",
+    **dict.fromkeys(("utt_id", "id", "hyps", "nbest"), "JSON lines are read as jsonl"),
+}
 
 
 def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
@@ -53,7 +57,8 @@ def read(path: Path, options: Mapping[str, str]) -> Iterator[NbestList]:
 
 def _nbest(utt_id: str, value: object, name: str, place: Place) -> NbestList:
     if not isinstance(value, tuple):  # objects arrive as tuples of pairs
-        other = f" (NeMo's manifest with beams is read as nemo:{place.path})" if utt_id == "audio_filepath" else ""
+        what = _OTHERS.get(utt_id)
+        other = "" if what is None else f" ({what}:{place.path})"
         raise place.format_error(f"{short(value)}, expected an object with 'hyp_1', 'hyp_2', ...{other}")
     ref = None
     hyps: dict[int, Hypothesis] = {}

@@ -50,6 +50,11 @@ JSONL = [
     (line(hyps='[{"words": 3, "scores": {}}]'), FormatError, "hypothesis 1 is 3, expected a string or a list of words"),
     (line(hyps='[{"words": ["A B"], "scores": {}}]'), FormatError, "hypothesis 1 has the word 'A B', expected"),
     (line(hyps='[{"words": "A"}]'), ScoreError, "a:1: utterance 'b': hypothesis 1 has no score: neither 'scores' nor"),
+    (
+        line(hyps='[{"text": "A", "confidence": 0.9}]'),
+        ScoreError,
+        'nor \'score\'; found: text, confidence; name it: "scores": {"am": -7.1}, natural logs',
+    ),
     (line(hyps='[{"words": "A", "scores": 3}]'), FormatError, "hypothesis 1 has scores 3, expected an object of named"),
     (line(hyps='[{"words": "A", "scores": {"am": null}}]'), ScoreError, "'b': hypothesis 1 has no score 'am'"),
     (

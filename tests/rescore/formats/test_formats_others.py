@@ -217,6 +217,12 @@ def test_espnet1_taken_for_another_format(tmp_path: Path) -> None:
     assert "(ESPnet's data.json is read as espnet:data.json)" in message(tmp_path / "data.json")
 
 
+@pytest.mark.parametrize("line", ['{"id": "a", "nbest": ["A"]}', '{"hyps": ["A"], "utt_id": "a"}'])
+def test_json_lines_taken_for_mlm(tmp_path: Path, line: str) -> None:
+    (tmp_path / "dev.json").write_text(f"{line}\n{line}\n")
+    assert "(JSON lines are read as jsonl:dev.json)" in message(tmp_path / "dev.json")
+
+
 # ---- NeMo
 
 
