@@ -137,8 +137,14 @@ def test_every_reason_is_needed() -> None:
         assert any(re.search(pattern, line) for line in lines), pattern
 
 
-# Pages whose Python is run here or by test_plug_ins.py; of the others: why it is not.
-RUN_PYTHON = ["README.md", "docs/python.md", "docs/bring-your-lm.md", "docs/bring-your-format.md"]
+# Pages whose Python is run here, by test_plug_ins.py or by test_other_recognisers.py; of the others: why it is not.
+RUN_PYTHON = [
+    "README.md",
+    "docs/python.md",
+    "docs/bring-your-lm.md",
+    "docs/bring-your-format.md",
+    "docs/other-recognisers.md",
+]
 NOT_RUN_PYTHON = {"docs/huggingface.md": "needs a Whisper; tests/rescore/api/test_generated.py makes one"}
 
 
