@@ -7,6 +7,7 @@ number of workers and wherever a run continues.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,7 +161,11 @@ class Loader:
         )
 
     def __call__(self, epoch: int = 1, skip: int = 0, wanted: Callable[[int], bool] | None = None) -> Iterator[Any]:
-        """With `wanted`, those that it says by their numbers from 0 are loaded, and the others are None."""
+        """With `wanted`, those that it says by their numbers from 0 are loaded, and the others are None.
+
+        Processes that load are forked, as Linux did by itself up to Python 3.13: others would import all anew in every
+        epoch, and end at the Ctrl-C that the run is saved behind (`lm_zoo.training.stopping`).
+        """
         from torch.utils.data import DataLoader
 
         batches: Any = DataLoader(
@@ -168,6 +173,7 @@ class Loader:
             sampler=_Rest(self.sampler(epoch), skip, wanted),  # type: ignore[arg-type]
             batch_size=None,
             num_workers=self.options.num_workers,
+            multiprocessing_context="fork" if self.options.num_workers and sys.platform == "linux" else None,
             generator=torch.Generator(),  # each start draws from it: not from dropout's, which a run goes on with
         )
         for batch in batches:

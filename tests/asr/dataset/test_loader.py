@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
+import os
 import random
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ from asr.dataset.left_out import FirstOfReason
 from asr.dataset.loader import Loader, LoaderOptions, load_samples, make_loader
 from asr.dataset.manifests import load_cuts, store_fbank
 from asr.errors import ConfigError, DataError
+from lm_zoo.training.stopping import Stopping
 from rescore.errors import FormatError
 
 lhotse = pytest.importorskip("lhotse")
@@ -93,6 +98,23 @@ def test_loading_draws_nothing_from_the_random_numbers_of_training(cuts: Any, wo
     before = torch.get_rng_state()
     assert list(loader(cuts, num_workers=workers)(1, skip=2))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not fork by themselves")
+def test_ctrl_c_leaves_the_processes_that_load_to_the_run(cuts: Any) -> None:
+    """A terminal's goes to all processes; with another way of starting them, the default from Python 3.14 on."""
+    whole, usual = ids(loader(cuts, max_duration=1.0)(1)), multiprocessing.get_start_method()
+    multiprocessing.set_start_method("spawn", force=True)
+    try:
+        with pytest.raises(KeyboardInterrupt), Stopping():
+            batches = loader(cuts, num_workers=1, max_duration=1.0)(1)
+            found = [next(batches)["ids"]]
+            for process in (os.getpid(), *(child.pid for child in multiprocessing.active_children())):
+                os.kill(process, signal.SIGINT)
+            found += ids(batches)
+            assert found == whole
+    finally:
+        multiprocessing.set_start_method(usual, force=True)
 
 
 def test_ranks_share_an_epoch(cuts: Any) -> None:
