@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
 import signal
 import socket
@@ -72,6 +73,16 @@ class Ranks:
         parts: list[Any] = [None] * self.size
         torch.distributed.all_gather_object(parts, items)
         return [part[index] for index in range(len(items)) for part in parts]
+
+
+def in_step(lm: torch.nn.Module) -> torch.nn.Module:
+    """An LM whose gradients are the mean of all processes' ones; its buffers are not sent at each step.
+
+    torch calls the option for buffers otherwise from 2.13 on, and warns of the former name.
+    """
+    wrap: Any = torch.nn.parallel.DistributedDataParallel
+    new = "forward_sync_buffers" in inspect.signature(wrap).parameters
+    return wrap(lm, **{"forward_sync_buffers" if new else "broadcast_buffers": False})
 
 
 def leave_group() -> None:

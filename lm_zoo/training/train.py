@@ -39,7 +39,7 @@ from lm_zoo.text.batches import (
 from lm_zoo.text.vocabulary import Vocabulary
 from lm_zoo.training import checkpoint
 from lm_zoo.training.config import LMProgress, TrainConfig, counted, of_warm_up
-from lm_zoo.training.distributed import Ranks
+from lm_zoo.training.distributed import Ranks, in_step
 from lm_zoo.training.optimizers import learning_rate, make_optimizers, rate_share
 from lm_zoo.training.run_identity import check_same
 from lm_zoo.training.run_log import Remark, Reporter
@@ -124,7 +124,7 @@ class LMRun(TrainingRun):
         self.state: State | None = None  # carried from window to window
         self.behind: list[Tensor] = []  # the tokens behind each window of a step, of what is carried
         self.patience = config.patience or (5 if config.schedule == "newbob" else math.inf)
-        self.model: Any = nn.parallel.DistributedDataParallel(lm, broadcast_buffers=False) if ranks.size > 1 else lm
+        self.model: Any = in_step(lm) if ranks.size > 1 else lm
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from safetensors.torch import load_file
 from lm_zoo.errors import LMError
 from lm_zoo.registry import load
 from lm_zoo.text.batches import TokenText
-from lm_zoo.training.distributed import Ranks, start, to_start
+from lm_zoo.training.distributed import Ranks, in_step, start, to_start
 from lm_zoo.training.train import train
 from rescore.cli.main import cli
 from tests.lm_zoo.training.test_train import SETTINGS, VOCAB, Killed, config, records, text
@@ -163,6 +163,22 @@ def test_what_is_left_out_at_the_ends_of_passes_is_counted(
     assert len(said) == (left > 0)
 
 
+def test_torchs_name_of_the_option_for_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of before 2.13 is one to warn of."""
+
+    def older(lm: Any, broadcast_buffers: bool = True) -> Any:
+        return lm, broadcast_buffers
+
+    def newer(lm: Any, broadcast_buffers: bool | None = None, forward_sync_buffers: bool | None = None) -> Any:
+        return lm, broadcast_buffers, forward_sync_buffers
+
+    lm, found = torch.nn.Linear(1, 1), list[Any]()
+    for torchs in (older, newer):
+        monkeypatch.setattr(torch.nn.parallel, "DistributedDataParallel", torchs)
+        found.append(in_step(lm))
+    assert found == [(lm, False), (lm, None, False)]
+
+
 def free_port() -> int:
     """One of those that the system gives to nobody by itself: it stays free until the processes meet there."""
     while True:
@@ -203,7 +219,7 @@ def test_two_processes_train_like_one_that_accumulates(
         processes = ["--world-size", "2", "--master-port", str(free_port())]
         assert "tokens/s" in capfd.readouterr().err
         cli.main(["--quiet", *common, "--out", str(double), *processes], standalone_mode=False)
-        assert not re.search("tokens/s|sentences", capfd.readouterr().err), "processes are quiet like the command"
+        assert not re.search("tokens/s|sentences|Warning", capfd.readouterr().err), "quiet like the command"
     assert len(records(single)) == 12
     for key in ("loss", "valid_loss"):
         assert [step for step, _ in records(double, key)] == [step for step, _ in records(single, key)]
