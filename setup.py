@@ -19,15 +19,15 @@ LINK = re.compile(r"\[([^\]]*)\]\((?!https?:)[^)\s]+\)")
 K2_PLATFORM = "python_version == '3.10' and sys_platform == 'linux' and platform_machine == 'x86_64'"
 
 # lhotse resamples by scipy where there is no torchaudio, and does not ask for it.
-ASR = ["lhotse>=1.32", "lilcom>=1.7", "urllib3", "scipy>=1.9", "soundfile>=0.12", "kaldi-native-fbank>=1.20"]
+ASR = ["lhotse>=1.32", "lilcom>=1.7", "urllib3>=1.26", "scipy>=1.9", "soundfile>=0.12", "kaldi-native-fbank>=1.20"]
 EXTRAS = {
     "k2": [
         f"{requirement}; {K2_PLATFORM}"
         for requirement in ("torch==1.13.1", "torchaudio==0.13.1", "numpy<2", "lhotse==1.32.1", "graphviz")
     ],
     # kenlm 0.3.0 cannot be compiled for CPython 3.13; camel-kenlm has wheels of the same module.
-    "ngram": ["kenlm>=0.2; python_version < '3.13'", "camel-kenlm>=2026.2; python_version >= '3.13'"],
-    "train": ["tensorboard>=2.10", "six"],
+    "ngram": ["kenlm>=0.3; python_version < '3.13'", "camel-kenlm>=2026.2; python_version >= '3.13'"],
+    "train": ["tensorboard>=2.10", "six>=1.16"],
     "plot": ["matplotlib>=3.7"],
     "pandas": ["pandas>=1.5"],  # data frames of results in Python
     "hf": ["transformers>=5"],
@@ -82,6 +82,7 @@ setup(
         "Programming Language :: Python :: 3.10",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.13",
+        "Programming Language :: Python :: 3.14",
         "Topic :: Multimedia :: Sound/Audio :: Speech",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Text Processing :: Linguistic",

@@ -267,7 +267,11 @@ def read_line(path: Path, number: int, line: str) -> tuple[Path, RawLattice]:
 def _place(path: Path, where: str) -> tuple[Path, int]:
     """The file, by its name or beside the index, and the offset that an index has behind a key."""
     name, offset = re.fullmatch(r"(.*?)(?::([0-9]{1,18}))?", where).groups("0")  # type: ignore[union-attr]
-    return Path(name) if Path(name).exists() else path.parent / name, int(offset)
+    try:
+        Path(name).stat()  # not `exists`, which from Python 3.14 on is silent about names that the system refuses
+    except (FileNotFoundError, NotADirectoryError):
+        return path.parent / name, int(offset)
+    return Path(name), int(offset)
 
 
 def read_all(path: str | Path, on_error: OnError = fail) -> Iterator[tuple[Path, RawLattice]]:
