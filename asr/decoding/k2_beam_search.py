@@ -90,7 +90,7 @@ def fast_beam_search(
     streams.terminate_and_flush_to_streams()
     # k2 makes the last frame the arcs into the final state, so that its scores would not count: one more, of silence.
     found = streams.format_output([limit + 1 for limit in limits], allow_partial=True)
-    return found if graph is None else _with_whole_lm(found, graph.lm_scale)
+    return found if graph is None else _with_whole_lm(found, graph)
 
 
 def _check_stateless(config: TransducerConfig) -> None:
@@ -101,10 +101,28 @@ def _check_stateless(config: TransducerConfig) -> None:
         )
 
 
-def _with_whole_lm(fsas: Any, lm_scale: float) -> Any:
-    """The lattices, their LM at scale 1; at arcs into the final state, where k2 has 0, its end of the sentence."""
-    lm = fsas.lm_scores
-    fsas.scores = torch.where(fsas.labels == FINAL, lm, fsas.scores + (1.0 - lm_scale) * lm)
+def _with_whole_lm(fsas: Any, graph: WordGraph) -> Any:
+    """The lattices, their LM at scale 1; at arcs into the final state, where k2 has 0, its end of the sentence.
+
+    What k2 says of these arcs differs by version (1.23.4 names the graph's, 1.24.4 none), so that the graph's state is
+    followed along the lattice: of a state's arcs in, one of the graph tells it, and a blank stays where it was.
+    """
+    sources = fsas.arcs.shape().row_ids(2).long()  # states of all lattices, one count
+    arcs = fsas.arcs.values().long()
+    targets, last, moves = sources + arcs[:, 1] - arcs[:, 0], fsas.labels == FINAL, fsas.reached > 0
+    states = fsas.arcs.shape().tot_size(1)
+    origin = torch.arange(states, device=sources.device)
+    stays = ~moves & ~last
+    origin[targets[stays]] = sources[stays]
+    reached = origin.new_zeros(states)  # where a lattice begins, the graph's first state
+    origin[targets[moves]] = targets[moves]
+    reached[targets[moves]] = fsas.reached[moves].long() - 1
+    while bool((origin[origin] != origin).any()):
+        origin = origin[origin]
+    lm = torch.where(last, graph.ends.to(sources.device)[reached[origin[sources]]], fsas.lm_scores)
+    fsas.scores = torch.where(last, lm, fsas.scores + (1.0 - graph.lm_scale) * lm)
+    fsas.lm_scores = lm
+    del fsas.reached
     return fsas
 
 

@@ -40,11 +40,14 @@ class WordGraph:
     """An LG to search in, made by `word_graph`.
 
     Attributes:
-      fsa: k2 Fsa over tokens with words as `aux_labels`; `lm_scores` are weighted by `lm_scale` within its `scores`.
+      fsa: k2 Fsa over tokens with words as `aux_labels`; `lm_scores` are weighted by `lm_scale` within its `scores`,
+        `reached` is 1 + the state that an arc leads to.
+      ends: float `(states,)`, `lm_scores` of the end of a sentence in each state, 0 where none ends.
       words: its words by their ids.
     """
 
     fsa: Any
+    ends: torch.Tensor
     words: SymbolTable
     lm_scale: float = 1.0
 
@@ -59,7 +62,11 @@ def word_graph(fsa: Any, words: SymbolTable, lm_scale: float = 1.0) -> WordGraph
     if not hasattr(fsa, "lm_scores"):
         fsa.lm_scores = fsa.scores.clone()
     fsa.scores = fsa.scores + (lm_scale - 1.0) * fsa.lm_scores
-    return WordGraph(fsa, words, lm_scale)
+    arcs, last = fsa.arcs.values(), fsa.labels == FINAL
+    fsa.reached = arcs[:, 1] + 1
+    ends = fsa.lm_scores.new_zeros(fsa.shape[0])
+    ends[arcs[last, 0].long()] = fsa.lm_scores[last].detach()
+    return WordGraph(fsa, ends, words, lm_scale)
 
 
 def load_graph(folder: Path, pieces: Pieces, lm_scale: float = 1.0) -> WordGraph:
