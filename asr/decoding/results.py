@@ -7,6 +7,7 @@ import pickle
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,17 @@ class Spool:
         self._places: dict[str, int] = {}
 
     def add(self, name: str, item: Any) -> None:
-        """Raises DataError if the name was there before."""
+        """Raises DataError if the name was there before, OSError if the disk is full; then nothing can be added."""
         if name in self._places:
             raise DataError(f"utterance '{name}' occurs a second time; the ids of cuts must differ")
         self._places[name] = self._stream.seek(0, os.SEEK_END)
-        pickle.dump(item, self._stream, pickle.HIGHEST_PROTOCOL)
+        try:
+            pickle.dump(item, self._stream, pickle.HIGHEST_PROTOCOL)
+            self._stream.flush()
+        except OSError:  # what is still to be written would be tried again, and told, when Python throws the file away
+            with suppress(OSError):
+                self._stream.close()
+            raise
 
     def __len__(self) -> int:
         return len(self._places)

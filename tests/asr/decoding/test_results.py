@@ -14,6 +14,7 @@ from asr.decoding.prefixes import SearchHypothesis
 from asr.decoding.results import (
     Outputs,
     Results,
+    Spool,
     empty_lattice,
     empty_nbest,
     save_lattices,
@@ -27,6 +28,7 @@ from rescore.lattices.nbest import exact_nbest
 from rescore.types import Hypothesis, NbestList
 from tests.asr.tiny import Tiny, pieces, vocabulary
 
+FULL = Path("/dev/full")
 REFS = {"b-2": ("THE", "CAT"), "a-1": ("IT'S", "SO")}
 HYPS = {"a-1": ("IT'S",), "b-2": ("THE", "HAT")}
 
@@ -101,3 +103,13 @@ def test_lattices_are_read_back(kind: str, tmp_path: Path) -> None:
         one, other = (exact_nbest(found, AM, 5).hyps for found in (lattice, back[lattice.utt_id]))
         assert [hyp.words for hyp in one] == [hyp.words for hyp in other]
         assert [hyp.scores["am"] for hyp in one] == pytest.approx([hyp.scores["am"] for hyp in other], abs=1e-3)
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no device that is full")
+def test_a_spool_on_a_full_disk_keeps_nothing_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From Python 3.13 on what a file could not write is told again when it is thrown away."""
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda dir: FULL.open("w+b"))
+    spool = Spool(tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        spool.add("a", "x")
+    assert spool._stream.closed
