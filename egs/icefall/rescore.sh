@@ -21,6 +21,7 @@ device=cpu           # where LMs are evaluated: cpu or cuda
 max_unknown=0.5      # share of the words that an LM may not know
 num_paths=100
 scale=               # of scores of the lattices for the lists, such as lm=1
+on_error=stop        # at a lattice without a path, as of LG where no word ends; skip: leave it out, by name
 out=exp/rescored
 . "$(dirname "$0")/../shared/recipe.sh"
 . "$(dirname "$0")/../shared/lists.sh"
@@ -35,6 +36,9 @@ if [ -n "$ngram" ]; then
   models+=(--ngram "$ngram")
 fi
 dev_ref=$dev_recogs
+common=()
+if [ "$on_error" = skip ]; then common+=(--utterances common); fi
+normalising+=("${common[@]}")
 declare -A lattices=([dev]=$dev [test]=$test)
 
 lists() {
@@ -43,10 +47,12 @@ lists() {
   if "$pieces"; then text+=(--pieces); fi
   for set in dev test; do
     rescore lattice nbest "k2:${lattices[$set]}" "$out/$set/paths.jsonl.gz" --words "$symbols" -n "$num_paths" \
-      "${scales[@]}"
+      --on-error "$on_error" "${scales[@]}" || left_out $?
     rescore convert "$out/$set/paths.jsonl.gz" "$out/$set/nbest.jsonl.gz" "${text[@]}"
   done
 }
+
+left_out() { [ "$1" -eq 3 ] || exit "$1"; }  # 3: all is done but what was named
 
 tune() {  # each LM on its own, and all of them
   local name
@@ -57,8 +63,8 @@ tune() {  # each LM on its own, and all of them
 table() {
   local systems=() name
   for name in "${tuned[@]}" all; do systems+=("+ $name=$out/test/$name"); done
-  rescore compare --ref "$test_recogs" "icefall=$test_recogs" "${systems[@]}" --json "$out/results.json" --markdown \
-    | tee "$out/results.md"
+  rescore compare --ref "$test_recogs" "icefall=$test_recogs" "${systems[@]}" "${common[@]}" --json "$out/results.json" \
+    --markdown | tee "$out/results.md"
 }
 
 run_stage 0 "exact $num_paths-best lists (seconds a hundred utterances)" lists

@@ -12,6 +12,7 @@ import pytest
 
 from lm_zoo.registry import build, save_folder
 from lm_zoo.text.tokenizer import build_pieces
+from rescore.formats.k2 import write_lattices
 from tests.egs.conftest import ROOT, Recipes, write_lms
 
 PIECES = [
@@ -191,6 +192,30 @@ def test_lattices_are_kept_and_rescored(recipe: Path, recipes: Recipes, tmp_path
     assert (tmp_path / "out/test/ngram/1best.txt").read_text().splitlines()[0] == "test-0-0 THE CAT"
     assert "there is no option --case" in recipes.run("icefall/rescore.sh", *given, "--case", "lower", code=2)
     assert "decode with icefall first" in recipes.run("icefall/rescore.sh", *given, "--dev", "none", code=2)
+
+
+def test_a_lattice_without_a_path_stops_or_is_left_out(recipe: Path, recipes: Recipes, tmp_path: Path) -> None:
+    """As icefall has them behind LG, where no word ends with the last frame: its own result is empty."""
+    import torch
+
+    write_lms(tmp_path, ["A", "CAT", "DOG", "THE"])
+    given: list[object] = ["--symbols", recipe / "tokens.txt", "--pieces", "true", "--out", tmp_path / "out"]
+    for name in ("dev", "test"):
+        (tmp_path / "lat" / name).mkdir(parents=True)
+        entries = torch.load(recipe / f"{name}0.pt")
+        write_lattices(entries, ["u0", "u1"], tmp_path / f"lat/{name}/a.pt")
+        empty = torch.tensor([1, 0, 0, 3, 0, 1, 0, 1, 3, 0], dtype=torch.int32)  # no arc into the last state
+        write_lattices({"arcs": empty}, ["lost"], tmp_path / f"lat/{name}/b.pt")
+        texts = {"u0": ("THE CAT", "THE HAT"), "u1": ("A DOG", "A DOCK"), "lost": ("A CAT", "")}
+        lines = [f"{utt}:\tref={ref.split()}\n{utt}:\thyp={hyp.split()}\n" for utt, (ref, hyp) in texts.items()]
+        (tmp_path / f"recogs-{name}.txt").write_text("".join(lines))
+        given += [f"--{name}", tmp_path / "lat" / name, f"--{name}-recogs", tmp_path / f"recogs-{name}.txt"]
+    lms = ["--lms", tmp_path / "tiny"]
+    assert "'lost': no path from start" in recipes.run("icefall/rescore.sh", *given, *lms, code=2)
+    said = recipes.run("icefall/rescore.sh", *given, *lms, "--on-error", "skip")
+    assert "'lost': no path from start" in said and "1 of 3 references left out (lost)" in said
+    rows = {row["name"]: row for row in json.loads((tmp_path / "out/results.json").read_text())["rows"]}
+    assert rows["icefall"]["wer"] == pytest.approx(50.0)
 
 
 def test_fusion_with_an_lm_of_the_zoo(recipe: Path, tmp_path: Path) -> None:
