@@ -50,7 +50,10 @@ def build_lattice(
     used, src, dst, first, last = _squeezed(num_states, src, dst, start, final)
     states = _topological_order(used, src, dst, first, last)
     if not len(states):
-        raise RescoreError(f"no path from start node {start} to end node {final}")
+        raise RescoreError(
+            f"no path from start node {start} to end node {final}, so that it holds no hypothesis; decode it with a "
+            "wider beam, or leave it out (--on-error skip)"
+        )
     number = np.full(len(used), -1, dtype=np.int64)
     number[states] = np.arange(len(states))
     keep = np.flatnonzero((number[src] >= 0) & (number[dst] >= 0))
