@@ -10,8 +10,10 @@ import importlib
 import io
 import json
 import warnings
-from contextlib import AbstractContextManager, nullcontext, redirect_stderr
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,11 @@ def load_parts(folder: Path, auto_class: str, how: Loading) -> tuple[Any, Any]:
         of this model.
       VocabError: no tokenizer.
     """
+    with parsed_once(folder):
+        return _load_parts(folder, auto_class, how)
+
+
+def _load_parts(folder: Path, auto_class: str, how: Loading) -> tuple[Any, Any]:
     tokenizer = load_tokenizer(folder)
     transformers = package("transformers", "Hugging Face models need")
     options = {"use_safetensors": True, "ignore_mismatched_sizes": True, "output_loading_info": True}
@@ -136,6 +143,27 @@ def source(folder: Path) -> dict[str, str]:
         return {"pretrained_model_name_or_path": str(folder)}
     package("gguf", f"{folder}: GGUF files need")
     return {"pretrained_model_name_or_path": str(folder.parent), "gguf_file": folder.name}
+
+
+@contextmanager
+def parsed_once(folder: Path) -> Iterator[None]:
+    """Within it a GGUF file is parsed once, which takes longer than to unpack its weights.
+
+    transformers parses it for the tokenizer, for the configuration and for the weights, and makes gguf's table of names
+    for each layer anew. What it takes from gguf is kept here until the model is there.
+    """
+    if folder.suffix != GGUF:
+        yield
+        return
+    gguf = package("gguf", f"{folder}: GGUF files need")
+    plain = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
+    for name, function in plain.items():
+        setattr(gguf, name, cache(function))
+    try:
+        yield
+    finally:
+        for name, function in plain.items():
+            setattr(gguf, name, function)
 
 
 def quiet(folder: Path) -> AbstractContextManager[Any]:

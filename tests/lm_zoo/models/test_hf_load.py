@@ -69,6 +69,25 @@ def test_a_gguf_file_scores_as_the_folder_that_it_was_made_of(
     assert next(load(f"hf:{path}?case=mixed", dtype="bfloat16").model.parameters()).dtype == torch.bfloat16
 
 
+def test_a_gguf_file_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers", reason="GGUF files need transformers")
+    import gguf
+
+    path = hugging_face.gguf(tmp_path / "tiny.gguf", tmp_path / "folder")
+    read = []
+
+    class Reader(gguf.GGUFReader):  # type: ignore[misc]
+        def __init__(self, *args: Any) -> None:
+            read.append(str(args[0]))
+            super().__init__(*args)
+
+    monkeypatch.setattr(gguf, "GGUFReader", Reader)
+    for times in (1, 2):  # another model is read anew
+        load(f"hf:{path}?case=mixed")
+        assert read == [str(path)] * times
+    assert gguf.GGUFReader is Reader
+
+
 def test_a_gguf_file_is_known_by_its_content(tmp_path: Path) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(b"one")
