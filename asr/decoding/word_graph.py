@@ -42,7 +42,7 @@ class WordGraph:
     Attributes:
       fsa: k2 Fsa over tokens with words as `aux_labels`; `lm_scores` are weighted by `lm_scale` within its `scores`,
         `reached` is 1 + the state that an arc leads to.
-      ends: float `(states,)`, `lm_scores` of the end of a sentence in each state, 0 where none ends.
+      ends: float `(states,)`, the best `lm_scores` of the end of a sentence in each state, 0 where none ends.
       words: its words by their ids.
     """
 
@@ -64,8 +64,9 @@ def word_graph(fsa: Any, words: SymbolTable, lm_scale: float = 1.0) -> WordGraph
     fsa.scores = fsa.scores + (lm_scale - 1.0) * fsa.lm_scores
     arcs, last = fsa.arcs.values(), fsa.labels == FINAL
     fsa.reached = arcs[:, 1] + 1
-    ends = fsa.lm_scores.new_zeros(fsa.shape[0])
-    ends[arcs[last, 0].long()] = fsa.lm_scores[last].detach()
+    ends = fsa.lm_scores.new_full((fsa.shape[0],), -torch.inf)
+    ends.scatter_reduce_(0, arcs[last, 0].long(), fsa.lm_scores[last].detach(), "amax")
+    ends = torch.where(ends > -torch.inf, ends, torch.zeros_like(ends))
     return WordGraph(fsa, ends, words, lm_scale)
 
 

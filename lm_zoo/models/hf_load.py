@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
@@ -27,6 +28,7 @@ from lm_zoo.safe_unpickle import without_pickles
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+_PARSING = threading.Lock()
 LOCAL = {"local_files_only": True, "trust_remote_code": False}
 # Packages that some ways to load a model need, and the extra of this package that brings them.
 EXTRAS = {"transformers": "hf", "gguf": "gguf", "peft": "lora", "accelerate": "quantized", "bitsandbytes": "quantized"}
@@ -156,14 +158,15 @@ def parsed_once(folder: Path) -> Iterator[None]:
         yield
         return
     gguf = package("gguf", f"{folder}: GGUF files need")
-    plain = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
-    for name, function in plain.items():
-        setattr(gguf, name, cache(function))
-    try:
-        yield
-    finally:
+    with _PARSING:  # another thread would take what is kept here for gguf's own
+        plain = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
         for name, function in plain.items():
-            setattr(gguf, name, function)
+            setattr(gguf, name, cache(function))
+        try:
+            yield
+        finally:
+            for name, function in plain.items():
+                setattr(gguf, name, function)
 
 
 def quiet(folder: Path) -> AbstractContextManager[Any]:
