@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from rescore.errors import RescoreError
+from rescore.tables import columns_of, left
 
 if TYPE_CHECKING:
     import pandas
@@ -51,8 +52,8 @@ class Shown:
         """The first rows in columns, and the caption."""
         heads, rows = self._shown()
         texts = [list(map(_text, row)) for row in [heads, *rows[:MOST_ROWS]]]
-        widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in texts]
+        widths = [max(map(columns_of, column)) for column in zip(*texts, strict=True)]
+        lines = ["  ".join(left(cell, width) for cell, width in zip(row, widths, strict=True)) for row in texts]
         more = [f"{len(rows) - MOST_ROWS} more rows"] if len(rows) > MOST_ROWS else []
         return "\n".join([*map(str.rstrip, lines), *more, *filter(None, [self._caption()])])
 

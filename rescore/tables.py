@@ -19,6 +19,18 @@ def width() -> int:
     return max(WIDTH, shutil.get_terminal_size().columns) if sys.stdout.isatty() else WIDTH
 
 
+def columns_of(text: str) -> int:
+    """Columns of a terminal that a text takes: two a character of Chinese, Japanese or Korean."""
+    from rich.cells import cell_len
+
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def left(text: str, width: int) -> str:
+    """The text and blanks up to as many columns."""
+    return text + " " * (width - columns_of(text))
+
+
 def table_lines(
     heads: Sequence[str], rows: Sequence[Sequence[str]], most: int = WIDTH, texts: Collection[int] = (0,)
 ) -> list[str]:
@@ -50,22 +62,23 @@ class _Column:
 
     @property
     def width(self) -> int:
-        return max(len(line) for cell in [self.head, *self.cells] for line in cell)
+        return max(columns_of(line) for cell in [self.head, *self.cells] for line in cell)
 
     def squeeze(self) -> None:
         """The heading in as many lines as it has words and parts of them, or fewer where the cells are wide."""
-        cells = max((len(line) for cell in self.cells for line in cell), default=0)
+        cells = max((columns_of(line) for cell in self.cells for line in cell), default=0)
         longest = max(map(len, re.split(r"(?<=-)|\s", self.head[0])))
         most = max(1, cells, min(longest, LONGEST_HEAD))
         self.head = textwrap.wrap(self.head[0], most) or [""]
 
     def line(self, cell: list[str], number: int) -> str:
         text = cell[number] if 0 <= number < len(cell) else ""
-        return text.ljust(self.width) if self.text else text.rjust(self.width)
+        return left(text, self.width) if self.text else " " * (self.width - columns_of(text)) + text
 
 
 def _wrapped(text: str, most: int) -> list[str]:
-    return textwrap.wrap(text, most, break_on_hyphens=False) or [""]
+    narrow = columns_of(text) <= len(text)
+    return textwrap.wrap(text, most if narrow else most // 2, break_on_hyphens=False) or [""]
 
 
 def _width(columns: Sequence[_Column]) -> int:

@@ -34,12 +34,13 @@ case $(pip --version | cut -d' ' -f2) in
 2[6-9].* | [3-9][0-9].*) retry pip install 'pip<26' ;;
 esac
 echo "Installing $requirements into $venv (the first time minutes, and up to 5 GB with torch's CUDA libraries) ..."
-retry pip install -r "$requirements"
+# Bytecode is written when a module is first imported: half of the time would go to thousands that never are.
+retry pip install --no-compile -r "$requirements"
 if [ -n "$hashed" ]; then
     packages=$(sed -n 's/^\([a-z0-9_]*\)==.*/\1/p' "$hashed")
     for package in $packages; do
         # A file for another Python may be there under the same version: pip would take it for the right one.
-        "$venv/bin/python" -c "import $package" >/dev/null 2>&1 || retry pip install --no-deps --force-reinstall -r "$hashed"
+        "$venv/bin/python" -c "import $package" >/dev/null 2>&1 || retry pip install --no-compile --no-deps --force-reinstall -r "$hashed"
         "$venv/bin/python" -c "import $package" && continue
         echo "$package was installed from $hashed, but cannot be imported: see the error above" >&2
         exit 1

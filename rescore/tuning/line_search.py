@@ -7,7 +7,7 @@ envelope of its lines, so that the errors are piecewise constant and all their s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from rescore.tuning.score_table import ScoreTable
 
 CHUNK = 1 << 16  # lines of one block of lists; small enough for the processor's cache
+FEW = 1 << 12  # lines of all lists; leaving out those that are never on top would take longer than walking along them
 BATCH = 1 << 21  # totals of many scales held at a time
 NARROW = 1e-9  # intervals narrower than this, relative to their place, are rounding
 
@@ -129,19 +130,29 @@ def error_steps(base: np.ndarray, slope: np.ndarray, errors: np.ndarray, low: fl
       errors: int64 `(utterances, hyps)`.
       low, high: finite ends of the search, `low < high`.
     """
-    # Lines that are never on top go first, a block of lists at a time: (lines,) places of what is left.
-    hyps, start, places, changes = base.shape[1], 0, [], []
+    lists = [base, slope, errors]
+    groups: Iterable[list[np.ndarray]] = [lists]
+    if base.size > FEW:
+        groups = ([part.ravel()[left] for part in lists] for left in upper_lines(base, slope, low, high))
+    start, places, changes = 0, [np.empty(0)], [np.empty(0)]
+    for some_base, some_slope, some_errors in groups:
+        group_start, group_places, group_changes = walk_envelopes(some_base, some_slope, some_errors, low, high)
+        start += group_start
+        places.extend(group_places)
+        changes.extend(group_changes)
+    return merge_steps(start, np.concatenate(places), np.concatenate(changes), low, high)
+
+
+def upper_lines(base: np.ndarray, slope: np.ndarray, low: float, high: float) -> Iterator[np.ndarray]:
+    """Lists of about as many `contenders`, together, `(lists, most)`: their places in the flattened rectangle.
+
+    Lines that are never on top go first, a block of lists at a time.
+    """
+    hyps = base.shape[1]
     step = max(1, CHUNK // hyps)
     blocks = [slice(begin, begin + step) for begin in range(0, len(base), step)]
     lines = [contenders(base[block], slope[block], low, high) + block.start * hyps for block in blocks]
-    # The envelopes of lists of about as many lines are walked together, (lists, most) each.
-    base, slope, errors = base.ravel(), slope.ravel(), errors.ravel()
-    for left in rectangles(np.concatenate(lines), hyps, len(base) // hyps):
-        block_start, block_places, block_changes = walk_envelopes(base[left], slope[left], errors[left], low, high)
-        start += block_start
-        places.extend(block_places)
-        changes.extend(block_changes)
-    return merge_steps(start, np.concatenate([[], *places]), np.concatenate([[], *changes]), low, high)
+    return rectangles(np.concatenate(lines), hyps, len(base))
 
 
 def contenders(base: np.ndarray, slope: np.ndarray, low: float, high: float) -> np.ndarray:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from rescore.cli.main import cli
 from rescore.tables import table_lines
-from rescore.types import Words
+from rescore.types import Hypothesis, NbestList, Words
 from rescore.workflows.compare import System, cells, compare_systems, comparison_lines
 from rescore.workflows.perplexity import row_lines
 
@@ -27,6 +27,19 @@ def test_a_small_table_is_as_wide_as_it_needs() -> None:
         "a      1.00",
         "long  12.50",
     ]
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert table_lines(["name", "CER %"], [["语言模型 1", "1.00"], ["long", "12.50"], ["e\u0301te\u0301", "2.00"]]) == [
+        "name        CER %",
+        "----------  -----",
+        "语言模型 1   1.00",
+        "long        12.50",
+        "e\u0301te\u0301          2.00",
+    ]
+    assert len(table_lines(["name"], [["语" * 30]])) == 2 + 2
+    shown = repr(NbestList("u1", [Hypothesis(("对", "楼市"), {"am": -1.5}), Hypothesis(("dui",), {"am": -2.0})]))
+    assert shown.splitlines()[1:3] == ["1     对 楼市  -1.5", "2     dui      -2"]
 
 
 def test_headings_go_on_below_and_columns_too() -> None:

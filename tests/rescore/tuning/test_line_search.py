@@ -10,8 +10,20 @@ from hypothesis import given
 from hypothesis import settings as budget
 from hypothesis import strategies as st
 
-from rescore.tuning.line_search import PaddedLists, Steps, contenders, error_steps, merge_steps, walk_envelopes
+from rescore.tuning import line_search
+from rescore.tuning.line_search import PaddedLists, Steps, contenders, merge_steps, walk_envelopes
 from tests.rescore.tuning.test_tune import make_table, slow_errors
+
+
+def error_steps(base: np.ndarray, slope: np.ndarray, errors: np.ndarray, low: float, high: float) -> Steps:
+    """Along all lines, as of few, and along those that are on top somewhere, as of many: the same steps."""
+    found = []
+    for few in (0, base.size):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(line_search, "FEW", few)
+            found.append(line_search.error_steps(base, slope, errors, low, high))
+    assert found[0].edges.tolist() == found[1].edges.tolist() and found[0].errors.tolist() == found[1].errors.tolist()
+    return found[0]
 
 
 def check_steps(steps: Steps, base: np.ndarray, slope: np.ndarray, errors: np.ndarray) -> None:
