@@ -21,6 +21,7 @@ ngram=                  # a ready ARPA or KenLM file; EXP/4gram.arpa, which stag
 device=cpu              # where LMs are evaluated: cpu or cuda
 num_paths=100
 . ../shared/recipe.sh
+known_lms $lms $ngram
 audio=${audio:-$data/librispeech/LibriSpeech/train-clean-100}
 ours=$data/slf_pocketsphinx
 for path in lat dev.text test.text; do

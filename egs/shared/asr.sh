@@ -3,6 +3,7 @@
 # decoding (the options of every decode.py, an array), and for tables the options lms, ngram and device (or none).
 max_unknown=0.5  # share of a recogniser's words that an LM may not know
 . "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
+known_lms ${lms-} ${fusion_lm-} ${ngram-}
 
 average() {  # average RUN OUT: the last weights of a run with a budget, in float16
   need "$1/last-checkpoint" "an earlier stage trains it"

@@ -5,6 +5,7 @@ models=()  # options that name the LMs
 fixed=()   # options for scores that are not used: --fix NAME=0
 parts=(dev test)  # folders of OUT; scales come from dev, and are applied to the others
 normalising=()    # options of rescore tune, such as --normalise NAME or --cer
+known_lms $lms ${ngram-}
 for lm in $lms; do
   name=$(basename "${lm%%\?*}" .gguf)  # hf:smollm2?case=mixed is smollm2
   tuned+=("${name#hf:}")

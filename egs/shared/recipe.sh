@@ -136,6 +136,16 @@ need() {  # need PATH HOW: ends, saying how to get it, where PATH is not there
   [ -e "$1" ] || fail "$1 is not there: $2"
 }
 
+known_lms() {  # known_lms LM...: ends, before hours of work, where one is neither a path nor a name; a path may be made by an earlier stage
+  local lm listed
+  if [ $# = 0 ]; then return; fi
+  listed=" $(rescore lms | tr '\n' ' ')"
+  for lm in "$@"; do
+    lm=${lm%%\?*}
+    [[ $lm == *[/:]* || -e $lm || $listed == *" $lm "* ]] || fail "no LM is called '$lm', and there is no such file or folder; rescore lms lists names"
+  done
+}
+
 sentences() {  # sentences TEXT...: those of Kaldi texts without their ids; utterances at another speed are left out
   grep -hv '^[^ ]*_sp[01]\.[0-9]* ' "$@" | cut -d ' ' -f 2-
 }

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from lm_zoo.registry import pretrained
 from tests.scripts import ROOT
 
 Run = Callable[..., list[str]]
@@ -23,7 +25,10 @@ def run(tmp_path: Path) -> Run:
     )
     called, commands = tmp_path / "called", tmp_path / "bin"
     commands.mkdir()
-    (commands / "rescore").write_text(f'#!/bin/sh\necho "$@" >> {called}\n[ "$1" != lms ] || exit 2\n')
+    (commands / "rescore").write_text(
+        f'#!/bin/sh\n[ "$*" != lms ] || exec echo {" ".join(sorted(pretrained()))}\necho "$@" >> {called}\n'
+        '[ "$1" != lms ] || exit 2\n'
+    )
     (commands / "rescore").chmod(0o755)
 
     def run(script: str, *options: str, code: int = 0) -> list[str]:
@@ -31,6 +36,7 @@ def run(tmp_path: Path) -> Run:
         env = os.environ | {"PATH": f"{commands}:{os.environ['PATH']}"}
         done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         assert done.returncode == code, done.stderr
+        print(done.stderr, file=sys.stderr)
         return called.read_text().splitlines() if called.exists() else []
 
     return run
@@ -40,6 +46,25 @@ def touch(*files: Path) -> None:
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
+
+
+@pytest.mark.parametrize(
+    ("script", "options"),
+    [
+        ("librispeech/ASR/run.sh", ("--lms", "transfornn lstmm")),
+        ("librispeech/ASR/run.sh", ("--fusion-lm", "lstmm?samples=2")),
+        ("mini_librispeech/ASR/run.sh", ("--lms", "lstmm lstm")),
+        ("pocketsphinx/run.sh", ("--lms", "exp/lstm lstmm")),
+        ("moonshine/run.sh", ("--lms", "hf:smollm2 lstmm")),
+        ("shared/rescore.sh", ("--lms", "lstmm")),
+        ("icefall/rescore.sh", ("--ngram", "lstmm")),
+    ],
+)
+def test_names_of_lms_are_checked_before_the_first_stage(
+    script: str, options: tuple[str, ...], run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(script, *options, code=2) == []
+    assert "no LM is called 'lstmm', and there is no such file or folder" in capfd.readouterr().err
 
 
 def test_lms_are_evaluated_on_the_device_that_is_given(run: Run, tmp_path: Path) -> None:
