@@ -82,7 +82,7 @@ def files_of_lm(name: str) -> list[Path]:
         return [path, path.with_name("words.txt")] if path.name.endswith(GRAMMAR) else [path]
     config = read_config(path)
     parts = [CONFIG, str(config["file"])] if config["kind"] == "ngram" and "file" in config else [CONFIG, WEIGHTS]
-    return [path / part for part in (*parts, PieceVocabulary.FILE, WordVocabulary.FILE)]
+    return [path / part for part in (*parts, PieceVocabulary.FILE, PieceVocabulary.LIST, WordVocabulary.FILE)]
 
 
 def _files(path: Path) -> Iterator[Path]:

@@ -388,10 +388,13 @@ def save_folder(folder: Path, lm: NeuralLM, kind: str, info: dict[str, Any], hal
 
 
 def check_place(folder: Path, vocab: Vocabulary) -> None:
-    """Raises ModelError where the folder has the pieces of another LM, which would be read in the place of words."""
+    """Raises ModelError where the folder has the tokens of another LM, which would be read in the place of its own."""
     pieces = folder / PieceVocabulary.FILE
     if not isinstance(vocab, PieceVocabulary) and pieces.exists():
         raise ModelError(f"{pieces}: the pieces of another LM, in a folder for one over words; choose another --out")
+    listed = folder / PieceVocabulary.LIST
+    if listed.exists() and (not isinstance(vocab, PieceVocabulary) or vocab.tokens is None):
+        raise ModelError(f"{listed}: the tokens of another LM; choose another --out")
 
 
 def check_no_run(folder: Path) -> None:

@@ -26,7 +26,7 @@ from lm_zoo import base
 from lm_zoo.base import LanguageModel
 from lm_zoo.inference.history_cache import ROOT, Histories
 from lm_zoo.inference.viewed import view_of
-from lm_zoo.text.vocabulary import PieceVocabulary
+from lm_zoo.text.vocabulary import PieceVocabulary, same_tokens
 
 if TYPE_CHECKING:
     from asr.model.transducer import Transducer
@@ -345,7 +345,7 @@ class WordReward:
 
 def shares_pieces(lm: LanguageModel, vocab: PieceVocabulary) -> bool:
     """Whether the LM's tokens are the recogniser's."""
-    return isinstance(lm.vocab, PieceVocabulary) and lm.vocab.model == vocab.model
+    return isinstance(lm.vocab, PieceVocabulary) and same_tokens(lm.vocab, vocab)
 
 
 def lm_scorer(lm: LanguageModel, pieces: Pieces, exact: bool = False) -> FusionScorer:

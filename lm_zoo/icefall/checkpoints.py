@@ -71,9 +71,10 @@ def import_lm(checkpoint: Path, bpe: Path, out: Path) -> Imported:
     tensors = read_lm_checkpoint(checkpoint)
     vocab = read_pieces(bpe)
     if LSTM_KEY not in tensors and TRANSFORMER_KEY not in tensors:
+        espnet = " (of ESPnet? then give its config.yaml, too)" if all(name[:3] == "lm." for name in tensors) else ""
         raise ModelError(
             f"{checkpoint}: not an LM of icefall, which has '{LSTM_KEY}' (rnn_lm) or '{TRANSFORMER_KEY}' "
-            f"(transformer_lm); it has {', '.join(sorted(tensors)[:3])}, ..."
+            f"(transformer_lm); it has {', '.join(sorted(tensors)[:3])}, ...{espnet}"
         )
     kind = "lstm" if LSTM_KEY in tensors else "icefall-transformer"
     with shapes_of(checkpoint):

@@ -72,9 +72,9 @@ def import_nnlm(
         raise ModelError(f"{checkpoint}: an LSTM, which has no attention heads; leave --heads out")
     with shapes_of(checkpoint):
         is_lstm = kind == "lstm"
-        settings = _lstm_settings(checkpoint, tensors) if is_lstm else _transformer_settings(checkpoint, tensors, heads)
+        settings = lstm_settings(checkpoint, tensors) if is_lstm else _transformer_settings(checkpoint, tensors, heads)
         lm = build(kind, read_words(words, oov, boundary), settings)
-        weights = dict(_our_weights(tensors, lm))
+        weights = dict(our_weights(tensors, lm))
     return write_imported(lm, kind, weights, checkpoint, out, "Kaldi pytorchnn")
 
 
@@ -100,7 +100,8 @@ def read_words(path: Path, oov: str = UNK, boundary: str = "<s>") -> WordVocabul
     return WordVocabulary([special.get(word, word) for word in found], text_case(found))
 
 
-def _lstm_settings(checkpoint: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+def lstm_settings(checkpoint: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """Settings of our LSTM by the shapes of a checkpoint's tensors; ModelError for a GRU or a plain RNN."""
     (rows, width), dim = matrix_shape(tensors, LSTM_KEY), matrix_shape(tensors, "rnn.weight_hh_l0")[1]
     if rows != 4 * dim:
         what = {3: "a GRU", 1: "a plain RNN"}.get(rows // dim, "something else")
@@ -133,7 +134,7 @@ def _tied(tensors: Mapping[str, Tensor]) -> bool:
     return output is not None and torch.equal(embedding, output)
 
 
-def _our_weights(tensors: Mapping[str, Tensor], lm: NeuralLM) -> Iterator[tuple[str, Tensor]]:
+def our_weights(tensors: Mapping[str, Tensor], lm: NeuralLM) -> Iterator[tuple[str, Tensor]]:
     """Our names and values of Kaldi's tensors; what is left over keeps its name and is refused later."""
     rest = {name: tensor for name, tensor in tensors.items() if name not in CONSTANTS}
     for ours in state_tensors(lm):

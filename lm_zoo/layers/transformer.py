@@ -91,7 +91,14 @@ class TransformerLayer(nn.Module):
     """
 
     def __init__(
-        self, dim: int, heads: int, feedforward: int, dropout: float, activation: str = "relu", norm: str = "post"
+        self,
+        dim: int,
+        heads: int,
+        feedforward: int,
+        dropout: float,
+        activation: str = "relu",
+        norm: str = "post",
+        norm_eps: float = 1e-5,
     ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
@@ -99,10 +106,10 @@ class TransformerLayer(nn.Module):
         if norm not in ("post", "pre"):
             raise ValueError(f"norm '{norm}' is not one of post, pre")
         self.attention = CausalSelfAttention(dim, heads, dropout)
-        self.norm1 = nn.LayerNorm(dim)
+        self.norm1 = nn.LayerNorm(dim, norm_eps)
         self.linear1 = Linear(dim, feedforward)
         self.linear2 = Linear(feedforward, dim)
-        self.norm2 = nn.LayerNorm(dim)
+        self.norm2 = nn.LayerNorm(dim, norm_eps)
         self.dropout = Dropout(dropout)
         self.activation = ACTIVATIONS[activation]
         self.pre = norm == "pre"

@@ -34,6 +34,7 @@ class TransformerConfig:
     word_dropout: float = 0.0  # share of the vocabulary without embeddings, a training batch
     activation: str = "relu"  # or "gelu"
     norm: str = "post"  # or "pre"
+    norm_eps: float = 1e-5  # added to variances by layer normalisations
 
 
 class Transformer(NeuralLM):
@@ -46,9 +47,10 @@ class Transformer(NeuralLM):
         c = config
         self.input = InputEmbedding(len(vocab), c.dim, c.positions, c.dropout, c.word_dropout)
         self.layers = nn.ModuleList(
-            TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation, c.norm) for _ in range(c.layers)
+            TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation, c.norm, c.norm_eps)
+            for _ in range(c.layers)
         )
-        self.last_norm = nn.LayerNorm(c.dim) if c.norm == "pre" else nn.Identity()
+        self.last_norm = nn.LayerNorm(c.dim, c.norm_eps) if c.norm == "pre" else nn.Identity()
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
     def embed(self, inputs: Tensor) -> Tensor:

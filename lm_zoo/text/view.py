@@ -191,7 +191,7 @@ def alphabet(vocab: Vocabulary) -> frozenset[str]:
     if isinstance(vocab, WordVocabulary):
         entries: Iterable[str] = vocab.words
     elif isinstance(vocab, PieceVocabulary):
-        entries = map(vocab.processor.id_to_piece, range(len(vocab)))
+        entries = vocab.pieces
     else:
         return frozenset()
     return frozenset(chain.from_iterable(entry for entry in entries if not SPECIAL.fullmatch(entry))) - {"\u2581"}

@@ -12,6 +12,7 @@ from lm_zoo.files import write_bytes, write_text
 from lm_zoo.reading import DECODED_UNK, is_tag, kaldi_fields, text_lines
 
 BLANK = "<blk>"  # the recogniser's, among its pieces
+ESPNET_BLANK = "<blank>"
 
 
 SOS_EOS = "<sos/eos>"
@@ -106,13 +107,13 @@ class WordVocabulary:
         token = self.ids.get(word, self.unk)
         return (self.unk if token == self.bos else token,)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path, file: str = FILE) -> None:
         lines = (f"{word} {index}\n" for index, word in enumerate(self.words))
-        write_text(folder / self.FILE, "".join(lines))
+        write_text(folder / file, "".join(lines))
 
     @classmethod
-    def load(cls, folder: Path, case: str) -> WordVocabulary:
-        path, words = folder / cls.FILE, list[str]()
+    def load(cls, folder: Path, case: str, file: str = FILE) -> WordVocabulary:
+        path, words = folder / file, list[str]()
         try:
             lines = text_lines(path)
         except (OSError, UnicodeDecodeError) as error:
@@ -129,38 +130,62 @@ class WordVocabulary:
 
 
 class PieceVocabulary:
-    """Sentencepiece pieces (BPE or unigram), `<sos/eos>` = 1 and `<unk>` = 2 as in icefall.  Stored as `bpe.model`."""
+    """Sentencepiece pieces (BPE or unigram).  Stored as `bpe.model`, and the list of tokens as `token_list.txt`.
+
+    Args:
+      tokens: the pieces in the order of their numbers, with `<sos/eos>` and `<unk>`, as ESPnet has them; pieces that
+        are not among them are unknown.  None: the numbers are the model's, `<sos/eos>` = 1 and `<unk>` = 2 as in
+        icefall.
+    """
 
     form: TextForm | None = None
     FILE = "bpe.model"
+    LIST = "token_list.txt"
 
-    def __init__(self, model: bytes, case: str = "mixed") -> None:
+    def __init__(self, model: bytes, case: str = "mixed", tokens: Sequence[str] | None = None) -> None:
         import sentencepiece
 
         self.model = model
+        self.tokens = None if tokens is None else WordVocabulary(tokens)
         if not model:
             raise VocabError("not a sentencepiece model, but empty")
         try:
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-            for index in range(len(self)):
+            for index in range(self.processor.get_piece_size()):
                 self.processor.id_to_piece(index)
         except (RuntimeError, UnicodeDecodeError) as error:
             raise VocabError(f"not a sentencepiece model, or damaged ({error})") from None
-        self.bos = self.eos = self.processor.piece_to_id(SOS_EOS)
-        self.unk = self.processor.unk_id()
+        self.unk = self.processor.unk_id() if self.tokens is None else self.tokens.unk
+        self.bos = self.eos = self._number(SOS_EOS)
         if self.bos == self.unk:
             raise VocabError(f"the sentencepiece model lacks the piece {SOS_EOS}")
         self.case = case
-        self._marks = {self.bos, self.processor.piece_to_id(BLANK)}
+        self._marks = {self.bos, self._number(BLANK)}
+        if self.tokens is not None:
+            self._marks = {self.bos, self.tokens.ids.get(ESPNET_BLANK, self.bos)}
         self._cache: dict[str, tuple[int, ...]] = {}
 
     def __len__(self) -> int:
-        return self.processor.get_piece_size()
+        return self.processor.get_piece_size() if self.tokens is None else len(self.tokens)
+
+    @property
+    def pieces(self) -> list[str]:
+        """The tokens, in the order of their numbers."""
+        return [*map(self.processor.id_to_piece, range(len(self)))] if self.tokens is None else self.tokens.words
+
+    def _number(self, piece: str) -> int:
+        """That of `<unk>` for what is no token."""
+        return self.processor.piece_to_id(piece) if self.tokens is None else self.tokens.ids.get(piece, self.unk)
+
+    def _encode(self, word: str) -> Iterable[int]:
+        if self.tokens is None:
+            return self.processor.encode(word)
+        return map(self._number, self.processor.encode(word, out_type=str))
 
     def encode_word(self, word: str) -> tuple[int, ...]:
         tokens = self._cache.get(word)
         if tokens is None:
-            tokens = tuple(self.processor.encode(word)) if word != UNK else ()
+            tokens = tuple(self._encode(word)) if word != UNK else ()
             if not tokens or not self._marks.isdisjoint(tokens) or (self.unk in tokens and is_unknown(word)):
                 tokens = (self.unk,)
             remember(self._cache, word, tokens)
@@ -168,16 +193,19 @@ class PieceVocabulary:
 
     def save(self, folder: Path) -> None:
         write_bytes(folder / self.FILE, self.model)
+        if self.tokens is not None:
+            self.tokens.save(folder, self.LIST)
 
     @classmethod
     def load(cls, folder: Path, case: str) -> PieceVocabulary:
-        return cls.read(folder / cls.FILE, case)
+        listed = (folder / cls.LIST).exists()
+        return cls.read(folder / cls.FILE, case, WordVocabulary.load(folder, case, cls.LIST).words if listed else None)
 
     @classmethod
-    def read(cls, path: Path, case: str = "mixed") -> PieceVocabulary:
+    def read(cls, path: Path, case: str = "mixed", tokens: Sequence[str] | None = None) -> PieceVocabulary:
         """The vocabulary in a file; VocabError, with its name, where that cannot be read."""
         try:
-            return cls(path.read_bytes(), case)
+            return cls(path.read_bytes(), case, tokens)
         except FileNotFoundError:
             raise VocabError(f"{path}: no such file, expected the sentencepiece model of the tokens") from None
         except OSError as error:
@@ -217,7 +245,7 @@ def read_pieces(path: Path, case: str | None = None) -> PieceVocabulary:
       VocabError: it cannot be read, or is no sentencepiece model with `<sos/eos>`.
     """
     vocab = PieceVocabulary.read(path)
-    vocab.case = case or text_case(map(vocab.processor.id_to_piece, range(len(vocab))))
+    vocab.case = case or text_case(vocab.pieces)
     return vocab
 
 
@@ -226,5 +254,5 @@ def same_tokens(first: Vocabulary, second: Vocabulary) -> bool:
     if isinstance(first, WordVocabulary) and isinstance(second, WordVocabulary):
         return first.words == second.words
     if isinstance(first, PieceVocabulary) and isinstance(second, PieceVocabulary):
-        return first.model == second.model
+        return first.model == second.model and first.pieces == second.pieces
     return first is second

@@ -23,7 +23,7 @@ from lm_zoo.text.vocabulary import PieceVocabulary, WordVocabulary
 from lm_zoo.training.transfer import find_trained
 
 VOCAB = "vocab"  # folder of the run's own vocabulary
-VOCABULARIES = (PieceVocabulary.FILE, WordVocabulary.FILE)  # that of a model folder
+VOCABULARIES = (PieceVocabulary.FILE, PieceVocabulary.LIST, WordVocabulary.FILE)  # that of a model folder
 CHECKPOINTS = ("checkpoint", "checkpoint.old")
 # Settings of the training that may change when a run goes on: how long it is, what is looked at on the way.
 FREE = ("steps", "passes", "epochs", "patience", "valid_every", "save_every", "log_every", "wandb")

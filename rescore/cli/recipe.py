@@ -80,7 +80,7 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     Args:
       above: the files that are based on this one.
     """
-    values = _read_yaml(path)
+    values = read_yaml(path)
     if "base" not in values:
         return values
     base = values.pop("base")
@@ -93,8 +93,8 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     return merged
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
-    """The values of one YAML file; aliases are refused, as a few of them make a mapping of any size.
+def read_yaml(path: Path, what: str = "options") -> dict[str, Any]:
+    """The values of one YAML file of `what`; aliases are refused, as a few of them make a mapping of any size.
 
     So is a name that a mapping has twice, of which PyYAML takes the last.
     """
@@ -113,7 +113,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         values = yaml.safe_load(text) or {}
         repr(values)  # a ValueError where a number has thousands of digits
     except (OSError, ValueError, OverflowError, *DAMAGED, yaml.YAMLError) as error:
-        raise UsageError(f"{path}: expected a YAML file of options ({' '.join(str(error).split())})") from None
+        raise UsageError(f"{path}: expected a YAML file of {what} ({' '.join(str(error).split())})") from None
     if not isinstance(values, dict):
         raise UsageError(f"{path}: found a {type(values).__name__}, expected lines such as 'max-duration: 200'")
     return values

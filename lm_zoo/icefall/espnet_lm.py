@@ -1,0 +1,148 @@
+"""The LMs of ESPnet 2 (`espnet2/lm`: `transformer` and `seq_rnn` with LSTM), read into model folders.
+
+What differs from our LMs, and where it goes:
+  - Its Transformer reads each embedding through a linear layer, a layer normalisation and a ReLU, which depend on the
+    token alone: what they give is our embedding, as wide as the layers.  The rest is our `transformer` (pre-norm, ReLU)
+    with positions or without; its layer normalisations add 1e-12 to the variance.
+  - Its LSTM is that of Kaldi's pytorchnn (both come from PyTorch's example of a language model).
+  - Tokens are those of `token_list` in the config.yaml of the training: pieces of a sentencepiece model, by numbers
+    that are not the model's, words, or characters.  Begin and end of sentence are its last one, `<sos/eos>`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lm_zoo.errors import ModelError, VocabError
+from lm_zoo.icefall.checkpoints import (
+    Imported,
+    count_layers,
+    matrix_shape,
+    read_lm_checkpoint,
+    renamed,
+    shapes_of,
+    write_imported,
+)
+from lm_zoo.icefall.kaldi_nnlm import LSTM_KEY, lstm_settings, our_weights
+from lm_zoo.registry import build
+from lm_zoo.text.vocabulary import SOS_EOS, UNK, PieceVocabulary, WordVocabulary, text_case
+
+PREFIX = "lm."
+EPS = 1e-12
+SPACE = "<space>"
+
+# ESPnet's -> ours; first match wins.
+NAMES = (
+    (r"encoder\.encoders\.(\d+)\.self_attn\.linear_out\.", r"layers.\1.attention.out_proj."),
+    (r"encoder\.encoders\.(\d+)\.feed_forward\.w_([12])\.", r"layers.\1.linear\2."),
+    (r"encoder\.encoders\.", "layers."),
+    (r"encoder\.after_norm\.", "last_norm."),
+    (r"decoder\.", "output."),
+)
+
+
+def import_espnet(checkpoint: Path, config: Mapping[str, Any], out: Path, bpe: Path | None = None) -> Imported:
+    """Turns an LM checkpoint of ESPnet 2 (`valid.loss.ave.pth`) into a model folder.
+
+    Args:
+      config: what is in the `config.yaml` of its training.
+      bpe: the sentencepiece model of tokens that are pieces, where the config's `bpemodel` is not there.
+    Raises:
+      ModelError: not a checkpoint, not of such an LM (GRU and plain RNN are none), or a config that does not fit it.
+      VocabError: tokens that cannot be used, or of another number than the weights are for.
+    """
+    if config.get("lm") not in ("transformer", "seq_rnn") or config.get("model", "lm") != "lm":
+        found = f"lm {config.get('lm')!r}, model {config.get('model', 'lm')!r}"
+        raise ModelError(f"{checkpoint}: its config.yaml has {found}; expected an LM 'transformer' or 'seq_rnn'")
+    tensors = {name.removeprefix(PREFIX): tensor for name, tensor in read_lm_checkpoint(checkpoint).items()}
+    vocab, conf = read_tokens(config, bpe), config.get("lm_conf") or {}
+    with shapes_of(checkpoint):
+        if config["lm"] == "seq_rnn":
+            if LSTM_KEY not in tensors or "encoder.weight" not in tensors:
+                raise ModelError(f"{checkpoint}: has no '{LSTM_KEY}', which an LM 'seq_rnn' of ESPnet has")
+            lm = build("lstm", vocab, lstm_settings(checkpoint, tensors))
+            return write_imported(lm, "lstm", dict(our_weights(tensors, lm)), checkpoint, out, "ESPnet")
+        settings = _transformer_settings(checkpoint, tensors, conf)
+        lm = build("transformer", vocab, settings)
+        weights = _transformer_weights(tensors, settings)
+    return write_imported(lm, "transformer", weights, checkpoint, out, "ESPnet")
+
+
+def read_tokens(config: Mapping[str, Any], bpe: Path | None = None) -> PieceVocabulary | WordVocabulary:
+    """The vocabulary that a config.yaml tells; raises VocabError where it is none that is known here."""
+    tokens, kind = config.get("token_list"), config.get("token_type", "bpe")
+    if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
+        raise VocabError("config.yaml: has no 'token_list', or one that is not of texts; expected that of a training")
+    if tokens[-1] != SOS_EOS or UNK not in tokens:
+        raise VocabError(f"config.yaml: its token_list ends in '{tokens[-1]}', expected {UNK} in it and {SOS_EOS} last")
+    case = text_case(token for token in tokens if token != SPACE)
+    if kind == "bpe":
+        path = bpe or Path(str(config.get("bpemodel")))
+        if bpe is None and not path.is_file():
+            raise VocabError(f"config.yaml: its bpemodel '{path}' is not there; say where it is: --bpe bpe.model")
+        return PieceVocabulary.read(path, case, tokens)
+    if kind not in ("word", "char"):
+        raise VocabError(f"config.yaml: found token_type '{kind}', expected bpe, word or char")
+    if bpe is not None:
+        raise VocabError(f"config.yaml: found token_type '{kind}', which has no sentencepiece model; leave --bpe out")
+    if kind == "char" and SPACE in tokens:
+        raise VocabError(
+            f"config.yaml: its characters have {SPACE} between words, a token of no word; LMs over characters are read "
+            "for languages that are written without it"
+        )
+    return WordVocabulary(tokens, case)
+
+
+def _transformer_settings(checkpoint: Path, tensors: Mapping[str, Tensor], conf: Mapping[str, Any]) -> dict[str, Any]:
+    dim, heads, positions = matrix_shape(tensors, "encoder.embed.0.weight")[0], conf.get("head", 2), conf.get("pos_enc")
+    if not isinstance(heads, int) or heads < 1 or dim % heads:
+        raise ModelError(
+            f"{checkpoint}: of dimension {dim}; config.yaml has head {heads!r}, expected a divisor of that"
+        )
+    if positions not in (None, "sinusoidal"):
+        raise ModelError(f"{checkpoint}: config.yaml has pos_enc {positions!r}, expected null or 'sinusoidal'")
+    return {
+        "dim": dim,
+        "heads": heads,
+        "feedforward": matrix_shape(tensors, "encoder.encoders.0.feed_forward.w_1.weight")[0],
+        "layers": count_layers(tensors, r"encoder\.encoders\.(\d+)\."),
+        "positions": positions is not None,
+        "tied": False,
+        "dropout": 0.0,
+        "norm": "pre",
+        "norm_eps": EPS,
+    }
+
+
+def _transformer_weights(tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Our names and values; what is left over keeps its name and is refused later."""
+    rest = {name: tensor.float() for name, tensor in tensors.items()}
+    weights = {"input.embedding.weight": _embedding(rest, settings)}
+    for layer in range(settings["layers"]):
+        for part in ("weight", "bias"):
+            names = [f"encoder.encoders.{layer}.self_attn.linear_{which}.{part}" for which in "qkv"]
+            weights[f"layers.{layer}.attention.in_proj.{part}"] = torch.cat([_taken(rest, name) for name in names])
+    return weights | {renamed(name, NAMES): tensor for name, tensor in rest.items()}
+
+
+def _embedding(rest: dict[str, Tensor], settings: Mapping[str, Any]) -> Tensor:
+    """What the first layer reads of each token, before positions, over the factor of our embeddings."""
+    embedding, weight, bias, gain, shift = (
+        _taken(rest, name).double()
+        for name in ("embed.weight", *(f"encoder.embed.{k}.{part}" for k in (0, 1) for part in ("weight", "bias")))
+    )
+    read = F.layer_norm(F.linear(embedding, weight, bias), (settings["dim"],), gain, shift, EPS).relu()
+    return (read if settings["positions"] else read / math.sqrt(settings["dim"])).float()
+
+
+def _taken(rest: dict[str, Tensor], name: str) -> Tensor:
+    if name not in rest:
+        raise ModelError(f"the checkpoint has no '{name}', which an LM 'transformer' of ESPnet has")
+    return rest.pop(name)
