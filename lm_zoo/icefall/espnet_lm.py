@@ -38,6 +38,15 @@ PREFIX = "lm."
 EPS = 1e-12
 SPACE = "<space>"
 
+NEEDED = {
+    "transformer": (
+        "embed.weight",
+        *(f"encoder.embed.{k}.{part}" for k in (0, 1) for part in ("weight", "bias")),
+        "encoder.encoders.0.feed_forward.w_1.weight",
+    ),
+    "seq_rnn": ("encoder.weight", LSTM_KEY),
+}
+
 # ESPnet's -> ours; first match wins.
 NAMES = (
     (r"encoder\.encoders\.(\d+)\.self_attn\.linear_out\.", r"layers.\1.attention.out_proj."),
@@ -58,15 +67,17 @@ def import_espnet(checkpoint: Path, config: Mapping[str, Any], out: Path, bpe: P
       ModelError: not a checkpoint, not of such an LM (GRU and plain RNN are none), or a config that does not fit it.
       VocabError: tokens that cannot be used, or of another number than the weights are for.
     """
-    if config.get("lm") not in ("transformer", "seq_rnn") or config.get("model", "lm") != "lm":
-        found = f"lm {config.get('lm')!r}, model {config.get('model', 'lm')!r}"
+    kind, model, conf = config.get("lm"), config.get("model", "lm"), config.get("lm_conf") or {}
+    if not isinstance(kind, str) or kind not in NEEDED or model != "lm" or not isinstance(conf, Mapping):
+        found = f"lm {kind!r}, model {model!r}, lm_conf {str(conf)[:60]}"
         raise ModelError(f"{checkpoint}: its config.yaml has {found}; expected an LM 'transformer' or 'seq_rnn'")
     tensors = {name.removeprefix(PREFIX): tensor for name, tensor in read_lm_checkpoint(checkpoint).items()}
-    vocab, conf = read_tokens(config, bpe), config.get("lm_conf") or {}
+    for name in NEEDED[kind]:
+        if name not in tensors:
+            raise ModelError(f"{checkpoint}: has no '{name}', which an LM '{kind}' of ESPnet has")
+    vocab = read_tokens(config, bpe)
     with shapes_of(checkpoint):
-        if config["lm"] == "seq_rnn":
-            if LSTM_KEY not in tensors or "encoder.weight" not in tensors:
-                raise ModelError(f"{checkpoint}: has no '{LSTM_KEY}', which an LM 'seq_rnn' of ESPnet has")
+        if kind == "seq_rnn":
             lm = build("lstm", vocab, lstm_settings(checkpoint, tensors))
             return write_imported(lm, "lstm", dict(our_weights(tensors, lm)), checkpoint, out, "ESPnet")
         settings = _transformer_settings(checkpoint, tensors, conf)
@@ -124,25 +135,17 @@ def _transformer_settings(checkpoint: Path, tensors: Mapping[str, Tensor], conf:
 def _transformer_weights(tensors: Mapping[str, Tensor], settings: Mapping[str, Any]) -> dict[str, Tensor]:
     """Our names and values; what is left over keeps its name and is refused later."""
     rest = {name: tensor.float() for name, tensor in tensors.items()}
-    weights = {"input.embedding.weight": _embedding(rest, settings)}
+    weights = {"input.embedding.weight": _embedding([rest.pop(name) for name in NEEDED["transformer"][:5]], settings)}
     for layer in range(settings["layers"]):
         for part in ("weight", "bias"):
             names = [f"encoder.encoders.{layer}.self_attn.linear_{which}.{part}" for which in "qkv"]
-            weights[f"layers.{layer}.attention.in_proj.{part}"] = torch.cat([_taken(rest, name) for name in names])
+            if rest.keys() >= set(names):
+                weights[f"layers.{layer}.attention.in_proj.{part}"] = torch.cat([rest.pop(name) for name in names])
     return weights | {renamed(name, NAMES): tensor for name, tensor in rest.items()}
 
 
-def _embedding(rest: dict[str, Tensor], settings: Mapping[str, Any]) -> Tensor:
+def _embedding(read: list[Tensor], settings: Mapping[str, Any]) -> Tensor:
     """What the first layer reads of each token, before positions, over the factor of our embeddings."""
-    embedding, weight, bias, gain, shift = (
-        _taken(rest, name).double()
-        for name in ("embed.weight", *(f"encoder.embed.{k}.{part}" for k in (0, 1) for part in ("weight", "bias")))
-    )
-    read = F.layer_norm(F.linear(embedding, weight, bias), (settings["dim"],), gain, shift, EPS).relu()
-    return (read if settings["positions"] else read / math.sqrt(settings["dim"])).float()
-
-
-def _taken(rest: dict[str, Tensor], name: str) -> Tensor:
-    if name not in rest:
-        raise ModelError(f"the checkpoint has no '{name}', which an LM 'transformer' of ESPnet has")
-    return rest.pop(name)
+    embedding, weight, bias, gain, shift = (tensor.double() for tensor in read)
+    given = F.layer_norm(F.linear(embedding, weight, bias), (settings["dim"],), gain, shift, EPS).relu()
+    return (given if settings["positions"] else given / math.sqrt(settings["dim"])).float()

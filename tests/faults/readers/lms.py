@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from lm_zoo.icefall.checkpoints import import_lm
+from lm_zoo.icefall.espnet_lm import import_espnet
 from lm_zoo.icefall.kaldi_nnlm import import_nnlm
 from lm_zoo.model_folder import LOG
 from lm_zoo.registry import build, describe, load, load_ngram, save_folder
@@ -20,12 +21,13 @@ from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.run_identity import check_run
 from lm_zoo.training.run_log import lines_before
 from lm_zoo.training.runtime import random_state
+from rescore.cli.recipe import read_yaml
 from tests.asr.tiny import vocabulary
 from tests.faults.damage import Target, same, within_zip
 from tests.faults.readers.inputs import data, files, text
 from tests.lm_zoo import kenlm_files, zoo
 from tests.lm_zoo.grammar_fst import write_lang
-from tests.lm_zoo.icefall import test_kaldi_nnlm
+from tests.lm_zoo.icefall import test_espnet_lm, test_kaldi_nnlm
 from tests.lm_zoo.icefall.test_checkpoints import rnn_checkpoint
 
 MODEL_FILES = ("config.json", "model.safetensors", "words.txt")
@@ -106,6 +108,26 @@ def use_nnlm(path: Path) -> bytes:
         return (Path(out) / "lm" / "model.safetensors").read_bytes()
 
 
+def espnet(damaged: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        test_espnet_lm.written(folder)
+        return folder / damaged
+
+    return make
+
+
+def use_espnet(path: Path) -> bytes:
+    checkpoint, config = path.with_name("valid.loss.ave.pth"), read_yaml(path.with_name("config.yaml"))
+    with TemporaryDirectory() as out:
+        import_espnet(checkpoint, config, Path(out) / "lm", path.with_name("bpe.model"))
+        return (Path(out) / "lm" / "model.safetensors").read_bytes()
+
+
+def listed(folder: Path) -> Path:
+    test_espnet_lm.written(folder)
+    return test_espnet_lm.run(folder) / "token_list.txt"
+
+
 def training(damaged: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         lm = zoo.neural("lstm")
@@ -155,6 +177,10 @@ LM_TARGETS = [
     Target("pytorchnn LM model.pt", nnlm("model.pt"), use_nnlm, checked=True),
     Target("pytorchnn LM pickle", nnlm("model.pt"), use_nnlm, within=PICKLE),
     Target("pytorchnn LM words.txt", nnlm("words.txt"), use_nnlm),
+    Target("ESPnet LM valid.loss.ave.pth", espnet("valid.loss.ave.pth"), use_espnet, checked=True),
+    Target("ESPnet LM pickle", espnet("valid.loss.ave.pth"), use_espnet, within=PICKLE),
+    Target("ESPnet LM config.yaml", espnet("config.yaml"), use_espnet),
+    Target("ESPnet LM token_list.txt", listed, use_model),
     *(Target(f"LM training {name}", training(name), use_training) for name in TRAINING_FILES),
     Target("LM training run.json", files("run.json", {"run.json": json.dumps(RUN), "vocab/case": "upper"}), begun),
     Target("LM training log", files(LOG, {LOG: LOGGED}), logged),

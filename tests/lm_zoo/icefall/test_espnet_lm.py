@@ -185,10 +185,12 @@ def test_the_sentencepiece_model_may_be_elsewhere(tmp_path: Path) -> None:
         (
             {"lm": "transformer_opt"},
             ModelError,
-            "has lm 'transformer_opt', model 'lm'; expected an LM 'transformer' or",
+            "has lm 'transformer_opt', model 'lm', lm_conf .*; expected an LM 'transfor",
         ),
-        ({"model": "lm_multitask"}, ModelError, "model 'lm_multitask'; expected"),
-        ({"lm": "seq_rnn"}, ModelError, "has no 'rnn.weight_ih_l0', which an LM 'seq_rnn' of ESPnet has"),
+        ({"model": "lm_multitask"}, ModelError, "model 'lm_multitask', lm_conf"),
+        ({"lm": "seq_rnn"}, ModelError, "has no 'encoder.weight', which an LM 'seq_rnn' of ESPnet has"),
+        ({"lm": ["seq_rnn"]}, ModelError, r"has lm \['seq_rnn'\]"),
+        ({"lm_conf": [1]}, ModelError, r"lm_conf \[1\]; expected"),
         ({"lm_conf": {"head": 5}}, ModelError, "of dimension 12; config.yaml has head 5, expected a divisor"),
         ({"lm_conf": {"pos_enc": "rel"}}, ModelError, "has pos_enc 'rel', expected null or 'sinusoidal'"),
         ({"lm_conf": None}, None, ""),
@@ -228,7 +230,7 @@ def test_checkpoints_that_do_not_fit(tmp_path: Path) -> None:
     path, tensors = tmp_path / "valid.loss.ave.pth", {f"lm.{k}": v for k, v in model.state_dict().items()}
     for name, found in (
         ("lm.encoder.embed.1.bias", "has no 'encoder.embed.1.bias', which an LM 'transformer' of ESPnet has"),
-        ("lm.encoder.encoders.1.self_attn.linear_k.bias", r"no 'encoder.encoders.1.self_attn.linear_k.bias'"),
+        ("lm.encoder.encoders.1.self_attn.linear_k.bias", "layers.1.attention.in_proj.bias"),
         ("lm.encoder.after_norm.weight", "last_norm.weight"),
     ):
         torch.save({key: tensor for key, tensor in tensors.items() if key != name}, path)
