@@ -31,6 +31,7 @@ from lm_zoo.icefall.checkpoints import (
     write_imported,
 )
 from lm_zoo.icefall.kaldi_nnlm import LSTM_KEY, lstm_settings, our_weights
+from lm_zoo.reading import kaldi_fields
 from lm_zoo.registry import build
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, PieceVocabulary, WordVocabulary, text_case
 
@@ -91,6 +92,8 @@ def read_tokens(config: Mapping[str, Any], bpe: Path | None = None) -> PieceVoca
     tokens, kind = config.get("token_list"), config.get("token_type", "bpe")
     if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
         raise VocabError("config.yaml: has no 'token_list', or one that is not of texts; expected that of a training")
+    if (odd := next((token for token in tokens if kaldi_fields(token) != [token]), None)) is not None:
+        raise VocabError(f"config.yaml: found the token {odd!r}, expected no blanks in a token")
     if tokens[-1] != SOS_EOS or UNK not in tokens:
         raise VocabError(f"config.yaml: its token_list ends in '{tokens[-1]}', expected {UNK} in it and {SOS_EOS} last")
     case = text_case(token for token in tokens if token != SPACE)
@@ -98,7 +101,13 @@ def read_tokens(config: Mapping[str, Any], bpe: Path | None = None) -> PieceVoca
         path = bpe or Path(str(config.get("bpemodel")))
         if bpe is None and not path.is_file():
             raise VocabError(f"config.yaml: its bpemodel '{path}' is not there; say where it is: --bpe bpe.model")
-        return PieceVocabulary.read(path, case, tokens)
+        vocab = PieceVocabulary.read(path, case, tokens)
+        known = sum(vocab.processor.piece_to_id(token) != vocab.processor.unk_id() for token in tokens)
+        if known < len(tokens) / 2:
+            raise VocabError(
+                f"{path}: has {known} of the {len(tokens)} tokens of the token_list, expected the model of its pieces"
+            )
+        return vocab
     if kind not in ("word", "char"):
         raise VocabError(f"config.yaml: found token_type '{kind}', expected bpe, word or char")
     if bpe is not None:

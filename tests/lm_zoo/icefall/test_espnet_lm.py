@@ -203,6 +203,8 @@ def test_the_sentencepiece_model_may_be_elsewhere(tmp_path: Path) -> None:
         ),
         ({"token_list": [*TOKENS[1:3], *TOKENS[2:]]}, VocabError, "a word occurs twice in the vocabulary"),
         ({"token_list": TOKENS[1:]}, VocabError, "the vocabulary has 16 tokens, but the weights are for 17"),
+        ({"token_list": [*TOKENS[:-2], "a b", TOKENS[-1]]}, VocabError, "found the token 'a b', expected no blanks"),
+        ({"token_list": ["<unk>", *"klmnopq", "<sos/eos>"]}, VocabError, "bpe.model: has 1 of the 9 tokens of the"),
         ({"token_type": "phn"}, VocabError, "found token_type 'phn', expected bpe, word or char"),
         (
             {"token_type": "char", "token_list": [*TOKENS[:-2], "<space>", "<sos/eos>"]},
