@@ -100,17 +100,18 @@ def read_yaml(path: Path, what: str = "options") -> dict[str, Any]:
     """
     import yaml
 
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's: ten times as fast, for ESPnet's lists of words
     try:
         text = read_text(path)
         depth = 0
-        for event in yaml.parse(text, yaml.SafeLoader):
+        for event in yaml.parse(text, loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if isinstance(event, yaml.AliasEvent):
                 raise ValueError("an alias (*NAME), which is not read; write the value out")
             if depth > DEEPEST:
                 raise ValueError("nested too deeply")
-        _check_named_once(yaml.compose(text, yaml.SafeLoader))
-        values = yaml.safe_load(text) or {}
+        _check_named_once(yaml.compose(text, loader))
+        values = yaml.load(text, loader) or {}
         repr(values)  # a ValueError where a number has thousands of digits
     except (OSError, ValueError, OverflowError, *DAMAGED, yaml.YAMLError) as error:
         raise UsageError(f"{path}: expected a YAML file of {what} ({' '.join(str(error).split())})") from None

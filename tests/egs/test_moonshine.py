@@ -57,7 +57,7 @@ def test_moonshine_from_audio_to_tables(recipes: Recipes, tmp_path: Path) -> Non
 
     shutil.copytree(lm, tmp_path / "other")
     options[options.index("--lms") + 1] = f"{lm} {tmp_path / 'other'}"
-    recipes.run("moonshine/run.sh", *options, "--stage", 6)
+    recipes.run("moonshine/run.sh", *options, "--noise", "", "--stage", 6)
     scales = json.loads((exp / "clean" / "whole" / "all.json").read_text())["scales"]
     assert {"tiny", "other"} <= scales.keys(), "scales of other LMs are tuned anew"
 
