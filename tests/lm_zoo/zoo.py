@@ -25,6 +25,7 @@ NEURAL: dict[str, tuple[str, dict[str, Any]]] = {
     "transformer": ("transformer", SMALL),
     "transformer-gelu-no-positions": ("transformer", {**SMALL, "positions": False, "activation": "gelu"}),
     "transformer-pre-norm": ("transformer", {**SMALL, "norm": "pre"}),
+    "transformer-of-espnet": ("transformer", {**SMALL, "norm": "pre", "norm_eps": 1e-12, "tied": False}),
     "bayesian": ("bayesian", SMALL),
     "bayesian-embedding": ("bayesian", {**SMALL, "uncertain": "embedding"}),
     "lookup": ("lookup", {**SMALL, "slots": 7, "entries": 3}),
