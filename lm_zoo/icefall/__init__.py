@@ -1,1 +1,1 @@
-"""LMs of icefall, ESPnet and Kaldi, read and written; the zoo's LMs in icefall.  Knows the registry and what is below."""
+"""LMs of icefall, ESPnet and Kaldi, read and written; the LMs of the zoo in icefall.  Knows the registry and below."""
