@@ -16,6 +16,8 @@ from rescore.cli.main import cli
 from rescore.cli.sample import SAMPLE
 from rescore.weights import save_weights
 from tests.egs.corpora import text
+from tests.lm_zoo.icefall.test_espnet_lm import MARKS
+from tests.lm_zoo.icefall.test_espnet_lm import written as write_espnet
 
 UTTERANCES, HYPOTHESES = 4, 4
 TINY = {"dim": 16, "heads": 2, "feedforward": 16}
@@ -94,7 +96,7 @@ def _write_texts(folder: Path, sentences: str) -> None:
 
 
 def _write_lms(folder: Path, sentences: str) -> None:
-    """An n-gram, counts, and two untrained LMs over pieces."""
+    """An n-gram, counts, two untrained LMs over pieces, and one as ESPnet leaves it."""
     counts = dict.fromkeys(sentences.split(), 9)
     vocab = build_pieces(counts, 60, "bpe")
     train = ("--text", folder / "train.txt", "--out")
@@ -102,6 +104,11 @@ def _write_lms(folder: Path, sentences: str) -> None:
     _rescore("count", *train, folder / "counts.txt.gz")
     for kind, name in (("transfornn", "exp/lm"), ("transformer", "exp/transformer")):
         save_folder(folder / name, build(kind, vocab, TINY), kind, {})
+    trained = folder / "exp/lm_train"
+    trained.mkdir()
+    tokens = ["<blank>", "<unk>", *(piece for piece in vocab.pieces if piece not in MARKS), "<sos/eos>"]
+    write_espnet(trained, tokens=tokens, bpemodel="exp/lm_train/bpe.model")
+    (trained / "bpe.model").write_bytes(vocab.model)
 
 
 def _write_lattices(folder: Path, lists: dict[str, rs.Lists]) -> None:
