@@ -183,7 +183,7 @@ def test_librispeech_decodes_the_other_parts_where_they_are_there(recipes: Recip
     for part in ("dev-clean", "test-clean", "dev-other", *(["test-other"] if other else [])):
         (here / "data" / f"librispeech_cuts_{part}.jsonl.gz").touch()
     (here / "decode.py").write_text(DECODE)
-    recipes.run("librispeech/ASR/run.sh", "--stage", 3, "--stop-stage", 3, "--fusion-lm", "lm")
+    recipes.run("librispeech/ASR/run.sh", "--stage", 3, "--stop-stage", 3, "--fusion-lm", "exp/lm")
     lines = (here / "decode.log").read_text().splitlines()
     scales = {part: [line for line in lines if "--lm-scale" in line and line.endswith(f"_{part}.jsonl.gz")]
               for part in ("test-clean", "test-other")}  # fmt: skip
