@@ -37,7 +37,7 @@ FORMATS = {
     "ARPA": ("ARPA",),
     "KenLM's binaries": ("KenLM",),
     "folders of LMs": ("LM ",),
-    "checkpoints of icefall, pytorchnn": ("icefall LM", "pytorchnn LM"),
+    "checkpoints of icefall, pytorchnn, ESPnet": ("icefall LM", "pytorchnn LM", "ESPnet LM"),
     "trainings": ("LM training",),
     "recognisers": ("asr",),
     "manifests": ("cuts", "supervisions", "segments", "speakers"),
