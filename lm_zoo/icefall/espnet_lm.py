@@ -38,6 +38,7 @@ from lm_zoo.text.vocabulary import SOS_EOS, UNK, PieceVocabulary, WordVocabulary
 PREFIX = "lm."
 EPS = 1e-12
 SPACE = "<space>"
+CONFIG = "config.yaml"
 
 NEEDED = {
     "transformer": (
@@ -58,12 +59,15 @@ NAMES = (
 )
 
 
-def import_espnet(checkpoint: Path, config: Mapping[str, Any], out: Path, bpe: Path | None = None) -> Imported:
+def import_espnet(
+    checkpoint: Path, config: Mapping[str, Any], out: Path, bpe: Path | None = None, where: object = CONFIG
+) -> Imported:
     """Turns an LM checkpoint of ESPnet 2 (`valid.loss.ave.pth`) into a model folder.
 
     Args:
       config: what is in the `config.yaml` of its training.
       bpe: the sentencepiece model of tokens that are pieces, where the config's `bpemodel` is not there.
+      where: the name of the config's file, for errors.
     Raises:
       ModelError: not a checkpoint, not of such an LM (GRU and plain RNN are none), or a config that does not fit it.
       VocabError: tokens that cannot be used, or of another number than the weights are for.
@@ -71,12 +75,12 @@ def import_espnet(checkpoint: Path, config: Mapping[str, Any], out: Path, bpe: P
     kind, model, conf = config.get("lm"), config.get("model", "lm"), config.get("lm_conf") or {}
     if not isinstance(kind, str) or kind not in NEEDED or model != "lm" or not isinstance(conf, Mapping):
         found = f"lm {kind!r}, model {model!r}, lm_conf {str(conf)[:60]}"
-        raise ModelError(f"{checkpoint}: its config.yaml has {found}; expected an LM 'transformer' or 'seq_rnn'")
+        raise ModelError(f"{where}: has {found}; expected an LM 'transformer' or 'seq_rnn'")
     tensors = {name.removeprefix(PREFIX): tensor for name, tensor in read_lm_checkpoint(checkpoint).items()}
     for name in NEEDED[kind]:
         if name not in tensors:
             raise ModelError(f"{checkpoint}: has no '{name}', which an LM '{kind}' of ESPnet has")
-    vocab = read_tokens(config, bpe)
+    vocab = read_tokens(config, bpe, where)
     with shapes_of(checkpoint):
         if kind == "seq_rnn":
             lm = build("lstm", vocab, lstm_settings(checkpoint, tensors))
@@ -87,20 +91,22 @@ def import_espnet(checkpoint: Path, config: Mapping[str, Any], out: Path, bpe: P
     return write_imported(lm, "transformer", weights, checkpoint, out, "ESPnet")
 
 
-def read_tokens(config: Mapping[str, Any], bpe: Path | None = None) -> PieceVocabulary | WordVocabulary:
+def read_tokens(
+    config: Mapping[str, Any], bpe: Path | None = None, where: object = CONFIG
+) -> PieceVocabulary | WordVocabulary:
     """The vocabulary that a config.yaml tells; raises VocabError where it is none that is known here."""
     tokens, kind = config.get("token_list"), config.get("token_type", "bpe")
     if not isinstance(tokens, list) or not tokens or not all(isinstance(token, str) for token in tokens):
-        raise VocabError("config.yaml: has no 'token_list', or one that is not of texts; expected that of a training")
+        raise VocabError(f"{where}: has no 'token_list', or one that is not of texts; expected that of a training")
     if (odd := next((token for token in tokens if kaldi_fields(token) != [token]), None)) is not None:
-        raise VocabError(f"config.yaml: found the token {odd!r}, expected no blanks in a token")
+        raise VocabError(f"{where}: found the token {odd!r}, expected no blanks in a token")
     if tokens[-1] != SOS_EOS or UNK not in tokens:
-        raise VocabError(f"config.yaml: its token_list ends in '{tokens[-1]}', expected {UNK} in it and {SOS_EOS} last")
+        raise VocabError(f"{where}: its token_list ends in '{tokens[-1]}', expected {UNK} in it and {SOS_EOS} last")
     case = text_case(token for token in tokens if token != SPACE)
     if kind == "bpe":
         path = bpe or Path(str(config.get("bpemodel")))
         if bpe is None and not path.is_file():
-            raise VocabError(f"config.yaml: its bpemodel '{path}' is not there; say where it is: --bpe bpe.model")
+            raise VocabError(f"{where}: its bpemodel '{path}' is not there; say where it is: --bpe bpe.model")
         vocab = PieceVocabulary.read(path, case, tokens)
         known = sum(vocab.processor.piece_to_id(token) != vocab.processor.unk_id() for token in tokens)
         if known < len(tokens) / 2:
@@ -109,12 +115,12 @@ def read_tokens(config: Mapping[str, Any], bpe: Path | None = None) -> PieceVoca
             )
         return vocab
     if kind not in ("word", "char"):
-        raise VocabError(f"config.yaml: found token_type '{kind}', expected bpe, word or char")
+        raise VocabError(f"{where}: found token_type '{kind}', expected bpe, word or char")
     if bpe is not None:
-        raise VocabError(f"config.yaml: found token_type '{kind}', which has no sentencepiece model; leave --bpe out")
+        raise VocabError(f"{where}: found token_type '{kind}', which has no sentencepiece model; leave --bpe out")
     if kind == "char" and SPACE in tokens:
         raise VocabError(
-            f"config.yaml: its characters have {SPACE} between words, a token of no word; LMs over characters are read "
+            f"{where}: its characters have {SPACE} between words, a token of no word; LMs over characters are read "
             "for languages that are written without it"
         )
     return WordVocabulary(tokens, case)

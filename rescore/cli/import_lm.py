@@ -71,7 +71,7 @@ def command(
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 raise UsageError(f"--{name} is for LMs of Kaldi (--words), it says nothing of others; leave it out")
         if config is not None:
-            made = import_espnet(checkpoint, read_yaml(config, "the training of an LM"), out, bpe)
+            made = import_espnet(checkpoint, read_yaml(config, "the training of an LM"), out, bpe, config)
         elif bpe is not None:
             made = import_lm(checkpoint, bpe, out)
     settings = ", ".join(f"{name} {value}" for name, value in made.settings.items())

@@ -100,7 +100,7 @@ def read_yaml(path: Path, what: str = "options") -> dict[str, Any]:
     """
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's: ten times as fast, for ESPnet's lists of words
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, for ESPnet's long lists of words
     try:
         text = read_text(path)
         depth = 0

@@ -172,8 +172,10 @@ def test_words_and_characters(kind: str, tmp_path: Path) -> None:
 def test_the_sentencepiece_model_may_be_elsewhere(tmp_path: Path) -> None:
     written(tmp_path, bpemodel="data/token_list/bpe.model")
     with pytest.raises(
-        VocabError, match=r"its bpemodel 'data/token_list/bpe.model' is not there; say where it is: --b"
+        VocabError, match=r"config.yaml: its bpemodel 'data/token_list/bpe.model' is not there; say where it is: --b"
     ):
+        run(tmp_path)
+    with pytest.raises(VocabError, match=rf"^{tmp_path / 'config.yaml'}: "):
         run(tmp_path)
     run(tmp_path, "--bpe", str(tmp_path / "bpe.model"))
     assert (tmp_path / "lm" / "bpe.model").read_bytes() == vocabulary().model
