@@ -60,6 +60,14 @@ class NeuralLM(nn.Module, LanguageModel):
         """
         raise LMError(f"{type(self).__name__} cannot carry its state from window to window")
 
+    def recurrent(self, state: State) -> State:
+        """What the LSTM layers carry on of a state: no keys and values, and positions begin anew.
+
+        Raises:
+          LMError: it has no LSTM layers.
+        """
+        raise LMError(f"{type(self).__name__} has no LSTM layers, whose state alone could be carried")
+
     @classmethod
     def can_carry(cls) -> bool:
         """Whether it has `hidden_after`."""

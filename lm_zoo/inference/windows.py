@@ -1,4 +1,4 @@
-"""Perplexity of neural LMs over running text, in windows: "all", "final position" and "carried" evaluation."""
+"""Perplexity of neural LMs over running text, in windows: "all", "final", "carried" and "recurrent" evaluation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.inference.perplexity import Perplexity
 from lm_zoo.text.batches import TokenText, carried_batches, running_text, streams_of, window_batches
 
-POSITIONS = ("all", "final", "carried")
+POSITIONS = ("all", "final", "carried", "recurrent")
 
 
 @torch.no_grad()
@@ -24,15 +24,18 @@ def window_perplexity(lm: NeuralLM, text: TokenText, window: int, position: str 
       position: "all": windows side by side, every position scored; "final": the window slides by one token and only
         its last position is scored, so that every token but the first ones sees `window` tokens (Al-Rfou et al.
         2019); `window` times the work.  "carried": windows one after another, each in the state of the one before, in
-        `batch` streams side by side, fewer of a short text (see `NeuralLM.hidden_after`).
+        `batch` streams side by side, fewer of a short text (see `NeuralLM.hidden_after`).  "recurrent": the same, but
+        only LSTM layers go on; attention begins anew with each window, as it was trained (see `NeuralLM.recurrent`).
+    Raises:
+      LMError: another name of a position, NaN, or an LM that carries nothing of what is asked for.
     """
     if position == "all":
         loss = sum(
             float(lm(inputs.to(lm.device), targets.to(lm.device)))
             for inputs, targets in window_batches(text, lm.vocab, window, batch, None)
         )
-    elif position == "carried":
-        loss = _carried_loss(lm, text, window, batch)
+    elif position in ("carried", "recurrent"):
+        loss = _carried_loss(lm, text, window, batch, position == "recurrent")
     elif position == "final":
         loss = _final_position_loss(lm, text, window, batch)
     else:
@@ -43,10 +46,11 @@ def window_perplexity(lm: NeuralLM, text: TokenText, window: int, position: str 
     return Perplexity(sentences, text.words, text.unknown, len(text.tokens) + sentences, -loss, math.nan)
 
 
-def _carried_loss(lm: NeuralLM, text: TokenText, window: int, batch: int) -> float:
+def _carried_loss(lm: NeuralLM, text: TokenText, window: int, batch: int, recurrent: bool) -> float:
     streams = streams_of(text, window, batch)
     loss, state = 0.0, lm.initial_state().repeat(streams)
     for inputs, targets in carried_batches(text, lm.vocab, window, streams, None):
+        state = lm.recurrent(state) if recurrent else state
         part, state = lm(inputs.to(lm.device), targets.to(lm.device), state)
         loss += float(part)
     return loss

@@ -57,6 +57,9 @@ class LSTM(NeuralLM):
         x, memory = rnn_after(self.rnn, self.input(inputs), *state.memory)
         return State(state.time + inputs.shape[1], memory), self.dropout(self.norm(x))
 
+    def recurrent(self, state: State) -> State:
+        return state
+
     def tree_hidden(self, tree: Tree) -> Tensor:
         return self.norm(lstm(self.rnn, self.input.at(tree.inputs, tree.depths), tree))
 

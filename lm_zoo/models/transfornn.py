@@ -91,6 +91,10 @@ class TransfoRNN(NeuralLM):
         given, cells = rnn_after(self.rnn, x, h, c)
         return State(state.time + inputs.shape[1], (*caches, *cells)), self._output(x, given)
 
+    def recurrent(self, state: State) -> State:
+        *caches, h, c = state.memory
+        return State(0, (*(cache[:, :, :, :0] for cache in caches), h, c))
+
     def tree_hidden(self, tree: Tree) -> Tensor:
         x = self.input.at(tree.inputs, tree.depths)
         for layer in self.layers:

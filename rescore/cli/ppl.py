@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--position",
-    type=click.Choice(["all", "final", "carried"]),
+    type=click.Choice(["all", "final", "carried", "recurrent"]),
     default="all",
     show_default=True,
     help="With --window: score every position, slide by one token and score the last, or go on in the state of the "
-    "window before (an LSTM's cells, a Transformer's keys and values), as with --train carry=true.",
+    "window before: carried, all of it (an LSTM's cells, a Transformer's keys and values), as with --train carry=true; "
+    "recurrent, the LSTM layers alone, attention begins anew.",
 )
 @click.option("--tail", type=click.Path(path_type=Path), help="Perplexity on rare words too: counts of rescore count.")
 @device_option

@@ -50,6 +50,37 @@ def test_an_lstm_carries_all_that_was(name: str) -> None:
         torch.testing.assert_close(windows(lm, inputs, [1, 4, 6, 12]), lm.hidden(inputs), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["transfornn", "transfornn-residual"])
+def test_the_lstm_layers_alone_go_on(name: str) -> None:
+    """Each window by attention of its own; one LSTM over all that this gives."""
+    lm = neural(name)
+    inputs, cuts = torch.randint(len(lm.vocab), (2, 12), generator=torch.Generator().manual_seed(1)), [5, 9, 12]
+    state, parts, read = lm.initial_state().repeat(2), [], []
+    with torch.no_grad():
+        for start, stop in zip([0, *cuts[:-1]], cuts, strict=True):
+            state, hidden = lm.hidden_after(lm.recurrent(state), inputs[:, start:stop])
+            x = lm.input(inputs[:, start:stop])
+            for layer in lm.layers:
+                x = layer(x)
+            parts.append(hidden)
+            read.append(x)
+        x = torch.cat(read, dim=1)
+        torch.testing.assert_close(torch.cat(parts, dim=1), lm._output(x, lm.rnn(x)[0]), rtol=1e-4, atol=1e-4)
+
+
+def test_an_lstm_has_nothing_else_to_carry() -> None:
+    both = [
+        window_perplexity(neural("lstm"), text(0, 30), 4, position).log_prob for position in ("carried", "recurrent")
+    ]
+    assert both[0] == both[1]
+
+
+@pytest.mark.parametrize("name", [name for name in CARRIED if not name.startswith(("lstm", "transfornn"))])
+def test_without_lstm_layers_nothing_recurrent_is_carried(name: str) -> None:
+    with pytest.raises(LMError, match="has no LSTM layers, whose state alone could be carried"):
+        window_perplexity(neural(name), text(0, 30), 4, "recurrent")
+
+
 def test_a_transformer_layer_sees_one_window_back() -> None:
     """One layer: the third window is as if the text began with the second, but for the positions."""
     lm = build("transformer", VOCAB, {"dim": 16, "heads": 2, "feedforward": 24, "layers": 1, "positions": False}).eval()
