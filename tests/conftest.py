@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,19 @@ def k2() -> Any:
     except ImportError:
         pytest.skip("k2 cannot be imported")
     return k2
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of a training are forked from this one, since to import torch takes them longer than such work.
+
+    A GPU could not be used in them. As users start them they are in the tests of `--world-size`.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        processes = partial(torch.multiprocessing.start_processes, start_method="fork")
+        monkeypatch.setattr(torch.multiprocessing, "spawn", processes)
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ The file has the kills so far.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -20,37 +21,16 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("rescore", "asr", "lhotse", "python", "python3")
-HEAVY = (  # what takes seconds to import; optimisers import torch._dynamo when they are made
-    *(
-        "torch",
-        "torch._dynamo",
-        "torch.utils.tensorboard",
-        "lhotse.bin",
-        "lhotse.dataset",
-        "sentencepiece",
-        "rich.table",
-    ),
-    *(
-        "kaldi_native_fbank",
-        "asr.training.run",
-        "asr.decoding.run",
-        "asr.training.train",
-        "asr.model.transducer",
-        "lm_zoo.training.run",
-    ),
-    *(
-        "rescore.workflows.lattice_rescore",
-        "rescore.tuning.lattice_line_search",
-        "rescore.tuning.tune",
-        "rescore.workflows.compare",
-    ),
-)
+PACKAGES = ("rescore", "lm_zoo", "asr")  # all of whose modules are imported
+HEAVY = ("torch._dynamo", "torch.utils.tensorboard", "lhotse.bin", "rich.table", "rich.progress")  # and of others
 NO_ANSWER = 70
 KILLED = "EGS_KILLED"
 
@@ -83,11 +63,20 @@ def stubs(folder: Path, address: Path) -> None:
         path.chmod(0o755)
 
 
+def modules(package: str) -> Iterator[str]:
+    """All modules of a package of this repository."""
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[-1] != "__main__":
+            yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
 def serve(address: str) -> None:
     """Answers until standard input ends."""
-    for name in HEAVY:
+    for name in (*HEAVY, *chain.from_iterable(map(modules, PACKAGES))):
         with suppress(ImportError):  # a command that needs it says so
             importlib.import_module(name)
+    gc.freeze()  # a collection in a child would copy all that they share
     server = socket.socket(socket.AF_UNIX)
     server.bind(f"{address}.new")
     server.listen()

@@ -34,6 +34,7 @@ def work_twice(folder: Path, kill_at: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_stopped_processes_continue_with_the_same_losses(tmp_path: Path) -> None:
     """Each process drops its own units, so each needs its own random state."""
     with pytest.raises(LMError, match="the run has ended"):
@@ -54,6 +55,7 @@ def work_on_bad_batches(folder: Path, steps: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_what_is_not_used_is_counted_in_all_processes_and_told_by_the_first(tmp_path: Path) -> None:
     """Two utterances of each batch, in two processes; the run goes on with what had been counted."""
     for steps in (10, 20):

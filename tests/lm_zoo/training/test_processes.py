@@ -71,6 +71,7 @@ def test_more_processes_than_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_stopped_processes_continue_with_the_same_losses(tmp_path: Path) -> None:
     """Each process drops its own units, so each needs its own random state."""
     with pytest.raises(LMError, match="the run has ended"):
@@ -88,6 +89,7 @@ def fail_together() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_an_error_of_the_user_is_told_though_another_process_has_ended_too(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -104,6 +104,7 @@ def work_twice(folder: Path, stop_at: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_the_processes_of_a_run_stop_together(tmp_path: Path) -> None:
     """A cluster tells the process that started them."""
     with pytest.raises(KeyboardInterrupt):
