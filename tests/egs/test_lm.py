@@ -27,11 +27,8 @@ QUICK = "--train steps=2 --train warmup=1 --train valid_every=2 --train optimize
 def source(folder: Path, corpus: Path) -> Path:
     """A tiny Transformer of six layers, as the one that ships has, which adaptation starts from."""
     words = sorted(set((corpus / "train.txt").read_text().split()))
-    lm = build(
-        "transformer",
-        WordVocabulary([SOS_EOS, UNK, *words], "upper"),
-        {"dim": 16, "heads": 2, "feedforward": 16, "layers": 6},
-    )
+    settings = {"dim": 16, "heads": 2, "feedforward": 16, "layers": 6}
+    lm = build("transformer", WordVocabulary([SOS_EOS, UNK, *words], "upper"), settings)
     save_folder(folder, lm, "transformer", {})
     return folder
 
@@ -185,20 +182,8 @@ def test_earnings21(recipes: Recipes, tmp_path: Path) -> None:
     data = recipes.folder / "earnings21/LM/data"
     assert 100 <= len((data / "100/train.txt").read_text().split()) < 120
     assert (data / "all/train.txt").read_text() == (corpus / "train.txt").read_text()
-    grid = [
-        "--source",
-        source(tmp_path / "source", corpus),
-        "--sizes",
-        100,
-        "--rates",
-        "0.001 0.01",
-        "--dropouts",
-        0.0,
-        "--seeds",
-        "1 2",
-        "--train-options",
-        QUICK,
-    ]
+    grid = ["--source", source(tmp_path / "source", corpus), "--sizes", 100, "--rates", "0.001 0.01"]
+    grid += ["--dropouts", 0.0, "--seeds", "1 2", "--train-options", QUICK]
     said = recipes.run("earnings21/LM/run.sh", "--stage", 1, *grid)
     exp = recipes.folder / "earnings21/LM/exp/100"
     for kind in ("tuned", "tuned-twice", "bayes", "tuned-then-bayes"):

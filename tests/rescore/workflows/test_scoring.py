@@ -316,14 +316,13 @@ def test_ppl_refuses_mixtures_before_it_scores(
 def test_ppl_windows(tmp_path: Path, folder: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("A B C\nC B A\n")
-    rows = [
-        json.loads(run("ppl", "--lm", folder, "--text", text, "--window", 3, "--position", how, "--json", "-").stdout)[
-            0
-        ]
-        for how in ("all", "final")
-    ]
-    assert rows[0]["tokens"] == rows[1]["tokens"] == 8
-    assert rows[0]["ppl_token"] != rows[1]["ppl_token"]
+    window = ("ppl", "--lm", folder, "--text", text, "--window", 3, "--json", "-", "--position")
+    rows = [json.loads(run(*window, how).stdout)[0] for how in ("all", "final", "carried", "recurrent")]
+    assert [row["tokens"] for row in rows] == [8] * 4
+    assert len({row["ppl_token"] for row in rows}) == 4
+    save_folder(tmp_path / "deep", neural("transformer"), "transformer", {})
+    refused = run("ppl", "--lm", tmp_path / "deep", "--text", text, "--window", 3, "--position", "recurrent")
+    assert "Transformer has no LSTM layers" in str(refused.exception)
     refused = run("ppl", "--lm", folder, "--text", text, "--position", "carried")
     assert "--position carried is of windows of running text: give --window N" in str(refused.exception)
 
