@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,8 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     import torch
 
+    with suppress(ImportError):  # a newer torch's optimisers import it when they are made
+        importlib.import_module("torch._dynamo")
     if not torch.cuda.is_available():
         processes = partial(torch.multiprocessing.start_processes, start_method="fork")
         monkeypatch.setattr(torch.multiprocessing, "spawn", processes)

@@ -235,6 +235,7 @@ def test_two_processes_train_like_one_that_accumulates(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_processes_that_cannot_start_or_fail(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "text.txt").write_text("A B\nB A\n")
     (tmp_path / "marked.txt").write_text("A </s> B\n")
