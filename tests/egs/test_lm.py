@@ -219,6 +219,15 @@ def test_earnings21_places(recipes: Recipes, tmp_path: Path) -> None:
     assert (trained["seed"], trained["patience"]) == (2, 0)
 
 
+def test_adaptation_starts_from_the_lm_that_ships(recipes: Recipes, tmp_path: Path) -> None:
+    run = ["earnings21/LM/places.sh", "--dl-dir", write_parts(tmp_path), "--words", 100, "--seeds", 1, "--steps", 1]
+    run += ["--places", "", "--dictionaries", "", "--valid-every", 1, "--stop-stage", 1, "--train-options", QUICK]
+    recipes.run(*run)
+    folders = (ROOT / "lm_zoo/pretrained/transformer", recipes.folder / "earnings21/LM/exp/places/100/tuned.1")
+    shipped, tuned = (json.loads((folder / "config.json").read_text())["settings"] for folder in folders)
+    assert tuned == tuned | shipped | {"dropout": 0.0}
+
+
 def test_earnings21_from_scratch(recipes: Recipes, tmp_path: Path) -> None:
     corpus = write_parts(tmp_path)
     run = ["earnings21/LM/scratch.sh", "--dl-dir", corpus, "--rows", "none bayesian lookup", "--seeds", "1 2"]
