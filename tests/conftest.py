@@ -49,7 +49,7 @@ def k2() -> Any:
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of a training are forked from this one, since to import torch takes them longer than such work.
 
-    A GPU could not be used in them. As users start them they are in the tests of `--world-size`.
+    A GPU could not be used in them. As users start them they are in the tests of two processes that train like one.
     """
     import torch
 
