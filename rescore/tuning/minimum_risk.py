@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ STARTS = 4  # of these, from which the search descends
 LEAST_PROBABLE = -1.0  # log-probability a word of all hypotheses of a list, below which it is no probability of words
 ROUNDING = 1e-3  # that the sum of the probabilities of a list may be above 1, in logs
 LEAST = 1e-6  # inverse temperature, in units
+AT_ONCE = 2**16  # hypotheses, times points that are looked at together: in the cache, and many enough
 IDLE = 1e-6  # times the fixed scores, in units: a scale that is smaller is none
 SHARPEST = 30.0  # largest inverse temperature of a start, in units
 
@@ -33,7 +34,9 @@ class RiskProblem:
       unit: what a parameter is multiplied by to be the scale of its column, `(1 + moving,)`.
       rewards: word reward that comes with a scale of 1, `(1 + moving,)`; see `length_neutral`.
       low: bounds of the parameters, `(1 + moving,)`.
-      words: reference words.
+      counted: 1 for the utterances of each part, 0 for the others, `(parts, utterances)`; a part is a problem of its
+        own, such as all utterances without a fold.  There is one of everything, see `in_parts`.
+      words: reference words of each part, at least 1, `(parts,)`.
     """
 
     lists: SoftLists
@@ -41,7 +44,8 @@ class RiskProblem:
     unit: np.ndarray
     rewards: np.ndarray
     low: np.ndarray
-    words: int
+    counted: np.ndarray
+    words: np.ndarray
 
     @classmethod
     def of(cls, table: ScoreTable, fixed: Mapping[str, float]) -> RiskProblem:
@@ -57,11 +61,17 @@ class RiskProblem:
         unit = 1.0 / np.where(spread > 0, spread, 1.0)
         lists.scores *= unit
         low = np.array([0.0, *(-np.inf if is_signed(table.names[k]) else 0.0 for k in columns)])
-        return cls(lists, columns, unit, rewards, low, max(1, table.total_words))
+        return cls(lists, columns, unit, rewards, low, *_counted([np.arange(len(table.utt_ids))], table))
 
-    def part(self, utterances: np.ndarray, table: ScoreTable) -> RiskProblem:
-        """The problem of some utterances in the same units."""
-        return replace(self, lists=self.lists.part(utterances), words=max(1, int(table.ref_words[utterances].sum())))
+    def of_utterances(self, utterances: np.ndarray, table: ScoreTable) -> RiskProblem:
+        """The problem of some utterances in the same units; `table`: theirs."""
+        counted, words = _counted([np.arange(len(utterances))], table)
+        return replace(self, lists=self.lists.part(utterances), counted=counted, words=words)
+
+    def in_parts(self, parts: Sequence[np.ndarray], table: ScoreTable) -> RiskProblem:
+        """The problems of several sets of utterances, given by their indices, side by side; `table`: of all of them."""
+        counted, words = _counted(parts, table)
+        return replace(self, counted=counted, words=words)
 
     def subset(self, chosen: Sequence[int]) -> RiskProblem:
         """Only some of the columns that move, given by their places in `columns`."""
@@ -72,33 +82,59 @@ class RiskProblem:
             self, lists=lists, columns=columns, unit=self.unit[kept], rewards=self.rewards[kept], low=self.low[kept]
         )
 
-    def objective(self, point: np.ndarray, strength: float) -> tuple[float, np.ndarray]:
-        """Expected errors plus `strength / 2` times the squares of all parameters but the first, a word; gradient."""
-        expected, slope = self.lists.expected_errors(point)
-        moved = point.copy()
-        moved[0] = 0.0
-        value = float(expected.sum()) + 0.5 * strength * float(moved @ moved)
-        return value / self.words, (slope + strength * moved) / self.words
+    def objective(self, points: np.ndarray, parts: np.ndarray, strength: float) -> tuple[np.ndarray, np.ndarray]:
+        """Expected errors plus `strength / 2` times the squares of all parameters but the first, a word; gradients.
 
-    def fit(self, strength: float, starts: Iterable[np.ndarray]) -> np.ndarray:
-        """The best of the local minima below some points `(1 + moving,)`.
+        Args:
+          points: `(points, 1 + moving)`.
+          parts: of which part each is, int64 `(points,)`.
+
+        Returns:
+          `(points,)` and `(points, 1 + moving)`.
+        """
+        values, slopes = np.empty(len(points)), np.empty(points.shape)
+        together = max(1, AT_ONCE // len(self.lists.errors))
+        for begin in range(0, len(points), together):
+            some = slice(begin, begin + together)
+            values[some], slopes[some] = self.lists.expected_errors(points[some], self.counted[parts[some]])
+        moved = points.copy()
+        moved[:, 0] = 0.0
+        words = self.words[parts]
+        values += 0.5 * strength * (moved * moved).sum(axis=1)
+        return values / words, (slopes + strength * moved) / words[:, None]
+
+    def fit(self, strength: float, starts: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+        """For each part the best of the local minima below some points `(1 + moving,)`.
 
         No scale of it is larger than is searched, and none is but nearly 0.
         """
-        found = [minimise(lambda point: self.objective(point, strength), start, self.low) for start in starts]
-        point = min(found, key=lambda result: result[1])[0].copy()
-        point[0] = max(point[0], np.abs(point[1:]).max(initial=0.0) / LIMIT, LEAST)
-        point[1:][np.abs(point[1:]) < IDLE * point[0]] = 0.0
-        return point
+        parts = np.repeat(np.arange(len(starts)), [len(some) for some in starts])
+        points = np.array([point for some in starts for point in some])
+        found, values = minimise(lambda some, which: self.objective(some, parts[which], strength), points, self.low)
+        fits = []
+        for part in range(len(starts)):
+            rows = np.flatnonzero(parts == part)
+            point = found[rows[values[rows].argmin()]]
+            point[0] = max(point[0], np.abs(point[1:]).max(initial=0.0) / LIMIT, LEAST)
+            point[1:][np.abs(point[1:]) < IDLE * point[0]] = 0.0
+            fits.append(point)
+        return fits
 
-    def starts(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """The fixed scales alone, and the best of random points."""
+    def starts(self, rngs: Sequence[np.random.Generator]) -> list[list[np.ndarray]]:
+        """For each part, by a generator of its own, the fixed scales alone, and the best of random points."""
+        drawn = [self._drawn(rng) for rng in rngs]
+        parts = np.repeat(np.arange(len(rngs)), DRAWN)
+        values = self.objective(np.concatenate(drawn), parts, 0.0)[0].reshape(-1, DRAWN)
+        best = np.argsort(values, axis=1, kind="stable")[:, :STARTS]
+        return [[self.alone(), *points[order]] for points, order in zip(drawn, best, strict=True)]
+
+    def _drawn(self, rng: np.random.Generator) -> np.ndarray:
+        """`(DRAWN, 1 + moving)`."""
         shape = (DRAWN, len(self.low))
         drawn = np.abs(rng.standard_normal(shape))
         drawn *= np.where(np.isinf(self.low), rng.choice([-1.0, 1.0], size=shape), 1.0)
         drawn *= (SHARPEST ** rng.uniform(0.0, 1.0, DRAWN) / np.linalg.norm(drawn, axis=1))[:, None]
-        values = [self.objective(point, 0.0)[0] for point in drawn]
-        return [self.alone(), *drawn[np.argsort(values, kind="stable")[:STARTS]]]
+        return drawn
 
     def alone(self) -> np.ndarray:
         """The fixed scales alone, `(1 + moving,)`."""
@@ -115,6 +151,14 @@ class RiskProblem:
         if self.rewards.any():
             scales[names.index(WORDS_COLUMN)] += moving @ self.rewards[1:]
         return scales, inverse
+
+
+def _counted(parts: Sequence[np.ndarray], table: ScoreTable) -> tuple[np.ndarray, np.ndarray]:
+    """`RiskProblem.counted` and `words` for sets of utterances."""
+    counted = np.zeros((len(parts), len(table.utt_ids)))
+    for row, part in zip(counted, parts, strict=True):
+        row[part] = 1.0
+    return counted, np.maximum(1.0, counted @ table.ref_words)
 
 
 def length_neutral(table: ScoreTable, scores: np.ndarray, columns: Sequence[int]) -> np.ndarray:

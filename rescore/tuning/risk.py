@@ -40,24 +40,33 @@ class SoftLists:
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     def sums(self, values: np.ndarray) -> np.ndarray:
-        """Sums over each list, of `(hyps,)`, `(utterances,)`."""
-        return np.add.reduceat(values, self.offsets[:-1])
+        """Sums over each list, of `(points, hyps)`, `(points, utterances)`."""
+        result: np.ndarray = np.add.reduceat(values, self.offsets[:-1], axis=1)
+        return result
 
-    def posteriors(self, scales: np.ndarray) -> np.ndarray:
-        """`(hyps,)`."""
-        return self.softmax(self.scores @ scales)
+    def of_hyps(self, values: np.ndarray) -> np.ndarray:
+        """For each hypothesis what its list has, of `(points, utterances)`, `(points, hyps)`."""
+        return np.take(values, self.rows, axis=1)
 
-    def softmax(self, totals: np.ndarray) -> np.ndarray:
-        """Of each list, `(hyps,)` to `(hyps,)`."""
-        shares = np.exp(totals - np.maximum.reduceat(totals, self.offsets[:-1])[self.rows])
-        shares /= self.sums(shares)[self.rows]
+    def softmax(self, totals: np.ndarray, counted: np.ndarray | float = 1.0) -> np.ndarray:
+        """Of each list, `(points, hyps)` to `(points, hyps)`; 0 in lists that are not `counted`, see there."""
+        shares = totals - self.of_hyps(np.maximum.reduceat(totals, self.offsets[:-1], axis=1))
+        np.exp(shares, out=shares)
+        shares *= self.of_hyps(counted / self.sums(shares))
         return shares
 
-    def expected_errors(self, scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Expected errors of each utterance, `(utterances,)`, and the gradient of their sum, `(columns,)`."""
-        posteriors = self.posteriors(scales)
+    def expected_errors(self, scales: np.ndarray, counted: np.ndarray | float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """Sums of the expected errors of all lists, `(points,)`, and their gradients, `(points, columns)`.
+
+        Args:
+          scales: `(points, columns)`.
+          counted: 1 for the lists that are summed at a point, 0 for the others, `(points, utterances)`.
+        """
+        posteriors = self.softmax(scales @ self.scores.T, counted)
         expected = self.sums(posteriors * self.errors)
-        return expected, self.scores.T @ (posteriors * (self.errors - expected[self.rows]))
+        more = self.errors - self.of_hyps(expected)
+        more *= posteriors
+        return expected.sum(axis=1), more @ self.scores
 
     def spread(self) -> np.ndarray:
         """Standard deviation of each column within the lists, but for values far out, float64 `(columns,)`."""

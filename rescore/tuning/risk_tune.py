@@ -131,7 +131,8 @@ def _sample(table: ScoreTable, problem: RiskProblem, rng: np.random.Generator) -
     if count >= len(table.utt_ids):
         return table, problem
     picked = np.sort(rng.choice(len(table.utt_ids), size=count, replace=False))
-    return table.select(picked), problem.part(picked, table)
+    sample = table.select(picked)
+    return sample, problem.of_utterances(picked, sample)
 
 
 def _fitted(
@@ -144,7 +145,8 @@ def _fitted(
 ) -> RiskTuned:
     """Tuned on all utterances with the columns and the strength of a candidate."""
     kept = problem.subset(candidate.places)
-    point = kept.fit(candidate.strength, [*candidate.points, *kept.starts(rng)])
+    (drawn,) = kept.starts([rng])
+    (point,) = kept.fit(candidate.strength, [[*candidate.points, *drawn]])
     scales, inverse = _scales(kept, point, table, fixed)
     short = np.array(
         [fixed[name] if name in fixed else float(f"{s:.4g}") for name, s in zip(table.names, scales, strict=True)]

@@ -63,7 +63,8 @@ class Selection:
     """A problem with its table and folds, and the search for a strength and for columns in it."""
 
     def __init__(self, problem: RiskProblem, table: ScoreTable, folds: Folds, seed: int) -> None:
-        self.problem, self.table, self.folds, self.seed = problem, table, folds, seed
+        self.problem = problem.in_parts([folds.others(fold) for fold in range(len(folds))], table)
+        self.table, self.folds, self.seed = table, folds, seed
         self.held_out = [table.select(part) for part in folds.parts]
 
     def run(self, select: bool) -> Candidate:
@@ -94,20 +95,15 @@ class Selection:
     def candidate(self, places: tuple[int, ...], strength: float, starts: list[list[np.ndarray]]) -> Candidate:
         """Tunes on all folds but one, in turn, from some points each, and counts the errors on that one."""
         problem = self.problem.subset(places)
+        points = problem.fit(strength, starts)
         utterances = len(self.table.utt_ids)
-        points = []
         by_total, by_risk = np.empty(utterances, dtype=np.int64), np.empty((len(SHARPNESS), utterances), dtype=np.int64)
-        for fold, (part, held_out) in enumerate(zip(self.folds.parts, self.held_out, strict=True)):
-            others = self._part(problem, fold)
-            points.append(others.fit(strength, starts[fold]))
-            totals = problem.lists.part(part).scores @ points[-1]
-            sharp = SHARPNESS / (others.lists.spread_of(others.lists.scores @ points[-1]) or 1.0)
-            by_total[part] = problem.lists.part(part).chosen_errors(points[-1])
-            by_risk[:, part] = held_out.errors[decide_mbr(held_out, totals, sharp)]
+        for fold, (point, part, held_out) in enumerate(zip(points, self.folds.parts, self.held_out, strict=True)):
+            others, these = (problem.lists.part(some) for some in (self.folds.others(fold), part))
+            sharp = SHARPNESS / (others.spread_of(others.scores @ point) or 1.0)
+            by_total[part] = these.chosen_errors(point)
+            by_risk[:, part] = held_out.errors[decide_mbr(held_out, these.scores @ point, sharp)]
         return Candidate(places, strength, points, by_total, by_risk)
-
-    def _part(self, problem: RiskProblem, fold: int) -> RiskProblem:
-        return problem.part(self.folds.others(fold), self.table)
 
     def _left(self, taken: Candidate | None) -> list[int]:
         used = taken.places if taken else ()
@@ -126,11 +122,8 @@ class Selection:
 
     def _drawn(self, places: tuple[int, ...]) -> list[list[np.ndarray]]:
         """Starting points for each fold."""
-        problem = self.problem.subset(places)
-        return [
-            self._part(problem, fold).starts(np.random.default_rng([self.seed, fold]))
-            for fold in range(len(self.folds))
-        ]
+        rngs = [np.random.default_rng([self.seed, fold]) for fold in range(len(self.folds))]
+        return self.problem.subset(places).starts(rngs)
 
 
 def fewest(candidates: Sequence[Candidate]) -> Candidate:

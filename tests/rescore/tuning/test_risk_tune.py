@@ -138,7 +138,8 @@ def test_a_scale_that_is_nearly_0_is_0() -> None:
         lists.append(NbestList(f"u{n}", [right, wrong]))
     problem = RiskProblem.of(build_table(lists, dict.fromkeys((nbest.utt_id for nbest in lists), ("A",))), AM)
     for strength in STRENGTHS:
-        assert problem.fit(strength, problem.starts(np.random.default_rng(0)))[1:].tolist() == [0.0]
+        (point,) = problem.fit(strength, problem.starts([np.random.default_rng(0)]))
+        assert point[1:].tolist() == [0.0]
 
 
 def test_an_internal_lm_may_be_taken_out() -> None:
