@@ -36,9 +36,6 @@ if [ -n "$ngram" ]; then
   models+=(--ngram "$ngram")
 fi
 dev_ref=$dev_recogs
-common=()
-if [ "$on_error" = skip ]; then common+=(--utterances common); fi
-normalising+=("${common[@]}")
 declare -A lattices=([dev]=$dev [test]=$test)
 
 lists() {
@@ -46,13 +43,11 @@ lists() {
   if [ -n "$scale" ]; then scales=(--scale "$scale"); fi
   if "$pieces"; then text+=(--pieces); fi
   for set in dev test; do
-    rescore lattice nbest "k2:${lattices[$set]}" "$out/$set/paths.jsonl.gz" --words "$symbols" -n "$num_paths" \
-      --on-error "$on_error" "${scales[@]}" || left_out $?
+    at_least_some rescore lattice nbest "k2:${lattices[$set]}" "$out/$set/paths.jsonl.gz" --words "$symbols" -n "$num_paths" \
+      "${skipping[@]}" "${scales[@]}"
     rescore convert "$out/$set/paths.jsonl.gz" "$out/$set/nbest.jsonl.gz" "${text[@]}"
   done
 }
-
-left_out() { [ "$1" -eq 3 ] || exit "$1"; }  # 3: all is done but what was named
 
 tune() {  # each LM on its own, and all of them
   local name

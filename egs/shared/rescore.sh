@@ -35,6 +35,7 @@ tail=                    # counts of a training text (rescore count): error rate
 mbr=0.15                 # posterior scale of minimum Bayes risk; empty: none
 max_unknown=0.5          # share of the words that an LM may not know
 cer=false                # true: scales and tables are of character error rates
+on_error=stop            # at a lattice that cannot be read or has no path; skip: leave it out, by name
 shared=$(dirname "$(readlink -f "$0")")
 . "$shared/recipe.sh"
 . "$shared/lists.sh"
@@ -55,8 +56,8 @@ lists() {
   local set
   for set in dev test; do
     mkdir -p "$out/$set"
-    rescore convert "${lattices[$set]}" "$out/$set/nbest.jsonl.gz" -n "$num_paths" --ngram "$ngram" \
-      --scale "ngram=$ngram_scale" --scale "words=$words_scale" "${normalise[@]}" --max-unknown "$max_unknown"
+    at_least_some rescore convert "${lattices[$set]}" "$out/$set/nbest.jsonl.gz" -n "$num_paths" --ngram "$ngram" \
+      --scale "ngram=$ngram_scale" --scale "words=$words_scale" "${normalise[@]}" --max-unknown "$max_unknown" "${skipping[@]}"
   done
 }
 
@@ -86,10 +87,11 @@ lattice_pass() {  # lattice_pass NAME LM: of the n-gram alone where LM is empty
   for set in dev test; do
     rm -rf "$out/$set/lattices/$name"
     timed "$out/$set/lattices.$name.log" \
-      rescore lattice rescore "${lattices[$set]}" "slf:$out/$set/lattices/$name" "${options[@]}" "${normalise[@]}"
+      at_least_some rescore lattice rescore "${lattices[$set]}" "slf:$out/$set/lattices/$name" "${options[@]}" "${normalise[@]}" \
+        "${skipping[@]}"
   done
   rescore tune --objective errors --lattices "slf:$out/dev/lattices/$name" --ref "$dev_ref" --out "$out/lattices.$name.json" \
-    "${normalising[@]}" "${fixed[@]}"
+    "${normalising[@]}" "${common[@]}" "${fixed[@]}"
   rescore lattice best-path "slf:$out/test/lattices/$name" --weights "$out/lattices.$name.json" \
     --out "$out/test/lattices.$name.txt"
   if [ -n "$mbr" ]; then
@@ -113,7 +115,7 @@ tables() {
   systems+=("+ n-gram=$out/test/ngram")
   for name in "${names[@]}"; do systems+=("+ $name=$out/test/$name"); done
   for name in "${names[@]}"; do systems+=("+ n-gram and $name=$out/test/ngram+$name"); done
-  rescore compare --ref "$test_ref" "${systems[@]}" "+ all=$out/test/all" --against "+ n-gram" "${reported[@]}" \
+  rescore compare --ref "$test_ref" "${systems[@]}" "+ all=$out/test/all" --against "+ n-gram" "${reported[@]}" "${common[@]}" \
     --json "$out/lists.json" --markdown | tee "$out/lists.md"
   [ -e "$out/test/lattices.ngram.txt" ] || return 0
   systems=()
@@ -125,8 +127,8 @@ tables() {
     systems+=("$shown, $num_paths-best=$lists" "$shown, lattice=$out/test/lattices.$name.txt")
     if [ -n "$mbr" ]; then systems+=("$shown, lattice, MBR=$out/test/mbr.$name.txt"); fi
   done
-  rescore compare --ref "$test_ref" "${systems[@]}" "${against[@]}" "${reported[@]}" --json "$out/lattices.json" --markdown \
-    | tee "$out/lattices.md"
+  rescore compare --ref "$test_ref" "${systems[@]}" "${against[@]}" "${reported[@]}" "${common[@]}" \
+    --json "$out/lattices.json" --markdown | tee "$out/lattices.md"
 }
 
 run_stage 0 "exact $num_paths-best lists after a pass of the n-gram over the lattices" lists

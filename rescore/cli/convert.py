@@ -10,6 +10,7 @@ import click
 from rescore.cli.completion import formats
 from rescore.cli.device import max_unknown_option, text_view_option
 from rescore.cli.numbers import POSITIVE
+from rescore.cli.on_error import on_error_option
 from rescore.cli.once import Once
 from rescore.cli.outputs import OutputSpec
 from rescore.cli.sharing import sharing_options
@@ -17,6 +18,7 @@ from rescore.cli.words import words_options
 
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
+    from rescore.skipping import OnError
     from rescore.text import TextNormalizer
 
 
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes for lattices; default: the number of cores.")
 @max_unknown_option
 @text_view_option
+@on_error_option("A list or lattice")
 @sharing_options
 def command(
     source: str,
@@ -53,6 +56,7 @@ def command(
     jobs: int | None,
     max_unknown: float,
     text_view: str,
+    on_error: OnError,
     sharing: Sharing,
 ) -> None:
     """Write N-best lists or lattices in another format, or take exact N-best lists from lattices.
@@ -74,4 +78,6 @@ def command(
 
     normalizer, exact = replace(normalizer, pieces=pieces), text_view == "exact"
     given = parse_scales(scales)
-    convert(ConvertRequest(source, target, normalizer, n, ngram, given, beam, max_unknown, exact), jobs, sharing)
+    convert(
+        ConvertRequest(source, target, normalizer, n, ngram, given, beam, max_unknown, exact), jobs, on_error, sharing
+    )

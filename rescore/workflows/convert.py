@@ -18,7 +18,7 @@ from rescore.formats.counting import count
 from rescore.lattices.build import normalize_words
 from rescore.sharing.parts import MAX_UNKNOWN
 from rescore.sharing.shares import Sharing
-from rescore.skipping import OnError, Skip, fail
+from rescore.skipping import OnError, Skip
 from rescore.text import TextNormalizer
 from rescore.types import Hypothesis, Lattice, NbestList, Words
 from rescore.weights import WORDS_COLUMN, default_scales
@@ -109,11 +109,12 @@ class ConvertRequest:
         return Job(command, self.source, self.target, results, plan, open_, n, skip)
 
 
-def convert(request: ConvertRequest, jobs: int | None, sharing: Sharing) -> None:
+def convert(request: ConvertRequest, jobs: int | None, on_error: OnError, sharing: Sharing) -> None:
     """N-best lists or lattices to a form that `target` can hold; see `rescore convert`.
 
     Args:
       jobs: processes for lattices; None for one a core.
+      on_error: gets the error of a list or lattice that cannot be read or done; if it returns, the next one follows.
     Raises:
       UsageError: an option that is not for what `source` and `target` hold.
     """
@@ -121,17 +122,18 @@ def convert(request: ConvertRequest, jobs: int | None, sharing: Sharing) -> None
     if not is_lattice(source):
         if more:
             raise UsageError(f"--ngram, --scale, --beam and --jobs are for lattices; {source} holds N-best lists")
-        run(request.job("convert", partial(ListDoer, request), "lists"), sharing)
+        skip = isinstance(on_error, Skip)
+        run(request.job("convert", partial(ListDoer, request), "lists", skip), sharing, on_error)
     elif request.normalizer.pieces:
         raise UsageError(f"--pieces is for N-best lists; make them of {source} first: rescore lattice nbest")
     elif not is_lattice(target):
         if request.beam is not None and request.ngram is None:
             raise UsageError("--beam prunes the n-gram pass, so it needs --ngram FILE")
-        lattices_to_nbest("convert", request, jobs, fail, sharing)
+        lattices_to_nbest("convert", request, jobs, on_error, sharing)
     elif request.n or more:
         raise UsageError(f"-n, --ngram, --scale, --beam and --jobs are for N-best lists; {target} holds lattices")
     else:
-        lattices_to_lattices(source, target, request.normalizer, fail, sharing)
+        lattices_to_lattices(source, target, request.normalizer, on_error, sharing)
 
 
 @dataclass
@@ -296,7 +298,7 @@ def counted_left_out(lattices: Iterable[Lattice], counts: Counter[str]) -> Itera
         yield lattice
 
 
-def run(job: Job, sharing: Sharing, on_error: OnError = fail) -> None:
+def run(job: Job, sharing: Sharing, on_error: OnError) -> None:
     """Does a work, shared out or alone."""
     if not sharing.alone:
         run_shared(job, sharing)

@@ -94,6 +94,23 @@ def test_pocketsphinx_from_lattices_to_tables(recipes: Recipes, data: Path, tmp_
     assert (exp / "lattices.md").read_text() == lattices_table, "run twice, the same"
 
 
+def test_lattices_that_cannot_be_read_are_left_out_if_asked_to(recipes: Recipes, data: Path, tmp_path: Path) -> None:
+    for name in ("dev", "test"):
+        (tmp_path / name).mkdir()
+        for number, sentence in enumerate(SENTENCES):
+            text = lattice(sentence) if number != 2 else "VERSION=1.0\nN=1 L=0\n"
+            (tmp_path / name / f"{name}{number}.slf").write_text(text)
+    given = [part for name in ("dev", "test") for part in (f"--{name}", f"slf:{tmp_path}/{name}")]
+    given += [part for name in ("dev", "test") for part in (f"--{name}-ref", data / f"slf_pocketsphinx/{name}.text")]
+    given += ["--lms", data / "tiny", "--ngram", data / "tiny.arpa", "--num-paths", 4, "--mbr", "", "--out", tmp_path / "out"]
+    given += ["--normalise", "--case upper --delete ."]
+    assert "dev2.slf" in recipes.run("shared/rescore.sh", *given, code=2)
+    said = recipes.run("shared/rescore.sh", *given, "--on-error", "skip")
+    assert "skipped: " in said and "1 of 5 references left out (test2)" in said
+    for table in (rows(tmp_path / "out/lists.json"), rows(tmp_path / "out/lattices.json")):
+        assert {row["words"] for row in table.values()} == {24 - 4} and table
+
+
 def test_what_is_missing_is_told(recipes: Recipes, tmp_path: Path) -> None:
     said = recipes.run("shared/rescore.sh", "--dev", "slf:lat", code=2)
     assert "--test is missing; see --help" in said

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from rescore.cli.completion import formats
+from rescore.cli.on_error import on_error_option
 
 if TYPE_CHECKING:
     from rescore.skipping import OnError
@@ -19,14 +20,7 @@ R = TypeVar("R")
 def source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The argument SRC and the options --words and --on-error, as `source`, `words`, `on_error`."""
     for option in (
-        click.option(
-            "--on-error",
-            type=click.Choice(["stop", "skip"]),
-            default="stop",
-            show_default=True,
-            callback=lambda ctx, param, value: _policy(value),
-            help="A lattice that cannot be read or done: stop, or skip, name and count it (exit status 3).",
-        ),
+        on_error_option("A lattice"),
         click.option(
             "--words",
             metavar="FILE",
@@ -53,12 +47,6 @@ def words_for(words: str | None, *specs: str) -> tuple[str, ...]:
     if not takers:
         raise UsageError(f"--words is for formats that hold numbers of words, unlike {' and '.join(specs)}")
     return tuple(with_option(spec, "words", words if spec in takers else None) for spec in specs)
-
-
-def _policy(on_error: str) -> OnError:
-    from rescore.skipping import Skip, fail
-
-    return Skip() if on_error == "skip" else fail
 
 
 def each_lattice(do: Callable[[Lattice], R], source: str, words: str | None, on_error: OnError) -> Iterator[R]:

@@ -60,6 +60,29 @@ def test_lists_that_cannot_be_read(tmp_path: Path) -> None:
     assert run_line("rescore", main, f"{line} {tmp_path}/fine --on-error skip")[0] == 0
 
 
+@pytest.mark.parametrize("kind", ["lists", "lattices", "lattices to lists"])
+def test_what_cannot_be_converted(tmp_path: Path, kind: str) -> None:
+    dice, (source, target) = np.random.default_rng(0), (tmp_path / "source", tmp_path / "out.jsonl")
+    if kind == "lists":
+        names = f"{write_source(tmp_path / 'source.jsonl', bad={1: '{'})} {target}"
+    else:
+        write_lattices(f"slf:{source}", [sausage(dice, f"u{number}", 3, ["A", "B"]) for number in range(6)])
+        (damaged,) = source.glob("u1.*")
+        damaged.write_bytes(damaged.read_bytes()[:20])
+        names = f"slf:{source} {f'openfst:{target}' if kind == 'lattices' else target}"
+    line = f"convert {names} --case upper"
+    assert run_line("rescore", main, line)[0] == 2 and not target.exists()
+    said = "1 left out because of errors; all else is done (exit status 3)"
+    assert run_line("rescore", main, f"{line} --on-error skip") == (3, said)
+    alone = target.read_bytes()
+    target.unlink()
+    assert (
+        sorted(run_line("rescore", main, f"{line} --on-error skip --split {share}/2")[0] for share in (1, 2))[-1] == 3
+    )
+    assert run_line("rescore", main, f"merge {target}") == (3, said)
+    assert target.read_bytes() == alone
+
+
 def test_a_cut_off_source_is_read_up_to_there(tmp_path: Path) -> None:
     source = tmp_path / "lists.tsv"
     source.write_text("A B\t-1\nA\t-2\nB\t-1\nB A\t")
