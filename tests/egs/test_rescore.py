@@ -102,8 +102,19 @@ def test_lattices_that_cannot_be_read_are_left_out_if_asked_to(recipes: Recipes,
             (tmp_path / name / f"{name}{number}.slf").write_text(text)
     given = [part for name in ("dev", "test") for part in (f"--{name}", f"slf:{tmp_path}/{name}")]
     given += [part for name in ("dev", "test") for part in (f"--{name}-ref", data / f"slf_pocketsphinx/{name}.text")]
-    given += ["--lms", data / "tiny", "--ngram", data / "tiny.arpa", "--num-paths", 4, "--mbr", "", "--out", tmp_path / "out"]
-    given += ["--normalise", "--case upper --delete ."]
+    given += [
+        "--lms",
+        data / "tiny",
+        "--ngram",
+        data / "tiny.arpa",
+        "--num-paths",
+        4,
+        "--mbr",
+        "",
+        "--out",
+        tmp_path / "out",
+    ]
+    given += ["--normalise", "--case upper --delete .", "--out", tmp_path / "out"]
     assert "dev2.slf" in recipes.run("shared/rescore.sh", *given, code=2)
     said = recipes.run("shared/rescore.sh", *given, "--on-error", "skip")
     assert "skipped: " in said and "1 of 5 references left out (test2)" in said
