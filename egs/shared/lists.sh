@@ -6,7 +6,7 @@ fixed=()   # options for scores that are not used: --fix NAME=0
 parts=(dev test)  # folders of OUT; scales come from dev, and are applied to the others
 normalising=()    # options of rescore tune, such as --normalise NAME or --cer
 common=()  # options of rescore tune and compare, where utterances may have been left out
-skipping=()
+skipping=()  # options of commands that may leave some out
 if [ "${on_error:-stop}" = skip ]; then common+=(--utterances common) skipping+=(--on-error skip); fi
 known_lms $lms ${ngram-}
 for lm in $lms; do

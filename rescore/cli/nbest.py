@@ -10,6 +10,7 @@ import click
 
 from rescore.cli.completion import formats
 from rescore.cli.device import device_option, dtype_option, lms_option, max_unknown_option, text_view_option
+from rescore.cli.on_error import on_error_option
 from rescore.cli.once import Once
 from rescore.cli.outputs import OutputPath
 from rescore.cli.results import json_option
@@ -17,6 +18,7 @@ from rescore.cli.sharing import max_memory_option, max_seconds_option, sharing_o
 
 if TYPE_CHECKING:
     from rescore.sharing.shares import Sharing
+    from rescore.skipping import OnError
 
 
 @click.command()
@@ -63,13 +65,7 @@ if TYPE_CHECKING:
 @device_option
 @max_unknown_option
 @text_view_option
-@click.option(
-    "--on-error",
-    type=click.Choice(["stop", "skip"]),
-    default="stop",
-    show_default=True,
-    help="An utterance that cannot be read or scored: stop, or leave it out, name and count it (exit status 3).",
-)
+@on_error_option("An utterance")
 @click.option(
     "--reuse",
     is_flag=True,
@@ -94,7 +90,7 @@ def command(
     device: str,
     max_unknown: float,
     text_view: str,
-    on_error: str,
+    on_error: OnError,
     reuse: bool,
     max_memory: int | None,
     json_file: Path | None,
@@ -122,6 +118,7 @@ def command(
     """
     from rescore.cli.results import show
     from rescore.errors import UsageError
+    from rescore.skipping import Skip
     from rescore.weights import given_weights
     from rescore.workflows.nbest import ContextOptions, Request, rescore_nbest
 
@@ -130,7 +127,7 @@ def command(
     before = None
     if context is not None:
         before = ContextOptions(None if context == "all" else int(context), recording_of, recordings)
-    exact, skip = text_view == "exact", on_error == "skip"
+    exact, skip = text_view == "exact", isinstance(on_error, Skip)
     settings = dtype, device, max_unknown, exact
     request = Request(source, lms, out, ngram, mix, *settings, context=before, skip=skip, reuse=reuse)
     counts = rescore_nbest(request, given_weights(weights_file, scales), sharing, max_memory)

@@ -102,18 +102,7 @@ def test_lattices_that_cannot_be_read_are_left_out_if_asked_to(recipes: Recipes,
             (tmp_path / name / f"{name}{number}.slf").write_text(text)
     given = [part for name in ("dev", "test") for part in (f"--{name}", f"slf:{tmp_path}/{name}")]
     given += [part for name in ("dev", "test") for part in (f"--{name}-ref", data / f"slf_pocketsphinx/{name}.text")]
-    given += [
-        "--lms",
-        data / "tiny",
-        "--ngram",
-        data / "tiny.arpa",
-        "--num-paths",
-        4,
-        "--mbr",
-        "",
-        "--out",
-        tmp_path / "out",
-    ]
+    given += ["--lms", data / "tiny", "--ngram", data / "tiny.arpa", "--num-paths", 4, "--mbr", ""]
     given += ["--normalise", "--case upper --delete .", "--out", tmp_path / "out"]
     assert "dev2.slf" in recipes.run("shared/rescore.sh", *given, code=2)
     said = recipes.run("shared/rescore.sh", *given, "--on-error", "skip")
