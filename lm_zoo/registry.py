@@ -47,6 +47,12 @@ KINDS = {
     ),
     "lstm": ("lm_zoo.models.lstm", "LSTM", "stacked LSTM"),
     "icefall-transformer": ("lm_zoo.models.icefall_transformer", "IcefallTransformer", "icefall's Transformer LM"),
+    "speechbrain-transformer": (
+        "lm_zoo.models.speechbrain_transformer",
+        "SpeechBrainTransformer",
+        "SpeechBrain's Transformer LM",
+    ),
+    "speechbrain-rnn": ("lm_zoo.models.speechbrain_rnn", "SpeechBrainRNN", "SpeechBrain's LSTM LM"),
     "ngram": ("lm_zoo.ngram.kenlm_lm", "NgramLM", "back-off n-gram, ARPA or KenLM binary"),
 }
 SIZES = {"dim", "heads", "feedforward", "rnn_layers", "slots", "entries", "order"}  # settings that are 1 or more

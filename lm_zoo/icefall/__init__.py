@@ -1,1 +1,1 @@
-"""LMs of icefall, ESPnet and Kaldi, read and written; the LMs of the zoo in icefall.  Knows the registry and below."""
+"""LMs of icefall, ESPnet, SpeechBrain and Kaldi, and the zoo's LMs in icefall.  Knows the registry and below."""

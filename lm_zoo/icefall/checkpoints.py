@@ -27,6 +27,7 @@ from lm_zoo.inference.neural import NeuralLM
 from lm_zoo.model_folder import check_finite
 from lm_zoo.models.icefall_transformer import IcefallTransformer
 from lm_zoo.models.lstm import LSTM
+from lm_zoo.models.speechbrain_rnn import SpeechBrainRNN
 from lm_zoo.registry import build, check_no_run, check_weights, count_parameters, load, save_folder, state_tensors
 from lm_zoo.safe_unpickle import read_torch_file
 from lm_zoo.text.vocabulary import PieceVocabulary, read_pieces
@@ -71,10 +72,12 @@ def import_lm(checkpoint: Path, bpe: Path, out: Path) -> Imported:
     tensors = read_lm_checkpoint(checkpoint)
     vocab = read_pieces(bpe)
     if LSTM_KEY not in tensors and TRANSFORMER_KEY not in tensors:
-        espnet = " (of ESPnet? then give its config.yaml, too)" if all(name[:3] == "lm." for name in tensors) else ""
+        hint = " (of ESPnet? then give its config.yaml, too)" if all(name[:3] == "lm." for name in tensors) else ""
+        if any(name.endswith(".Embedding.weight") for name in tensors):
+            hint = " (of SpeechBrain? then give its hyperparams.yaml, too: --config)"
         raise ModelError(
             f"{checkpoint}: not an LM of icefall, which has '{LSTM_KEY}' (rnn_lm) or '{TRANSFORMER_KEY}' "
-            f"(transformer_lm); it has {', '.join(sorted(tensors)[:3])}, ...{espnet}"
+            f"(transformer_lm); it has {', '.join(sorted(tensors)[:3])}, ...{hint}"
         )
     kind = "lstm" if LSTM_KEY in tensors else "icefall-transformer"
     with shapes_of(checkpoint):
@@ -123,7 +126,7 @@ def export_lm(name: str, out: Path) -> str:
       VocabError: the vocabulary is not of sentencepiece pieces with icefall's ids.
     """
     lm = load(name)
-    if not isinstance(lm, (LSTM, IcefallTransformer)):
+    if not isinstance(lm, (LSTM, IcefallTransformer)) or isinstance(lm, SpeechBrainRNN):
         raise ModelError(f"'{name}' cannot be exported: icefall has only LSTM LMs and its own Transformer LM")
     if isinstance(lm, LSTM) and lm.config.output_norm:
         raise ModelError(f"'{name}' cannot be exported: icefall's LSTM LM has no normalisation behind it (output_norm)")

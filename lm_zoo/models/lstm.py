@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +37,7 @@ class LSTMConfig:
 class LSTM(NeuralLM):
     """See the module's description."""
 
-    Config = LSTMConfig
+    Config: ClassVar[type] = LSTMConfig
 
     def __init__(self, vocab: Vocabulary, config: LSTMConfig) -> None:
         super().__init__(vocab, config)
@@ -46,7 +47,7 @@ class LSTM(NeuralLM):
             raise ValueError(f"tied embeddings need embedding_dim {width} to be dim {c.dim}")
         self.input = InputEmbedding(len(vocab), width, False, c.dropout, c.word_dropout, c.locked_dropout)
         self.rnn = LSTMLayers(width, c.dim, c.rnn_layers, c.dropout, c.weight_dropout, c.locked_dropout)
-        self.norm = OutputNorm(c.dim) if c.output_norm else nn.Identity()
+        self.norm: nn.Module = OutputNorm(c.dim) if c.output_norm else nn.Identity()
         self.dropout = Dropout(c.dropout, c.locked_dropout)
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 

@@ -50,7 +50,7 @@ class Transformer(NeuralLM):
             TransformerLayer(c.dim, c.heads, c.feedforward, c.dropout, c.activation, c.norm, c.norm_eps)
             for _ in range(c.layers)
         )
-        self.last_norm = nn.LayerNorm(c.dim, c.norm_eps) if c.norm == "pre" else nn.Identity()
+        self.last_norm: nn.Module = nn.LayerNorm(c.dim, c.norm_eps) if c.norm == "pre" else nn.Identity()
         self.output = SoftmaxLayer(len(vocab), c.dim, self.input.embedding if c.tied else None)
 
     def embed(self, inputs: Tensor) -> Tensor:

@@ -16,6 +16,8 @@ ESPNET_BLANK = "<blank>"
 
 
 SOS_EOS = "<sos/eos>"
+BOS, EOS = "<s>", "</s>"
+UNK_SOS_EOS = "<unk/sos/eos>"
 
 
 UNK = "<unk>"
@@ -93,15 +95,18 @@ class WordVocabulary:
         self.ids = {word: index for index, word in enumerate(self.words)}
         if len(self.ids) != len(self.words):
             raise VocabError("a word occurs twice in the vocabulary")
-        for symbol in (SOS_EOS, UNK):
-            if symbol not in self.ids:
-                raise VocabError(f"the vocabulary lacks {symbol}")
-        self.bos = self.eos = self.ids[SOS_EOS]
-        self.unk = self.ids[UNK]
+        self.bos, self.eos, self.unk = self._numbers()
         self.case = case
 
     def __len__(self) -> int:
         return len(self.words)
+
+    def _numbers(self) -> tuple[int, int, int]:
+        """Those of the begin and end of sentence, and of unknown words."""
+        for symbol in (SOS_EOS, UNK):
+            if symbol not in self.ids:
+                raise VocabError(f"the vocabulary lacks {symbol}")
+        return self.ids[SOS_EOS], self.ids[SOS_EOS], self.ids[UNK]
 
     def encode_word(self, word: str) -> tuple[int, ...]:
         token = self.ids.get(word, self.unk)
@@ -129,13 +134,25 @@ class WordVocabulary:
             raise VocabError(f"{path}: {error}") from None
 
 
+class TokenList(WordVocabulary):
+    """The tokens of pieces.  Of SpeechBrain's LMs some have `<s>` and `</s>` in the place of `<sos/eos>`, others one
+    token for the begin, the end and all that is unknown, which is called `<unk/sos/eos>`."""
+
+    def _numbers(self) -> tuple[int, int, int]:
+        if UNK_SOS_EOS in self.ids:
+            return (self.ids[UNK_SOS_EOS],) * 3
+        if self.ids.keys() >= {BOS, EOS, UNK} and SOS_EOS not in self.ids:
+            return self.ids[BOS], self.ids[EOS], self.ids[UNK]
+        return super()._numbers()
+
+
 class PieceVocabulary:
     """Sentencepiece pieces (BPE or unigram).  Stored as `bpe.model`, and the list of tokens as `token_list.txt`.
 
     Args:
-      tokens: the pieces in the order of their numbers, with `<sos/eos>` and `<unk>`, as ESPnet has them; pieces that
-        are not among them are unknown.  None: the numbers are the model's, `<sos/eos>` = 1 and `<unk>` = 2 as in
-        icefall.
+      tokens: the pieces in the order of their numbers, with `<sos/eos>` and `<unk>` as ESPnet has them, or as in
+        `TokenList`; pieces that are not among them are unknown.  None: the numbers are the model's, `<sos/eos>` = 1 and
+        `<unk>` = 2 as in icefall.
     """
 
     form: TextForm | None = None
@@ -146,7 +163,7 @@ class PieceVocabulary:
         import sentencepiece
 
         self.model = model
-        self.tokens = None if tokens is None else WordVocabulary(tokens)
+        self.tokens = None if tokens is None else TokenList(tokens)
         if not model:
             raise VocabError("not a sentencepiece model, but empty")
         try:
@@ -155,14 +172,17 @@ class PieceVocabulary:
                 self.processor.id_to_piece(index)
         except (RuntimeError, UnicodeDecodeError) as error:
             raise VocabError(f"not a sentencepiece model, or damaged ({error})") from None
-        self.unk = self.processor.unk_id() if self.tokens is None else self.tokens.unk
-        self.bos = self.eos = self._number(SOS_EOS)
-        if self.bos == self.unk:
-            raise VocabError(f"the sentencepiece model lacks the piece {SOS_EOS}")
+        if self.tokens is None:
+            self.unk = self.processor.unk_id()
+            self.bos = self.eos = self._number(SOS_EOS)
+            if self.bos == self.unk:
+                raise VocabError(f"the sentencepiece model lacks the piece {SOS_EOS}")
+            self._marks = {self.bos, self._number(BLANK)}
+        else:
+            self.bos, self.eos, self.unk = self.tokens.bos, self.tokens.eos, self.tokens.unk
+            marks = (SOS_EOS, BOS, EOS, ESPNET_BLANK)
+            self._marks = {self.tokens.ids.get(mark, self.eos) for mark in marks} - {self.unk}
         self.case = case
-        self._marks = {self.bos, self._number(BLANK)}
-        if self.tokens is not None:
-            self._marks = {self.bos, self.tokens.ids.get(ESPNET_BLANK, self.bos)}
         self._cache: dict[str, tuple[int, ...]] = {}
 
     def __len__(self) -> int:
@@ -199,7 +219,7 @@ class PieceVocabulary:
     @classmethod
     def load(cls, folder: Path, case: str) -> PieceVocabulary:
         listed = (folder / cls.LIST).exists()
-        return cls.read(folder / cls.FILE, case, WordVocabulary.load(folder, case, cls.LIST).words if listed else None)
+        return cls.read(folder / cls.FILE, case, TokenList.load(folder, case, cls.LIST).words if listed else None)
 
     @classmethod
     def read(cls, path: Path, case: str = "mixed", tokens: Sequence[str] | None = None) -> PieceVocabulary:

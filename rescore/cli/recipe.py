@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +94,13 @@ def _read(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     return merged
 
 
-def read_yaml(path: Path, what: str = "options") -> dict[str, Any]:
+def read_yaml(path: Path, what: str = "options", values_of: Callable[[Any], Any] | None = None) -> dict[str, Any]:
     """The values of one YAML file of `what`; aliases are refused, as a few of them make a mapping of any size.
 
     So is a name that a mapping has twice, of which PyYAML takes the last.
+
+    Args:
+      values_of: makes the values of the file's node (None: an empty file), each node once; aliases are taken then.
     """
     import yaml
 
@@ -106,13 +110,17 @@ def read_yaml(path: Path, what: str = "options") -> dict[str, Any]:
         depth = 0
         for event in yaml.parse(text, loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if isinstance(event, yaml.AliasEvent):
+            if isinstance(event, yaml.AliasEvent) and values_of is None:
                 raise ValueError("an alias (*NAME), which is not read; write the value out")
             if depth > DEEPEST:
                 raise ValueError("nested too deeply")
-        _check_named_once(yaml.compose(text, loader))
-        values = yaml.load(text, loader) or {}
-        repr(values)  # a ValueError where a number has thousands of digits
+        root = yaml.compose(text, loader)
+        _check_named_once(root, set())
+        if values_of is None:
+            values = yaml.load(text, loader) or {}
+            repr(values)  # a ValueError where a number has thousands of digits
+        else:
+            values = values_of(root)
     except (OSError, ValueError, OverflowError, *DAMAGED, yaml.YAMLError) as error:
         raise UsageError(f"{path}: expected a YAML file of {what} ({' '.join(str(error).split())})") from None
     if not isinstance(values, dict):
@@ -120,15 +128,16 @@ def read_yaml(path: Path, what: str = "options") -> dict[str, Any]:
     return values
 
 
-def _check_named_once(node: Any) -> None:
+def _check_named_once(node: Any, seen: set[int]) -> None:
     """Raises ValueError where a node of YAML (None: an empty file) is or has a mapping with a name twice."""
-    if node is None or node.id == "scalar":
+    if node is None or node.id == "scalar" or id(node) in seen:
         return
+    seen.add(id(node))
     names = [str(name.value) for name, _ in node.value] if node.id == "mapping" else []
     if len(set(names)) < len(names):
         raise ValueError(f"'{Counter(names).most_common(1)[0][0]}' is given more than once")
     for item in node.value:
-        _check_named_once(item[1] if names else item)
+        _check_named_once(item[1] if names else item, seen)
 
 
 def _text(value: Any) -> str:

@@ -16,6 +16,7 @@ from rescore.cli.main import cli
 from rescore.cli.sample import SAMPLE
 from rescore.weights import save_weights
 from tests.egs.corpora import text
+from tests.lm_zoo.icefall import test_speechbrain_lm
 from tests.lm_zoo.icefall.test_espnet_lm import MARKS
 from tests.lm_zoo.icefall.test_espnet_lm import written as write_espnet
 
@@ -96,7 +97,7 @@ def _write_texts(folder: Path, sentences: str) -> None:
 
 
 def _write_lms(folder: Path, sentences: str) -> None:
-    """An n-gram, counts, two untrained LMs over pieces, and one as ESPnet leaves it."""
+    """An n-gram, counts, two untrained LMs over pieces, and one each as ESPnet and SpeechBrain leave it."""
     counts = dict.fromkeys(sentences.split(), 9)
     vocab = build_pieces(counts, 60, "bpe")
     train = ("--text", folder / "train.txt", "--out")
@@ -109,6 +110,7 @@ def _write_lms(folder: Path, sentences: str) -> None:
     tokens = ["<blank>", "<unk>", *(piece for piece in vocab.pieces if piece not in MARKS), "<sos/eos>"]
     write_espnet(trained, tokens=tokens, bpemodel="exp/lm_train/bpe.model")
     (trained / "bpe.model").write_bytes(vocab.model)
+    test_speechbrain_lm.written(folder, test_speechbrain_lm.rnn_tensors(), test_speechbrain_lm.RNN)
 
 
 def _write_lattices(folder: Path, lists: dict[str, rs.Lists]) -> None:

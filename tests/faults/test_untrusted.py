@@ -64,6 +64,11 @@ DOORS: dict[str, tuple[str, Callable[[], None], str]] = {  # the file, the comma
     "icefall's LM": ("a.pt", rescore_main, "import-lm FOLDER/a.pt --bpe FOLDER/bpe.model --out FOLDER/lm"),
     "Kaldi's LM": ("a.pt", rescore_main, "import-lm FOLDER/a.pt --words FOLDER/words --out FOLDER/lm"),
     "ESPnet's LM": ("a.pt", rescore_main, "import-lm FOLDER/a.pt --config FOLDER/config.yaml --out FOLDER/lm"),
+    "SpeechBrain's LM": (
+        "a.pt",
+        rescore_main,
+        "import-lm FOLDER/a.pt --config FOLDER/hyperparams.yaml --bpe FOLDER/bpe.model --out FOLDER/lm",
+    ),
     "asr average": ("epoch-2.pt", asr_main, f"average {RECOGNISER} --out FOLDER/model"),
     "asr decode": ("epoch-2.pt", asr_main, f"decode FOLDER/cuts.jsonl {RECOGNISER} --out FOLDER/out"),
     "safetensors that are none": ("lm/model.safetensors", rescore_main, "ppl --lm FOLDER/lm --text FOLDER/words"),
@@ -79,6 +84,7 @@ def test_no_door_unpickles(door: str, tmp_path: Path) -> None:
     save_folder(tmp_path / "lm", neural("lstm"), "lstm", {})
     (tmp_path / "words").write_text("<eps> 0\n<s> 1\nA 2\n")
     (tmp_path / "config.yaml").write_text("lm: transformer\ntoken_list: [<unk>, <sos/eos>]\ntoken_type: word\n")
+    (tmp_path / "hyperparams.yaml").write_text("lm: !new:speechbrain.lobes.models.RNNLM.RNNLM {dnn_blocks: 1}\n")
     (tmp_path / "cuts.jsonl").write_text("")
     (tmp_path / name).parent.mkdir(exist_ok=True)
     for kind, data in pickles(Makes(target)).items():

@@ -40,6 +40,13 @@ NEURAL: dict[str, tuple[str, dict[str, Any]]] = {
     "lstm-small-embedding": ("lstm", {"dim": 16, "embedding_dim": 8, "tied": False}),
     "icefall-transformer": ("icefall-transformer", {**SMALL, "embedding_dim": 16}),
     "icefall-transformer-untied": ("icefall-transformer", {**SMALL, "embedding_dim": 8, "tied": False}),
+    "speechbrain-transformer": ("speechbrain-transformer", SMALL),
+    "speechbrain-transformer-pre-norm": ("speechbrain-transformer", {**SMALL, "norm": "pre", "activation": "relu"}),
+    "speechbrain-rnn": ("speechbrain-rnn", {"dim": 16, "embedding_dim": 8, "feedforward": 12}),
+    "speechbrain-rnn-two-blocks": (
+        "speechbrain-rnn",
+        {"dim": 16, "rnn_layers": 1, "embedding_dim": 8, "blocks": 2, "feedforward": 12, "activation": "gelu"},
+    ),
 }
 ALL = [*NEURAL, "bayesian-average", "ngram", "interpolated", "hf", "hf-recurrent"]
 NEEDS = {"ngram": "kenlm", "hf": "transformers", "hf-recurrent": "transformers"}

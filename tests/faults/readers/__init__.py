@@ -37,7 +37,9 @@ FORMATS = {
     "ARPA": ("ARPA",),
     "KenLM's binaries": ("KenLM",),
     "folders of LMs": ("LM ",),
-    "checkpoints of icefall, pytorchnn, ESPnet": ("icefall LM", "pytorchnn LM", "ESPnet LM"),
+    "checkpoints of icefall, pytorchnn, ESPnet, SpeechBrain": (
+        *("icefall LM", "pytorchnn LM", "ESPnet LM", "SpeechBrain LM"),
+    ),
     "trainings": ("LM training",),
     "recognisers": ("asr",),
     "manifests": ("cuts", "supervisions", "segments", "speakers"),

@@ -12,6 +12,7 @@ import torch
 from lm_zoo.icefall.checkpoints import import_lm
 from lm_zoo.icefall.espnet_lm import import_espnet
 from lm_zoo.icefall.kaldi_nnlm import import_nnlm
+from lm_zoo.icefall.speechbrain_lm import import_speechbrain
 from lm_zoo.model_folder import LOG
 from lm_zoo.registry import build, describe, load, load_ngram, save_folder
 from lm_zoo.text.sentences import read_sentences
@@ -21,13 +22,14 @@ from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.run_identity import check_run
 from lm_zoo.training.run_log import lines_before
 from lm_zoo.training.runtime import random_state
+from rescore.cli.hyperparams import read_hyperparams
 from rescore.cli.recipe import read_yaml
 from tests.asr.tiny import vocabulary
 from tests.faults.damage import Target, same, within_zip
 from tests.faults.readers.inputs import data, files, text
 from tests.lm_zoo import kenlm_files, zoo
 from tests.lm_zoo.grammar_fst import write_lang
-from tests.lm_zoo.icefall import test_espnet_lm, test_kaldi_nnlm
+from tests.lm_zoo.icefall import test_espnet_lm, test_kaldi_nnlm, test_speechbrain_lm
 from tests.lm_zoo.icefall.test_checkpoints import rnn_checkpoint
 
 MODEL_FILES = ("config.json", "model.safetensors", "words.txt")
@@ -128,6 +130,21 @@ def listed(folder: Path) -> Path:
     return test_espnet_lm.run(folder) / "token_list.txt"
 
 
+def speechbrain(damaged: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        test_speechbrain_lm.written(folder, test_speechbrain_lm.transformer_tensors(6), test_speechbrain_lm.TRANSFORMER)
+        return folder / damaged
+
+    return make
+
+
+def use_speechbrain(path: Path) -> bytes:
+    checkpoint, hyperparams = path.with_name("lm.ckpt"), read_hyperparams(path.with_name("hyperparams.yaml"))
+    with TemporaryDirectory() as out:
+        import_speechbrain(checkpoint, hyperparams, path.with_name("tokenizer.ckpt"), Path(out) / "lm")
+        return (Path(out) / "lm" / "model.safetensors").read_bytes()
+
+
 def training(damaged: str) -> Callable[[Path], Path]:
     def make(folder: Path) -> Path:
         lm = zoo.neural("lstm")
@@ -181,6 +198,10 @@ LM_TARGETS = [
     Target("ESPnet LM pickle", espnet("valid.loss.ave.pth"), use_espnet, within=PICKLE),
     Target("ESPnet LM config.yaml", espnet("config.yaml"), use_espnet),
     Target("ESPnet LM token_list.txt", listed, use_model),
+    Target("SpeechBrain LM lm.ckpt", speechbrain("lm.ckpt"), use_speechbrain, checked=True),
+    Target("SpeechBrain LM pickle", speechbrain("lm.ckpt"), use_speechbrain, within=PICKLE),
+    Target("SpeechBrain LM hyperparams.yaml", speechbrain("hyperparams.yaml"), use_speechbrain),
+    Target("SpeechBrain LM tokenizer.ckpt", speechbrain("tokenizer.ckpt"), use_speechbrain),
     *(Target(f"LM training {name}", training(name), use_training) for name in TRAINING_FILES),
     Target("LM training run.json", files("run.json", {"run.json": json.dumps(RUN), "vocab/case": "upper"}), begun),
     Target("LM training log", files(LOG, {LOG: LOGGED}), logged),

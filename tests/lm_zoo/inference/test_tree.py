@@ -272,7 +272,7 @@ def test_unknown_dtype_of_an_lm() -> None:
         ready(zoo.neural("lstm"), "float8")
 
 
-@pytest.mark.parametrize("kind", ["transformer", "icefall-transformer", "lookup", "lstm"])
+@pytest.mark.parametrize("kind", ["transformer", "icefall-transformer", "lookup", "lstm", "speechbrain-rnn"])
 def test_very_long_paths_are_taken_in_blocks(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there at once grows with the length of a sentence, not with its square."""
     lm = zoo.neural(kind)

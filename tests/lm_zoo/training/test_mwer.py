@@ -118,7 +118,10 @@ def test_batches_of_lists() -> None:
     assert len(batches) > 3
 
 
-KINDS = ["transfornn", "transformer", "lstm", "bayesian", "lookup", "ngram-embedding", "icefall-transformer"]
+KINDS = [
+    *("transfornn", "transformer", "lstm", "bayesian", "lookup", "ngram-embedding"),
+    *("icefall-transformer", "speechbrain-transformer", "speechbrain-rnn"),
+]
 
 
 def trained(out: Path, init: Path, kind: str, texts: list[str] | None = None, **options: Any) -> Any:
