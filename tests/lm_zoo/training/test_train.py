@@ -402,7 +402,7 @@ def test_muon_has_no_embedding_nor_softmax_layer(name: str) -> None:
     adamw, muon = make_optimizers(lm, config(optimizer="muon"))
     of = [{id(p) for group in optimizer.param_groups for p in group["params"]} for optimizer in (adamw, muon)]
     by_muon = {name for name, p in lm.named_parameters() if id(p) in of[1]}
-    hidden = {"in_proj", "out_proj", "linear_pos", "linear1", "linear2", "rnn", "embed"}
+    hidden = {"in_proj", "out_proj", "linear_pos", "linear1", "linear2", "rnn", "embed", "norm", "last_norm"}
     assert by_muon == {name for name, p in lm.named_parameters() if p.dim() == 2 and hidden & set(name.split("."))}
     assert not of[0] & of[1] and of[0] | of[1] == {id(p) for p in lm.parameters()}
 
