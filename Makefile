@@ -13,6 +13,9 @@ PYTHON311 := python3.11
 DEMO_UTTS := 220
 DEMO_RECOGNISER := s4former
 
+# Where it is set, each process of a new environment would compile all that it imports: torch alone takes seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help venv venv311 quick test test311 lint audit docs demo clean
 
 help:
