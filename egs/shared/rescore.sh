@@ -19,7 +19,7 @@ test_ref=
 first=                   # the recogniser's own 1-best of test; left out where it is not given
 out=exp/rescored
 ngram=ngram              # an n-gram LM: ARPA, KenLM binary, or the one of the zoo
-lms="transfornn transformer bayesian lookup lstm"  # names of the zoo, or model folders
+lms="transfornn transformer bayesian lookup lstm"  # names of the zoo, or model folders; empty: the n-gram alone
 device=cpu               # where LMs are evaluated: cpu or cuda
 num_paths=100
 ngram_scale=0.4          # of the pass over lattices that gives the lists
@@ -68,7 +68,7 @@ tune() {
     tune_lists "$name" "$name"
     tune_lists "ngram+$name" ngram "$name"
   done
-  tune_lists all "${tuned[@]}"
+  if [ ${#names[@]} -gt 0 ]; then tune_lists all "${tuned[@]}"; fi
 }
 
 timed() {  # timed LOG COMMAND...: what it says and the seconds that it takes, in LOG too
@@ -115,7 +115,8 @@ tables() {
   systems+=("+ n-gram=$out/test/ngram")
   for name in "${names[@]}"; do systems+=("+ $name=$out/test/$name"); done
   for name in "${names[@]}"; do systems+=("+ n-gram and $name=$out/test/ngram+$name"); done
-  rescore compare --ref "$test_ref" "${systems[@]}" "+ all=$out/test/all" --against "+ n-gram" "${reported[@]}" "${common[@]}" \
+  if [ ${#names[@]} -gt 0 ]; then systems+=("+ all=$out/test/all"); fi
+  rescore compare --ref "$test_ref" "${systems[@]}" --against "+ n-gram" "${reported[@]}" "${common[@]}" \
     --json "$out/lists.json" --markdown | tee "$out/lists.md"
   [ -e "$out/test/lattices.ngram.txt" ] || return 0
   systems=()
@@ -132,7 +133,7 @@ tables() {
 }
 
 run_stage 0 "exact $num_paths-best lists after a pass of the n-gram over the lattices" lists
-run_stage 1 "scores of $lms" score_lists
+run_stage 1 "scores of ${lms:-the n-gram alone, which the lists have}" score_lists
 run_stage 2 "scales from dev, applied to test" tune
 run_stage 3 "whole lattices" whole_lattices
 run_stage 4 "the tables of test" tables

@@ -69,7 +69,7 @@ cross_fit() {  # the sets of `whole` as one: each utterance decoded with scales 
   joined "$all/nbest.jsonl.gz" "${lists[@]}"
   joined "$all/text" "${texts[@]}"
   joined "$all/single" "${singles[@]}"
-  rescore nbest --nbest "$all/nbest.jsonl.gz" "${models[@]}" --out "$all/scores"
+  rescore nbest --nbest "$all/nbest.jsonl.gz" "${models[@]}" "${scoring[@]}" --out "$all/scores"
   forget_others "$all/.of" "$all/scores/scores.jsonl.gz" "$all/text"
   cross none
   for name in "${names[@]}"; do cross "$name" "$name"; done

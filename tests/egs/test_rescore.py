@@ -94,21 +94,35 @@ def test_pocketsphinx_from_lattices_to_tables(recipes: Recipes, data: Path, tmp_
     assert (exp / "lattices.md").read_text() == lattices_table, "run twice, the same"
 
 
-def test_lattices_that_cannot_be_read_are_left_out_if_asked_to(recipes: Recipes, data: Path, tmp_path: Path) -> None:
+def given(folder: Path, data: Path) -> list[object]:
+    """Options of shared/rescore.sh for lattices in `folder`, which go there."""
     for name in ("dev", "test"):
-        (tmp_path / name).mkdir()
+        (folder / name).mkdir()
         for number, sentence in enumerate(SENTENCES):
-            text = lattice(sentence) if number != 2 else "VERSION=1.0\nN=1 L=0\n"
-            (tmp_path / name / f"{name}{number}.slf").write_text(text)
-    given = [part for name in ("dev", "test") for part in (f"--{name}", f"slf:{tmp_path}/{name}")]
-    given += [part for name in ("dev", "test") for part in (f"--{name}-ref", data / f"slf_pocketsphinx/{name}.text")]
-    given += ["--lms", data / "tiny", "--ngram", data / "tiny.arpa", "--num-paths", 4, "--mbr", ""]
-    given += ["--normalise", "--case upper --delete .", "--out", tmp_path / "out"]
-    assert "dev2.slf" in recipes.run("shared/rescore.sh", *given, code=2)
-    said = recipes.run("shared/rescore.sh", *given, "--on-error", "skip")
+            (folder / name / f"{name}{number}.slf").write_text(lattice(sentence))
+    options: list[object] = ["--ngram", data / "tiny.arpa", "--num-paths", 4, "--mbr", "", "--out", folder / "out"]
+    for name in ("dev", "test"):
+        options += [f"--{name}", f"slf:{folder}/{name}", f"--{name}-ref", data / f"slf_pocketsphinx/{name}.text"]
+    return [*options, "--normalise", "--case upper --delete ."]
+
+
+def test_lattices_that_cannot_be_read_are_left_out_if_asked_to(recipes: Recipes, data: Path, tmp_path: Path) -> None:
+    options = [*given(tmp_path, data), "--lms", data / "tiny"]
+    for name in ("dev", "test"):
+        (tmp_path / name / f"{name}2.slf").write_text("VERSION=1.0\nN=1 L=0\n")
+    assert "dev2.slf" in recipes.run("shared/rescore.sh", *options, code=2)
+    said = recipes.run("shared/rescore.sh", *options, "--on-error", "skip")
     assert "skipped: " in said and "1 of 5 references left out (test2)" in said
     for table in (rows(tmp_path / "out/lists.json"), rows(tmp_path / "out/lattices.json")):
         assert {row["words"] for row in table.values()} == {24 - 4} and table
+
+
+def test_the_ngram_alone(recipes: Recipes, data: Path, tmp_path: Path) -> None:
+    said = recipes.run("shared/rescore.sh", *given(tmp_path, data), "--lms", "")
+    assert "scores of the n-gram alone, which the lists have" in said
+    lists, lattices = rows(tmp_path / "out/lists.json"), rows(tmp_path / "out/lattices.json")
+    assert list(lists) == ["+ n-gram"] and list(lattices) == ["+ n-gram, 4-best", "+ n-gram, lattice"]
+    assert {row["errors"] for table in (lists, lattices) for row in table.values()} == {0}
 
 
 def test_what_is_missing_is_told(recipes: Recipes, tmp_path: Path) -> None:
