@@ -255,6 +255,7 @@ def read_line(path: Path, number: int, line: str) -> tuple[Path, RawLattice]:
         if not where:
             raise FormatError(path, f"found '{line[:80]}', expected 'utt-id FILE:OFFSET'", line=number)
         file, offset = _place(path, where)
+        file.stat()  # an error of the line, where the file is not there
         with open_binary(file, max(0, offset - 1)) as read:
             archive = _Archive(file, read, b"" if offset else b" ", max(0, offset - 1), _OF_A_LINE)
             archive.more()

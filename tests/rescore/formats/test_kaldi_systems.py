@@ -111,7 +111,7 @@ def test_indices(
             "u1 gunzip -c lat.1.gz |",
             "'u1' is the output of a command ('gunzip -c lat.1.gz |'), which is never run for lattices",
         ),
-        ("u1 nowhere.ark:5", "nowhere.ark: no such file"),
+        ("u1 nowhere.ark:5", "lat.scp:2: found 'u1 nowhere.ark:5', whose file cannot be read ([Errno 2] No such file"),
         ("u1 lat.ark:30", "lat.ark: utterance 'u1' at byte 29: "),
         ("u1 lat.ark:99999", "lat.ark: utterance 'u1' at byte 99998: the archive ends within this record"),
         (lines[0].split()[0] + " lat.ark:10", "this utterance id occurs a second time"),
