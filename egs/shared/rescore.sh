@@ -45,6 +45,7 @@ for name in dev test dev_ref test_ref; do
 done
 read -ra normalise <<< "$normalise"
 names=("${tuned[@]}")
+[[ " ${names[*]} " != *" ngram "* ]] || fail "--lms names ngram, the score of --ngram, which is taken anyway; leave it out (--lms '' for it alone)"
 tuned=(ngram "${names[@]}")
 declare -A lattices=([dev]=$dev [test]=$test)
 reported=()

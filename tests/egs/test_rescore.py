@@ -118,7 +118,10 @@ def test_lattices_that_cannot_be_read_are_left_out_if_asked_to(recipes: Recipes,
 
 
 def test_the_ngram_alone(recipes: Recipes, data: Path, tmp_path: Path) -> None:
-    said = recipes.run("shared/rescore.sh", *given(tmp_path, data), "--lms", "")
+    options = given(tmp_path, data)
+    said = recipes.run("shared/rescore.sh", *options, "--lms", f"{data / 'tiny'} ngram", code=2)
+    assert "--lms names ngram, the score of --ngram, which is taken anyway" in said
+    said = recipes.run("shared/rescore.sh", *options, "--lms", "")
     assert "scores of the n-gram alone, which the lists have" in said
     lists, lattices = rows(tmp_path / "out/lists.json"), rows(tmp_path / "out/lattices.json")
     assert list(lists) == ["+ n-gram"] and list(lattices) == ["+ n-gram, 4-best", "+ n-gram, lattice"]
