@@ -105,10 +105,10 @@ def command(
     --objective errors: exact line searches (Och 2003) from several starting points; of equally good scales, those in
     the widest flat region, and the smallest where that has no end.  Scales of scores stay at 0 or above, those of
     `words`, of LMs to be taken out, `ilm` and `old-ngram`, and of uncertainties, NAME-uncertainty, may be negative.
-    Tune on dev, never on test.  With --lattices, the line searches are over all paths of lattices (Macherey et al.
-    2008), by words as they are written: --normalise and --cer take each word by itself, where errors are counted.
-    Expected errors are over N-best lists that the search meets.  With --cross-fit DIR, DIR holds what rescore combine
-    writes, of scales tuned on the other folds for each utterance: a system for rescore compare.
+    Folds are as above.  Tune on dev, never on test.  With --lattices, the line searches are over all paths of lattices
+    (Macherey et al. 2008), by words as they are written: --normalise and --cer take each word by itself, where errors
+    are counted.  Expected errors are over N-best lists that the search meets.  With --cross-fit DIR, DIR holds what
+    rescore combine writes, of scales tuned on the other folds for each utterance: a system for rescore compare.
 
     With --normalise, hypotheses that become equal are one: their probabilities (am) are summed, other scores are those
     of the most probable one.  With --cer, lists count as if every character were a word, as Chinese without blanks

@@ -103,8 +103,12 @@ class LatticeTable:
         return any(utterance.form is not None for utterance in self.utterances)
 
     @property
+    def ref_words(self) -> np.ndarray:
+        return np.array([len(utterance.ref) for utterance in self.utterances], dtype=np.int64)
+
+    @property
     def total_words(self) -> int:
-        return sum(len(utterance.ref) for utterance in self.utterances)
+        return int(self.ref_words.sum())
 
     @property
     def size(self) -> int:

@@ -13,6 +13,7 @@ from rescore.console import progress, remark
 from rescore.errors import ReferencesError, UsageError, WeightsError
 from rescore.tuning.decisions import CrossFit, Decider, inverses, sharpness_errors, totals
 from rescore.tuning.descent import LIMIT, Point, Problem, axis, point_at, rounded, search, steps_along, with_more
+from rescore.tuning.folds import make_folds
 from rescore.tuning.line_search import PaddedLists
 from rescore.tuning.score_table import ScoreTable
 from rescore.tuning.selection import best_sharpness
@@ -200,18 +201,16 @@ def cross_fit(
     table: Table, fixed: Mapping[str, float], seed: int, restarts: int, folds: int, decision: str = MAP
 ) -> CrossFit:
     """Scales for each fold, tuned on the other folds' utterances."""
-    utterances = len(table.utt_ids)
-    folds = min(folds, utterances)
-    if folds < 2:
+    parts = make_folds(table.utt_ids, table.ref_words, folds, seed)
+    if len(parts) < 2:
         return CrossFit("no cross-validation")
-    parts = np.array_split(np.random.default_rng(seed).permutation(utterances), folds)
     deciders = []
-    for fold in progress(range(folds), "cross-validation"):
-        others = table.select(np.sort(np.concatenate([part for i, part in enumerate(parts) if i != fold])))
+    for fold in progress(range(len(parts)), "cross-validation"):
+        others = table.select(parts.others(fold))
         found = search(make_problem(others, fixed), np.random.default_rng([seed, fold]), restarts)
         deciders.append(decided(others, found.scales, decision))
     how = (
-        f"utterances shuffled with seed {seed} into {folds} folds; each fold combined with scales tuned on the other "
-        f"{folds - 1} by the same search with {restarts} restarts; errors of all folds summed"
+        f"{parts.how}; each combined with scales tuned on the other {len(parts) - 1} by the same search with "
+        f"{restarts} restarts; errors of all folds summed"
     )
-    return CrossFit(how, parts, deciders)
+    return CrossFit(how, parts.parts, deciders)

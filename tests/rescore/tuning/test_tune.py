@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -294,9 +295,9 @@ def test_rounding_keeps_the_errors() -> None:
 def test_cross_validation_uses_each_utterance_once_and_never_its_own_scales() -> None:
     table = make_table(20, 5)
     result = cross_fit(table, {"am": 1.0}, seed=3, restarts=1, folds=2)
-    parts = np.array_split(np.random.default_rng(3).permutation(20), 2)
+    assert sorted(np.concatenate(result.parts)) == list(range(20))
     errors = 0
-    for fold, part in enumerate(parts):
+    for fold, part in enumerate(result.parts):
         others = np.array([u for u in range(20) if u not in part])
         found = search(make_problem(table.select(others), {"am": 1.0}), np.random.default_rng([3, fold]), 1)
         errors += slow_errors(table.select(part), found.scales)
@@ -305,6 +306,13 @@ def test_cross_validation_uses_each_utterance_once_and_never_its_own_scales() ->
     assert tuned(table, {"am": 1.0}, seed=3, restarts=1, folds=2).info["cv_wer"] == percent(errors, table.total_words)
     assert tuned(table, {"am": 1.0}, restarts=2, folds=1).info["cv_wer"] is None
     assert percent(errors, table.total_words) >= tuned(table, restarts=3, folds=0).info["wer"]
+
+
+def test_a_speaker_is_in_one_fold() -> None:
+    table = replace(make_table(24, 5), utt_ids=[f"spk{number % 6}-{number}" for number in range(24)])
+    result = cross_fit(table, {"am": 1.0}, seed=0, restarts=1, folds=3)
+    speakers = [{table.utt_ids[u].split("-")[0] for u in part} for part in result.parts]
+    assert len(speakers) == 3 and sum(map(len, speakers)) == 6 and "6 groups of utterances" in result.how
 
 
 def test_one_hypothesis_each_leaves_nothing_to_tune() -> None:
