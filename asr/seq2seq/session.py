@@ -167,6 +167,7 @@ def open_session(path: Path, threads: int) -> Any:
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # waiting threads leave the cores alone
+    options.add_session_config_entry("session.x64quantprecision", "1")  # int8 without VNNI: sums of 16 bits overflow
     make: Callable[..., Any] = onnxruntime.InferenceSession
     try:
         return make(str(path), options, providers=["CPUExecutionProvider"])
