@@ -21,7 +21,7 @@ from hypotheses import rate
 from measure import heading, row, seconds
 from torch import nn
 
-from lm_zoo.inference.processor import adds_up_in_float32
+from lm_zoo.layers.processor import adds_up_in_float32
 from lm_zoo.registry import build
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.training.config import TrainConfig

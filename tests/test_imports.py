@@ -84,7 +84,7 @@ NEIGHBOURS: dict[str, tuple[str, ...]] = {
         "lm_zoo.identity",
         "lm_zoo.inference.devices",
         "lm_zoo.inference.history_cache",
-        "lm_zoo.inference.processor",
+        "lm_zoo.layers.processor",
         "lm_zoo.inference.viewed",
         "lm_zoo.layers.dropout",
         "lm_zoo.layers.positions",

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from asr.model.config import TransducerConfig
 from asr.model.rnnt_loss import BLANK
-from lm_zoo.inference.processor import slow_in_bfloat16
+from lm_zoo.layers.processor import slow_in_bfloat16
 
 
 class LstmDecoder(nn.Module):

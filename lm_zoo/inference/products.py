@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lm_zoo.base import DTYPES
-from lm_zoo.inference.processor import slow_in_bfloat16
+from lm_zoo.layers.processor import slow_in_bfloat16
 
 POINTWISE: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)  # torch 2
 WIDE: Any = getattr(torch.ops.aten.mm, "dtype", None)  # torch 2.8, on GPUs: float32 results of half precision

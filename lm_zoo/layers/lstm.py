@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from lm_zoo.layers.dropout import dropout, locked_dropout
 from lm_zoo.layers.linear import OLD_TORCH, cast_dtype
+from lm_zoo.layers.processor import slow_in_bfloat16
 
 Cells = tuple[Tensor, Tensor]
 FEW = 32  # rows; of many more, such as those of batches of sentences, torch is no slower
@@ -45,6 +46,8 @@ class LSTMLayers(nn.LSTM):
         """x `(batch, time, inputs)`, h and c `(layers, batch, dim)` -> `(batch, time, dim)`, and h and c after it."""
         dropped = self.training and (self.weight_dropout > 0 or self._locks())
         dtype = cast_dtype(x)
+        if dtype == torch.bfloat16 and not OLD_TORCH and not x.is_cuda and slow_in_bfloat16():
+            return self._torch_forward(x, state, torch.float32)  # torch's fails where oneDNN has none for the processor
         if (dropped and not OLD_TORCH) or (x.is_cuda and (dropped or dtype != x.dtype)):
             return self._torch_forward(x, state, dtype)
         if not OLD_TORCH or x.is_cuda or (len(x) > FEW and not dropped) or not torch.is_grad_enabled():

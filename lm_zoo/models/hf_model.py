@@ -12,7 +12,7 @@ import torch
 
 from lm_zoo import base
 from lm_zoo.errors import LMError, ModelError, VocabError
-from lm_zoo.inference.processor import slow_in_bfloat16
+from lm_zoo.layers.processor import slow_in_bfloat16
 from lm_zoo.models.hf_load import Loading, load_parts
 from lm_zoo.text.coverage import check_text
 from lm_zoo.text.vocabulary import TextForm, is_unknown, remember, text_case

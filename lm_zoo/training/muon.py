@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lm_zoo.inference.processor import adds_up_in_float32, slow_in_bfloat16
+from lm_zoo.layers.processor import adds_up_in_float32, slow_in_bfloat16
 
 A, B, C = 3.4445, -4.7750, 2.0315  # X <- (a + b X X^T + c (X X^T)^2) X, of which every singular value gets near 1
 TINY = 1e-7

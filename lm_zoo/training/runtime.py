@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from lm_zoo.inference.processor import slow_in_bfloat16
+from lm_zoo.layers.processor import slow_in_bfloat16
 from lm_zoo.training.distributed import Ranks
 from lm_zoo.training.run_log import Remark, Reporter, RunLog
 from lm_zoo.training.stopping import Stopping

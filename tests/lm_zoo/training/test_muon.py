@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lm_zoo.inference.processor import adds_up_in_float32
+from lm_zoo.layers.processor import adds_up_in_float32
 from lm_zoo.training import muon
 from lm_zoo.training.muon import Muon, orthogonal
 

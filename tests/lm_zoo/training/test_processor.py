@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lm_zoo.inference import processor
+from lm_zoo.layers import processor
 from lm_zoo.text.batches import tokenize
 from lm_zoo.text.vocabulary import SOS_EOS, UNK, WordVocabulary
 from lm_zoo.training import runtime
